@@ -1,0 +1,11 @@
+//! dsconvert turns raw image folders and text corpora, once and offline, into sharded records that training loaders
+//! read at the speed of the disk.
+//!
+//! The tool is the `dsconvert` command; this library is what it is made of. Programs mostly want `reader`.
+//!
+//! `docs/architecture.md` in the repository shows the flow of data and which module may use which.
+
+pub mod error;
+pub mod sample;
+pub mod schema;
+pub mod transform;

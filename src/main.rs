@@ -1,0 +1,2 @@
+//! The `dsconvert` command.
+fn main() {}

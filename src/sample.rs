@@ -1,0 +1,324 @@
+//! Records and rejects: what an item becomes.
+//!
+//! A [`Record`] is a row of [`Value`]s in schema order. The same type is written by the converter and handed out by the
+//! reader. Its texts, bytes and token ids are reference-counted slices ([`Bytes`]), so a record read from a memory map
+//! is a view, not a copy.
+//!
+//! # Canonical form
+//!
+//! The CRC32C in the record index covers the *canonical form* of a record, which is the same in all formats: for each
+//! field in schema order one presence byte (0 null, 1 present) and, when present:
+//!
+//! | type | bytes |
+//! |---|---|
+//! | `string`, `binary`, `json`, `image` | byte count as u64 LE, then the bytes |
+//! | `ids<u16>`, `ids<u32>` | byte count as u64 LE, then the ids, LE |
+//! | `bool`, integers, `label` | the value as i64 or u64, LE (bool: 0 or 1) |
+//! | `float32`, `float64` | the bits of the value as binary64, LE |
+//!
+//! Its size in bytes is the record's *canonical size*, from which shard cuts are decided.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::schema::IdWidth;
+
+/// One value of a record.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// Missing.
+    Null,
+    /// `bool`.
+    Bool(bool),
+    /// `int32`, `int64`, `label`.
+    Int(i64),
+    /// `uint32`, `uint64`.
+    UInt(u64),
+    /// `float32` (held exactly), `float64`.
+    Float(f64),
+    /// `string`, `json`.
+    Text(Text),
+    /// `binary`, `image`.
+    Bytes(Bytes),
+    /// `ids<u16>`, `ids<u32>`.
+    Ids(Ids),
+}
+
+/// UTF-8 text in a shared buffer.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Text(Bytes);
+
+impl Text {
+    /// Text over `bytes`, when they are UTF-8.
+    pub fn new(bytes: Bytes) -> Result<Self, std::str::Utf8Error> {
+        std::str::from_utf8(&bytes)?;
+        Ok(Self(bytes))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        // Every constructor has checked the bytes, and they cannot be written through `Bytes`. A memory map whose
+        // file someone else changes could still break it: then the text is shown as empty rather than as nonsense.
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+
+    /// The UTF-8 bytes.
+    pub fn as_bytes(&self) -> &Bytes {
+        &self.0
+    }
+}
+
+impl From<String> for Text {
+    fn from(s: String) -> Self {
+        Self(Bytes::from(s))
+    }
+}
+
+impl From<&str> for Text {
+    fn from(s: &str) -> Self {
+        Self(Bytes::copy_from_slice(s.as_bytes()))
+    }
+}
+
+impl std::fmt::Debug for Text {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+/// Token ids as little-endian bytes of one width.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ids {
+    width: IdWidth,
+    bytes: Bytes,
+}
+
+impl Ids {
+    /// Ids over little-endian `bytes`; `None` when their number is not a multiple of the width.
+    pub fn new(width: IdWidth, bytes: Bytes) -> Option<Self> {
+        bytes.len().is_multiple_of(width.bytes()).then_some(Self { width, bytes })
+    }
+
+    /// Packs `ids`; `None` when one does not fit the width.
+    pub fn pack(width: IdWidth, ids: &[u32]) -> Option<Self> {
+        let mut bytes = Vec::with_capacity(ids.len() * width.bytes());
+        match width {
+            IdWidth::U16 => {
+                for &id in ids {
+                    bytes.extend_from_slice(&u16::try_from(id).ok()?.to_le_bytes());
+                }
+            }
+            IdWidth::U32 => {
+                for &id in ids {
+                    bytes.extend_from_slice(&id.to_le_bytes());
+                }
+            }
+        }
+        Some(Self { width, bytes: Bytes::from(bytes) })
+    }
+
+    /// Bytes per id.
+    pub fn width(&self) -> IdWidth {
+        self.width
+    }
+
+    /// The little-endian bytes.
+    pub fn as_bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// Number of ids.
+    pub fn len(&self) -> usize {
+        self.bytes.len() / self.width.bytes()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The ids, widened.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
+        self.bytes.chunks_exact(self.width.bytes()).map(|c| match *c {
+            [a, b] => u32::from(u16::from_le_bytes([a, b])),
+            [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
+            _ => 0, // widths are 2 and 4 only
+        })
+    }
+}
+
+/// The encoded form of one sample: values in schema order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// One value per field of the schema.
+    pub values: Vec<Value>,
+}
+
+impl Record {
+    /// Size of the canonical form in bytes.
+    pub fn canonical_size(&self) -> u64 {
+        self.values
+            .iter()
+            .map(|v| match v {
+                Value::Null => 1,
+                Value::Bool(_) | Value::Int(_) | Value::UInt(_) | Value::Float(_) => 9,
+                Value::Text(t) => 9 + t.as_bytes().len() as u64,
+                Value::Bytes(b) => 9 + b.len() as u64,
+                Value::Ids(ids) => 9 + ids.as_bytes().len() as u64,
+            })
+            .sum()
+    }
+
+    /// CRC32C (Castagnoli, RFC 3720) of the canonical form.
+    pub fn crc32c(&self) -> u32 {
+        let mut crc = 0;
+        for value in &self.values {
+            crc = match value {
+                Value::Null => crc32c::crc32c_append(crc, &[0]),
+                Value::Bool(b) => scalar(crc, u64::from(*b)),
+                Value::Int(i) => scalar(crc, i.cast_unsigned()),
+                Value::UInt(u) => scalar(crc, *u),
+                Value::Float(x) => scalar(crc, x.to_bits()),
+                Value::Text(t) => counted(crc, t.as_bytes()),
+                Value::Bytes(b) => counted(crc, b),
+                Value::Ids(ids) => counted(crc, ids.as_bytes()),
+            };
+        }
+        crc
+    }
+}
+
+fn scalar(crc: u32, value: u64) -> u32 {
+    let mut buf = [1; 9];
+    buf[1..].copy_from_slice(&value.to_le_bytes());
+    crc32c::crc32c_append(crc, &buf)
+}
+
+fn counted(crc: u32, bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(scalar(crc, bytes.len() as u64), bytes)
+}
+
+/// Why the bytes of an item cannot become a record. The codes are stable: scripts read them in `rejects.jsonl`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum RejectCode {
+    /// No bytes at all, or a document without a character.
+    Empty,
+    /// The content is of no type the command reads, though the name says so.
+    UnknownType,
+    /// The file ends before its content does.
+    Truncated,
+    /// The content contradicts its format.
+    Corrupt,
+    /// A kind of content the format allows and this build cannot decode.
+    Unsupported,
+    /// More pixels, bytes, scans or nesting than the limits allow.
+    TooLarge,
+    /// A line or file that is not UTF-8.
+    InvalidUtf8,
+    /// A line that is not a JSON object.
+    InvalidJson,
+    /// The named field is missing or null.
+    MissingField,
+    /// The named field is of another type.
+    WrongType,
+    /// A field value that does not fit the declared type.
+    InvalidValue,
+    /// A class name that is not in the list of classes.
+    UnknownLabel,
+    /// Longer than `--max-length` with `--overflow reject`.
+    TooLong,
+    /// Text that contains the string of a special token, with `--special-in-text error`.
+    SpecialToken,
+    /// An animated image, with `--animated reject`.
+    Animated,
+    /// A file that the metadata names is not there.
+    MissingFile,
+    /// A container member whose path is absolute, contains `..`, or is a link.
+    UnsafePath,
+}
+
+impl RejectCode {
+    /// The name in `rejects.jsonl`.
+    pub fn name(self) -> &'static str {
+        match self {
+            RejectCode::Empty => "empty",
+            RejectCode::UnknownType => "unknown-type",
+            RejectCode::Truncated => "truncated",
+            RejectCode::Corrupt => "corrupt",
+            RejectCode::Unsupported => "unsupported",
+            RejectCode::TooLarge => "too-large",
+            RejectCode::InvalidUtf8 => "invalid-utf8",
+            RejectCode::InvalidJson => "invalid-json",
+            RejectCode::MissingField => "missing-field",
+            RejectCode::WrongType => "wrong-type",
+            RejectCode::InvalidValue => "invalid-value",
+            RejectCode::UnknownLabel => "unknown-label",
+            RejectCode::TooLong => "too-long",
+            RejectCode::SpecialToken => "special-token",
+            RejectCode::Animated => "animated",
+            RejectCode::MissingFile => "missing-file",
+            RejectCode::UnsafePath => "unsafe-path",
+        }
+    }
+}
+
+/// An item that cannot become a record because of what its bytes are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reject {
+    /// Stable reason.
+    pub code: RejectCode,
+    /// One sentence for a person.
+    pub message: String,
+}
+
+impl Reject {
+    /// A reject for `code` that says `message`.
+    pub fn new(code: RejectCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_pack_little_endian_and_refuse_to_wrap() {
+        let ids = Ids::pack(IdWidth::U16, &[1, 0x1234, 65_535]).unwrap();
+        assert_eq!(ids.as_bytes().as_ref(), [1, 0, 0x34, 0x12, 0xff, 0xff]);
+        assert_eq!(ids.iter().collect::<Vec<_>>(), [1, 0x1234, 65_535]);
+        assert_eq!(Ids::pack(IdWidth::U16, &[65_536]), None);
+    }
+
+    /// The canonical form is a promise to every dataset written: this test never changes.
+    #[test]
+    fn canonical_form_never_changes() {
+        let record = Record {
+            values: vec![
+                Value::Text("ab".into()),
+                Value::Null,
+                Value::Int(-1),
+                Value::Bool(true),
+                Value::Float(1.5),
+                Value::Ids(Ids::pack(IdWidth::U16, &[7]).unwrap()),
+            ],
+        };
+        let mut bytes = vec![1, 2, 0, 0, 0, 0, 0, 0, 0, b'a', b'b', 0];
+        bytes.extend([1, 255, 255, 255, 255, 255, 255, 255, 255]);
+        bytes.extend([1, 1, 0, 0, 0, 0, 0, 0, 0]);
+        bytes.push(1);
+        bytes.extend(1.5f64.to_bits().to_le_bytes());
+        bytes.extend([1, 2, 0, 0, 0, 0, 0, 0, 0, 7, 0]);
+        assert_eq!(record.canonical_size(), bytes.len() as u64);
+        assert_eq!(record.crc32c(), crc32c::crc32c(&bytes));
+    }
+
+    #[test]
+    fn reject_codes_are_named_as_they_are_serialised() {
+        for code in [RejectCode::InvalidUtf8, RejectCode::UnknownType, RejectCode::TooLarge, RejectCode::UnsafePath] {
+            assert_eq!(serde_json::to_string(&code).unwrap(), format!("\"{}\"", code.name()));
+        }
+    }
+}
