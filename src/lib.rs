@@ -6,6 +6,9 @@
 //! `docs/architecture.md` in the repository shows the flow of data and which module may use which.
 
 pub mod error;
+pub mod format;
+pub mod index;
 pub mod sample;
 pub mod schema;
+pub mod storage;
 pub mod transform;

@@ -1,0 +1,121 @@
+//! How records become the bytes of a shard, and back.
+//!
+//! A format is one file behind two small traits: [`ShardWriter`] and [`ShardReader`]. The `match`es in [`writer`] and
+//! [`open`] name them all. `docs/format-records.md` specifies each byte by byte.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::sample::Record;
+use crate::schema::Schema;
+use crate::storage::{Blob, NewFile};
+
+/// How shards are encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// Parquet: opened by everything.
+    #[default]
+    Parquet,
+    /// Arrow IPC file: mapped, read without decoding.
+    Arrow,
+    /// Concatenated MessagePack maps.
+    Msgpack,
+    /// Length-delimited protobuf messages.
+    Protobuf,
+}
+
+impl Format {
+    /// All formats.
+    pub const ALL: [Format; 4] = [Format::Parquet, Format::Arrow, Format::Msgpack, Format::Protobuf];
+
+    /// Name on the command line and in manifests.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Parquet => "parquet",
+            Format::Arrow => "arrow",
+            Format::Msgpack => "msgpack",
+            Format::Protobuf => "protobuf",
+        }
+    }
+
+    /// File name extension of a shard, without the dot.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Format::Protobuf => "pb",
+            other => other.name(),
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Format {
+    type Err = Error;
+
+    fn from_str(s: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|f| f.name() == s).ok_or_else(|| {
+            Error::usage(format!("{s:?} is no format")).help("use parquet, arrow, msgpack or protobuf")
+        })
+    }
+}
+
+/// Where a record stands in its shard, as kept in the record index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// arrow and parquet: `record batch or row group << 32 | row in it`; msgpack and protobuf: byte offset of the frame.
+    pub position: u64,
+    /// arrow and parquet: canonical size of the record; msgpack and protobuf: size of the frame with its prefix.
+    pub bytes: u64,
+}
+
+impl Placed {
+    /// Position of a row in the record batch or row group `group`.
+    pub fn in_group(group: u32, row: u32, bytes: u64) -> Self {
+        Self { position: u64::from(group) << 32 | u64::from(row), bytes }
+    }
+
+    /// Record batch or row group (arrow, parquet).
+    pub fn group(self) -> u32 {
+        (self.position >> 32) as u32
+    }
+
+    /// Row in the record batch or row group (arrow, parquet).
+    pub fn row(self) -> u32 {
+        self.position as u32
+    }
+}
+
+/// Appends records to one shard. The bytes written depend on the schema and the records only.
+pub trait ShardWriter: Send {
+    /// Appends `record`, whose values fit the schema (otherwise [`ErrorKind::Usage`](crate::error::ErrorKind)), and
+    /// says where it will stand.
+    fn push(&mut self, record: &Record) -> Result<Placed>;
+
+    /// Writes what is buffered and the end of the shard, and hands the file back for its commit.
+    fn finish(self: Box<Self>) -> Result<NewFile>;
+}
+
+/// Reads records of one shard. Safe to use from many threads; never panics on altered bytes.
+///
+/// Errors are [`ErrorKind::Corrupt`](crate::error::ErrorKind) with the path; callers add shard name and row.
+pub trait ShardReader: Send + Sync {
+    /// The record at `at`. Text, bytes and ids are views into a mapped shard where the format allows.
+    fn get(&self, at: Placed) -> Result<Record>;
+
+    /// The records at `at` (any order, repeats allowed), in the order asked for. Decodes each row group once.
+    fn get_many(&self, at: &[Placed]) -> Result<Vec<Record>> {
+        at.iter().map(|&at| self.get(at)).collect()
+    }
+
+    /// All records in order, from the shard alone (no index), each with its place.
+    fn scan(&self) -> Result<Box<dyn Iterator<Item = Result<(Placed, Record)>> + '_>>;
+}

@@ -1,0 +1,118 @@
+//! Bytes of a committed file.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::map::map;
+use crate::error::{Error, ErrorKind, Result};
+
+/// How dataset files are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Access {
+    /// Mapped into memory: no copy, and the page cache is shared by all processes.
+    #[default]
+    Map,
+    /// `pread` into fresh memory: a copy, but safe against files that shrink under a running reader.
+    Read,
+}
+
+/// A committed file, opened for random access. Cloning is cheap; all clones share one file or map.
+#[derive(Debug, Clone)]
+pub struct Blob {
+    path: Arc<PathBuf>,
+    len: u64,
+    data: Data,
+}
+
+#[derive(Debug, Clone)]
+enum Data {
+    Mapped(Bytes),
+    File(Arc<File>),
+}
+
+impl Blob {
+    /// Opens `path`. With `expected_bytes` (from the manifest or shard table) a file of another size is an error.
+    pub fn open(path: &Path, access: Access, expected_bytes: Option<u64>) -> Result<Self> {
+        let fail = |e| Error::io("open", path, e);
+        let file = File::open(path).map_err(fail)?;
+        let meta = file.metadata().map_err(fail)?;
+        if !meta.is_file() {
+            return Err(Error::new(ErrorKind::Io, "this is not a regular file").at_path(path));
+        }
+        let len = meta.len();
+        if let Some(expected) = expected_bytes.filter(|&e| e != len) {
+            return Err(Error::corrupt(format!("the file has {len} bytes, the manifest says {expected}"))
+                .at_path(path)
+                .help("the file was altered or cut short; restore it or convert again"));
+        }
+        let data = match access {
+            Access::Map => Data::Mapped(map(&file).map_err(fail)?),
+            Access::Read => Data::File(Arc::new(file)),
+        };
+        Ok(Self { path: Arc::new(path.to_owned()), len, data })
+    }
+
+    /// A blob over bytes in memory; `path` is used in messages.
+    pub fn from_bytes(path: &Path, bytes: Bytes) -> Self {
+        Self { path: Arc::new(path.to_owned()), len: bytes.len() as u64, data: Data::Mapped(bytes) }
+    }
+
+    /// Path, for messages.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Size in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether the file is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes `offset..offset + len`: a view when mapped, a copy otherwise. A range past the end is
+    /// [`ErrorKind::Corrupt`], and is noticed before anything is allocated.
+    pub fn read(&self, offset: u64, len: u64) -> Result<Bytes> {
+        let end = offset.checked_add(len).filter(|&end| end <= self.len).ok_or_else(|| {
+            Error::corrupt(format!("{len} bytes are expected here, but the file ends at byte {}", self.len))
+                .at_path(self.path())
+                .at_offset(offset)
+        })?;
+        match &self.data {
+            // Both ends are within a map that fits the address space.
+            Data::Mapped(bytes) => Ok(bytes.slice(offset as usize..end as usize)),
+            Data::File(file) => {
+                let mut buffer = vec![0; len as usize];
+                file.read_exact_at(&mut buffer, offset)
+                    .map_err(|e| Error::io("read", self.path(), e).at_offset(offset))?;
+                Ok(Bytes::from(buffer))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_kinds_of_access_give_the_same_bytes_and_errors() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        std::fs::write(&path, b"hello").unwrap();
+        for access in [Access::Map, Access::Read] {
+            let blob = Blob::open(&path, access, Some(5)).unwrap();
+            assert_eq!(blob.read(1, 3).unwrap().as_ref(), b"ell");
+            assert_eq!(blob.read(5, 0).unwrap().as_ref(), b"");
+            assert!(blob.read(3, 3).is_err_and(|e| e.kind() == ErrorKind::Corrupt));
+            assert!(blob.read(u64::MAX, 2).is_err());
+            assert!(Blob::open(&path, access, Some(6)).is_err());
+        }
+    }
+}

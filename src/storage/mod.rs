@@ -1,0 +1,16 @@
+//! Files that are whole or not there, and the one way to read them back.
+//!
+//! All files of a dataset are created by [`NewFile`]: written beside their final name, hashed on the way, fsynced,
+//! renamed, their directory fsynced. All paths that come from a manifest, plan or part go through [`resolve`]. All
+//! dataset files are read through [`Blob`], mapped or not.
+
+mod blob;
+mod lock;
+mod map;
+mod new_file;
+mod paths;
+
+pub use blob::{Access, Blob};
+pub use lock::DirLock;
+pub use new_file::{NewFile, Written, write_file};
+pub use paths::{create_dir, is_empty_dir, remove_dir_all, remove_file, rename, resolve, sync_dir};

@@ -1,0 +1,178 @@
+//! Creation of dataset files.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::paths::sync_dir;
+use crate::error::{Error, Result};
+
+/// Bytes gathered before they are hashed and handed to the kernel.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// A file that does not exist under its name until [`NewFile::commit`].
+///
+/// Dropping it without a commit removes the temporary file.
+#[derive(Debug)]
+pub struct NewFile {
+    file: Option<File>,
+    path: PathBuf,
+    temporary: PathBuf,
+    buffer: Vec<u8>,
+    hash: Sha256,
+    bytes: u64,
+}
+
+/// What was committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// Size of the file.
+    pub bytes: u64,
+    /// SHA-256 of the file, in lower-case hexadecimal.
+    pub sha256: String,
+}
+
+impl NewFile {
+    /// Starts the file that will be called `path`. A leftover temporary file of a dead run is replaced.
+    pub fn create(path: &Path) -> Result<Self> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let temporary = path.with_file_name(format!(".{name}.tmp"));
+        // Removed first: opening with truncation would write through a symbolic link that someone placed there.
+        match std::fs::remove_file(&temporary) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::io("replace the leftover of an earlier run", &temporary, e));
+            }
+            _ => {}
+        }
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&temporary)
+            .map_err(|e| Error::io("create the file", &temporary, e))?;
+        Ok(Self {
+            file: Some(file),
+            path: path.to_owned(),
+            temporary,
+            buffer: Vec::with_capacity(BUFFER_BYTES),
+            hash: Sha256::new(),
+            bytes: 0,
+        })
+    }
+
+    /// The final name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes written so far.
+    pub fn position(&self) -> u64 {
+        self.bytes + self.buffer.len() as u64
+    }
+
+    /// Makes the file durable under its name.
+    pub fn commit(mut self) -> Result<Written> {
+        let fail = |e| Error::io("write", &self.path, e);
+        drain(&mut self.file, &mut self.hash, &mut self.bytes, &self.buffer).map_err(fail)?;
+        if let Some(file) = self.file.take() {
+            file.sync_all().map_err(fail)?;
+        }
+        std::fs::rename(&self.temporary, &self.path).map_err(fail)?;
+        if let Some(dir) = self.path.parent() {
+            sync_dir(dir)?;
+        }
+        Ok(Written { bytes: self.bytes, sha256: hex(&std::mem::take(&mut self.hash).finalize()) })
+    }
+}
+
+fn drain(file: &mut Option<File>, hash: &mut Sha256, bytes: &mut u64, data: &[u8]) -> io::Result<()> {
+    if let Some(file) = file {
+        file.write_all(data)?;
+    }
+    hash.update(data);
+    *bytes += data.len() as u64;
+    Ok(())
+}
+
+impl Write for NewFile {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        if self.buffer.len() + data.len() > BUFFER_BYTES {
+            self.flush()?;
+        }
+        if data.len() >= BUFFER_BYTES {
+            drain(&mut self.file, &mut self.hash, &mut self.bytes, data)?;
+        } else {
+            self.buffer.extend_from_slice(data);
+        }
+        Ok(data.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let result = drain(&mut self.file, &mut self.hash, &mut self.bytes, &self.buffer);
+        self.buffer.clear();
+        result
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if self.file.take().is_some() {
+            // Best effort: the next run replaces what stays.
+            let _ = std::fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+/// Writes a whole small file durably.
+pub fn write_file(path: &Path, data: &[u8]) -> Result<Written> {
+    let mut file = NewFile::create(path)?;
+    file.write_all(data).map_err(|e| Error::io("write", path, e))?;
+    file.commit()
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut s, b| {
+        let _ = write!(s, "{b:02x}");
+        s
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_appears_whole_and_hashed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.bin");
+        let mut file = NewFile::create(&path).unwrap();
+        file.write_all(b"ab").unwrap();
+        file.write_all(b"c").unwrap();
+        assert!(!path.exists());
+        let written = file.commit().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"abc");
+        assert_eq!(written.bytes, 3);
+        assert_eq!(written.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+
+    #[test]
+    fn a_dropped_file_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = NewFile::create(&dir.path().join("a")).unwrap();
+        file.write_all(&vec![1; 3 * BUFFER_BYTES]).unwrap();
+        drop(file);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_planted_link_is_not_written_through() {
+        let dir = tempfile::tempdir().unwrap();
+        let victim = dir.path().join("victim");
+        std::fs::write(&victim, "precious").unwrap();
+        std::os::unix::fs::symlink(&victim, dir.path().join(".a.tmp")).unwrap();
+        write_file(&dir.path().join("a"), b"new").unwrap();
+        assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+    }
+}
