@@ -174,7 +174,7 @@ impl Manifest {
         struct Version {
             manifest_version: u32,
         }
-        let broken = |e| Error::corrupt("the manifest is not what dsconvert writes").caused_by::<serde_json::Error>(e);
+        let broken = |e: serde_json::Error| Error::corrupt("the manifest is not what dsconvert writes").caused_by(e);
         let Version { manifest_version } = serde_json::from_slice(json).map_err(broken)?;
         if manifest_version != MANIFEST_VERSION {
             return Err(Error::new(

@@ -11,7 +11,7 @@ use crate::pipeline::Stop;
 
 /// Starts to watch, for the rest of the process.
 pub(super) fn watch() -> Result<Arc<Stop>> {
-    let fail = |e| Error::new(ErrorKind::Io, "cannot watch for signals").caused_by::<std::io::Error>(e);
+    let fail = |e: std::io::Error| Error::new(ErrorKind::Io, "cannot watch for signals").caused_by(e);
     let stop = Arc::new(Stop::default());
     let seen = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {

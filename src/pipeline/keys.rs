@@ -12,7 +12,7 @@ use super::output::{OutputDir, shard_path};
 use super::unit::{RowEntry, UnitDirs, UnitResult, keys_name, rows_name};
 use crate::error::{Error, Result};
 use crate::format::{self, Format, Placed};
-use crate::index::ExternalSort;
+use crate::index::sort::ExternalSort;
 use crate::sample::Value;
 use crate::schema::{KEY, ORIGIN, Schema};
 use crate::storage::{Access, Blob};

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::unit::{UnitDirs, UnitResult};
 use crate::error::{Error, Result};
-use crate::index::ShardTable;
+use crate::index::{Segment, ShardEntry, ShardTable};
 use crate::manifest::{MANIFEST_NAME, Manifest, open_listed};
 use crate::options::{Existing, SourceSpec};
 use crate::storage::{Access, DirLock, create_dir, is_empty_dir, remove_dir_all, remove_file, rename, resolve};
@@ -181,9 +181,10 @@ impl OutputDir {
     fn listed_by(&self, manifest: &Manifest) -> Vec<String> {
         let mut paths: Vec<String> = manifest.listed_files().map(|(path, ..)| path.to_owned()).collect();
         let table = &manifest.shard_table;
-        let shards = open_listed(&self.out, &table.path, table.bytes, Access::Read).and_then(|b| ShardTable::read(&b));
+        let shards = open_listed(&self.out, &table.path, table.bytes, Access::Read)
+            .and_then(|blob| ShardTable::read(Segment { blob, records: table.records }));
         if let Ok(table) = shards {
-            paths.extend(table.entries().iter().map(|s| shard_path(&s.split, &s.name)));
+            paths.extend(table.shards().map(ShardEntry::path));
         }
         paths
     }
