@@ -32,7 +32,6 @@ pub const DEFAULT_SEED: u64 = 0;
 
 /// Semantic options that both commands share.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
 pub struct OutputOptions {
     /// How shards are encoded.
     pub format: Format,

@@ -29,8 +29,9 @@ pub fn parse_size(text: &str) -> Result<u64> {
     if let Ok(whole) = number.parse::<u64>() {
         return whole.checked_mul(scale).ok_or_else(bad);
     }
-    let value: f64 = number.parse().map_err(|_| bad())?;
-    Ok((value * scale as f64) as u64)
+    let value: f64 = number.parse().ok().filter(|_| number.contains('.')).ok_or_else(bad)?;
+    let bytes = value * scale as f64;
+    if bytes < u64::MAX as f64 { Ok(bytes as u64) } else { Err(bad()) }
 }
 
 /// How many rejects a commit may have.

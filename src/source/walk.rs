@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::Metadata;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -64,7 +65,11 @@ pub fn list(sources: &[SourceSpec], follow_links: bool, keep: &dyn Fn(&str) -> b
     let mut listing = Listing::default();
     for (ordinal, source) in sources.iter().enumerate() {
         let meta = std::fs::metadata(&source.path).map_err(|e| {
-            Error::io("find the source", &source.path, e).help("check the path; sources are files or folders")
+            let error = match e.kind() {
+                ErrorKind::NotFound => Error::usage("there is no such source").at_path(&source.path),
+                _ => Error::io("look at the source", &source.path, e),
+            };
+            error.help("check the path; sources are files or folders")
         })?;
         let mut walk = Walk { source: ordinal as u32, follow_links, keep, ancestors: HashSet::new(), listing: &mut listing };
         if meta.is_dir() {
