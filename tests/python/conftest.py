@@ -1,0 +1,113 @@
+"""Datasets for the interoperability tests: each kind in each format, converted once per session from the fixtures."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dataset import FORMATS, Dataset, load_protobuf
+
+# Nothing here needs a network, and nothing may try one.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_DATASETS_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+ROOT = Path(__file__).parents[2]
+FIXTURES = ROOT / "fixtures"
+
+# Small enough shards and odd enough splits that every dataset has several of both.
+PHOTO_OPTIONS = ["--resize", "shorter:96", "--shard-records", "8", "--split", "train=0.7,validation=0.3"]
+CORPUS_OPTIONS = ["--shard-records", "150", "--split", "train=0.8,validation=0.2"]
+
+
+@pytest.fixture(scope="session")
+def binary():
+    """The dsconvert under test: DSCONVERT_BIN, or what cargo builds."""
+    if given := os.environ.get("DSCONVERT_BIN"):
+        return Path(given).resolve(strict=True)
+    build = subprocess.run(
+        ["cargo", "build", "--locked", "--bin", "dsconvert", "--message-format=json"],
+        cwd=ROOT, stdout=subprocess.PIPE, check=True,
+    )
+    messages = map(json.loads, build.stdout.splitlines())
+    return next(Path(m["executable"]) for m in messages if m.get("executable"))
+
+
+@pytest.fixture(scope="session")
+def dsconvert(binary):
+    """Runs dsconvert and returns the finished process; fails unless it exits with `status`."""
+
+    def run(*args, status=0):
+        command = [binary, *map(str, args)]
+        done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        said = f"{done.args}\nstdout: {done.stdout}\nstderr: {done.stderr}"
+        assert done.returncode == status, f"exit status {done.returncode}, not {status}\n{said}"
+        assert "panicked" not in done.stderr, said
+        return done
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def protobuf(tmp_path_factory):
+    """The Record class, made from the .proto by protoc."""
+    return load_protobuf(ROOT / "proto", tmp_path_factory.mktemp("protobuf"))
+
+
+@pytest.fixture(scope="session")
+def photos_in(dsconvert, protobuf, tmp_path_factory):
+    """Makes, once, the photographs in a format."""
+    out = tmp_path_factory.mktemp("photos")
+
+    def convert(fmt):
+        if not (out / fmt).exists():
+            dsconvert("images", "fixtures/photos", "--out", out / fmt, "--format", fmt, *PHOTO_OPTIONS)
+        return Dataset(out / fmt, protobuf)
+
+    return convert
+
+
+@pytest.fixture(scope="session")
+def corpus_in(dsconvert, protobuf, tmp_path_factory):
+    """Makes, once, the corpus in a format with one of the tokenizers."""
+    out = tmp_path_factory.mktemp("corpus")
+
+    def convert(fmt, tokenizer="bpe"):
+        directory = out / f"{fmt}-{tokenizer}"
+        if not directory.exists():
+            file = f"fixtures/tokenizers/{tokenizer}.json"
+            dsconvert("text", "fixtures/corpus", "--tokenizer", file, "--out", directory, "--format", fmt, *CORPUS_OPTIONS)
+        return Dataset(directory, protobuf)
+
+    return convert
+
+
+@pytest.fixture(params=FORMATS)
+def photos(request, photos_in):
+    """The photographs, in each format."""
+    return photos_in(request.param)
+
+
+@pytest.fixture(params=FORMATS)
+def corpus(request, corpus_in):
+    """The corpus, in each format."""
+    return corpus_in(request.param)
+
+
+@pytest.fixture(params=["images", "text"])
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(params=FORMATS)
+def anything(request, kind, photos_in, corpus_in):
+    """Each kind in each format."""
+    return photos_in(request.param) if kind == "images" else corpus_in(request.param)
+
+
+@pytest.fixture(params=["parquet", "arrow"])
+def columnar(request, kind, photos_in, corpus_in):
+    """Each kind in the formats that table libraries open."""
+    return photos_in(request.param) if kind == "images" else corpus_in(request.param)

@@ -1,0 +1,125 @@
+"""Records hold what the fixtures say, by the reference tokenizer and by Pillow, and the same in every format."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from tokenizers import Tokenizer
+
+import expected
+from dataset import FORMATS
+from conftest import FIXTURES
+
+CLASSES = ["dunes", "flowers", "forest", "night", "signs"]
+
+
+def rejects(dataset):
+    lines = (dataset.path / "rejects.jsonl").read_text().splitlines()
+    return {reject["origin"]: reject["code"] for reject in map(json.loads, lines)}
+
+
+@pytest.mark.parametrize("fmt", FORMATS[1:])
+def test_all_formats_hold_the_same_records(kind, fmt, photos_in, corpus_in):
+    dataset_in = photos_in if kind == "images" else corpus_in
+    ours, parquet = dataset_in(fmt), dataset_in("parquet")
+    assert ours.splits == parquet.splits
+    for split in parquet.splits:
+        assert ours.records(split) == parquet.records(split)
+
+
+@pytest.mark.parametrize("tokenizer", ["bpe", "wordpiece", "unigram"])
+def test_ids_are_those_of_the_reference_tokenizer(tokenizer, corpus_in):
+    reference = Tokenizer.from_file(str(FIXTURES / "tokenizers" / f"{tokenizer}.json"))
+    reference.no_truncation()
+    reference.no_padding()
+    corpus = corpus_in("parquet", tokenizer)
+    records, rejected = corpus.all_records(), rejects(corpus)
+    for origin, text in expected.documents():
+        ids = reference.encode(text, add_special_tokens=False).ids if text else []
+        if ids:
+            record = records.pop(origin)
+            assert record["input_ids"] == ids, f"{origin}: {text[:100]!r}"
+            assert record["length"] == len(ids)
+            assert record["origin"] == origin
+        else:
+            assert rejected.pop(origin) in ("empty", "invalid-json")
+    assert not records and not rejected, "nothing but the documents"
+
+
+def test_records_keep_the_order_of_the_sources(corpus, photos_in):
+    for dataset, origins in [
+        (corpus, [origin for origin, _ in expected.documents()]),
+        (photos_in(corpus.format), [origin for origin, _ in expected.photos()]),
+    ]:
+        ordinal = {origin: i for i, origin in enumerate(origins)}
+        for split in dataset.splits:
+            ordinals = [ordinal[record["origin"]] for record in dataset.records(split)]
+            assert ordinals == sorted(ordinals)
+
+
+def test_the_tokenizer_is_in_the_dataset(corpus_in):
+    corpus = corpus_in("parquet")
+    kept, given = (
+        Tokenizer.from_file(str(path)) for path in (corpus.path / "tokenizer.json", FIXTURES / "tokenizers/bpe.json")
+    )
+    for tokenizer in (kept, given):
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+    record = corpus.all_records()["corpus/books/hindi.txt"]
+    text = (FIXTURES / "corpus/books/hindi.txt").read_text()
+    assert kept.encode(text, add_special_tokens=False).ids == given.encode(text, add_special_tokens=False).ids
+    assert kept.decode(record["input_ids"], skip_special_tokens=False) == text
+
+
+def test_the_tokenizer_called_bytes_gives_utf8(dsconvert, tmp_path, protobuf):
+    from dataset import Dataset
+
+    dsconvert("text", "fixtures/corpus/books", "--tokenizer", "bytes", "--out", tmp_path / "out")
+    records = Dataset(tmp_path / "out", protobuf).all_records()
+    for path in (FIXTURES / "corpus/books").glob("*.txt"):
+        if path.stat().st_size:
+            assert bytes(records[f"books/{path.name}"]["input_ids"]) == path.read_bytes()
+
+
+def test_pictures_are_those_of_pillow(photos_in):
+    photos = photos_in("parquet")
+    records, rejected = photos.all_records(), rejects(photos)
+    for origin, upright in expected.photos():
+        if upright is None:
+            assert rejected.pop(origin) in ("truncated", "corrupt")
+            continue
+        record = records.pop(origin)
+        size = expected.shorter(upright.size, 96)
+        assert (record["width"], record["height"]) == size, origin
+        ours = Image.open(io.BytesIO(record["image"]))
+        assert ours.format == "JPEG"
+        assert ours.size == size
+        theirs = upright.resize(size, Image.Resampling.LANCZOS)
+        difference = np.abs(np.asarray(ours.convert("RGB"), int) - np.asarray(theirs, int)).mean()
+        # Both sides resample and one is a JPEG of quality 90 with halved colour: textures differ by a few levels of 255.
+        assert difference < 6, f"{origin}: {difference:.1f} levels on average"
+        assert record["label"] == CLASSES.index(origin.split("/")[1])
+    assert not records and not rejected, "nothing but the photographs"
+
+
+def test_all_eight_orientations_come_out_upright(photos_in):
+    records = photos_in("parquet").all_records()
+    names = [f"photos/signs/orientation-{i}.jpg" for i in range(1, 9)] + ["photos/signs/turned.png"]
+    pictures = [np.asarray(Image.open(io.BytesIO(records[name]["image"])), int) for name in names]
+    for name, picture in zip(names[1:], pictures[1:]):
+        assert picture.shape == pictures[0].shape == (96, 144, 3)
+        assert np.abs(picture - pictures[0]).mean() < 3, name
+    for name in names:
+        tags = Image.open(io.BytesIO(records[name]["image"])).getexif()
+        assert tags.get(0x0112, 1) == 1, f"{name} would be turned twice"
+
+
+def test_untouched_files_keep_their_bytes(dsconvert, tmp_path, protobuf):
+    from dataset import Dataset
+
+    dsconvert("images", "fixtures/photos/dunes", "--layout", "flat", "--encode", "keep", "--out", tmp_path / "out")
+    records = Dataset(tmp_path / "out", protobuf).all_records()
+    for name in ("morning.jpg", "half-clear.png"):
+        assert records[f"dunes/{name}"]["image"] == (FIXTURES / "photos/dunes" / name).read_bytes()

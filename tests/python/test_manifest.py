@@ -1,0 +1,67 @@
+"""manifest.json lists everything that is there, and its numbers add up."""
+
+import hashlib
+import json
+
+
+def test_outcomes_add_up(anything):
+    manifest = anything.manifest
+    parts = [manifest, *manifest["splits"].values()]
+    for part in parts:
+        assert part["found"] == part["converted"] + part["filtered"] + part["duplicates"] + part["rejected"]
+    for name in ("found", "converted", "filtered", "duplicates", "rejected"):
+        assert manifest[name] == sum(split[name] for split in manifest["splits"].values())
+    assert sum(manifest["reject_codes"].values()) == manifest["rejected"]
+    rejects = (anything.path / "rejects.jsonl").read_text().splitlines()
+    assert len(rejects) == manifest["rejected"] > 0
+    assert manifest["sources"]["skipped"] == (1 if anything.kind == "images" else 0)
+
+
+def test_every_file_is_listed_with_its_hash(anything):
+    manifest = anything.manifest
+    listed = [*manifest["files"], manifest["shard_table"]]
+    for split in manifest["splits"].values():
+        listed += [*split["record_index"], *split["length_index"], split["length_histogram"]]
+    for entry in listed:
+        data = (anything.path / entry["path"]).read_bytes()
+        assert (entry["bytes"], entry["sha256"]) == (len(data), hashlib.sha256(data).hexdigest()), entry["path"]
+    shards = {row["path"] for row in anything.shard_table}
+    there = {str(p.relative_to(anything.path)) for p in anything.path.rglob("*") if p.is_file()}
+    assert there == {entry["path"] for entry in listed} | shards | {"manifest.json"}
+
+
+def test_lengths_are_summarised(anything):
+    for name, split in anything.manifest["splits"].items():
+        lengths = sorted(anything.index(name, "record_index")["length"].to_pylist())
+        summary = split["length"]
+        assert summary["unit"] == ("pixels" if anything.kind == "images" else "tokens")
+        assert (summary["min"], summary["max"], summary["total"]) == (lengths[0], lengths[-1], sum(lengths))
+        assert abs(summary["mean"] - sum(lengths) / len(lengths)) < 1e-6
+        for percent in (50, 99):
+            assert summary[f"p{percent}"] == lengths[-(-percent * len(lengths) // 100) - 1]
+
+
+def test_no_place_or_time_of_this_run_is_stored(anything):
+    text = (anything.path / "manifest.json").read_text()
+    assert str(anything.path) not in text
+    assert "/tmp" not in text and "threads" not in text
+
+
+def test_inspect_says_the_same(anything, dsconvert):
+    said = json.loads(dsconvert("inspect", anything.path, "--json").stdout)
+    assert (said["kind"], said["format"]) == (anything.kind, anything.format)
+    for name in ("found", "converted", "filtered", "duplicates", "rejected"):
+        assert said[name] == anything.manifest[name]
+    assert set(said["splits"]) == set(anything.splits)
+    for name, split in said["splits"].items():
+        kept = anything.manifest["splits"][name]
+        assert (split["records"], split["shards"], split["bytes"]) == (kept["records"], kept["shards"], kept["bytes"])
+        for number in ("unit", "min", "max", "mean", "p50", "p99"):
+            assert split["length"][number] == kept["length"][number]
+
+
+def test_inspect_verifies(anything, dsconvert):
+    dsconvert("inspect", anything.path, "--verify")
+    for split in anything.splits:
+        for shard in anything.shards(split):
+            dsconvert("inspect", shard)
