@@ -174,7 +174,8 @@ impl Manifest {
         struct Version {
             manifest_version: u32,
         }
-        let broken = |e: serde_json::Error| Error::corrupt("the manifest is not what dsconvert writes").caused_by(e);
+        let broken =
+            |e: serde_json::Error| Error::corrupt("the manifest is not what dsconvert writes").caused_by(e);
         let Version { manifest_version } = serde_json::from_slice(json).map_err(broken)?;
         if manifest_version != MANIFEST_VERSION {
             return Err(Error::new(
@@ -203,7 +204,10 @@ impl Manifest {
 
     /// Every file listed by name, apart from shards (which are in the shard table): path, bytes, SHA-256.
     pub fn listed_files(&self) -> impl Iterator<Item = (&str, u64, &str)> {
-        let indexes = self.splits.values().flat_map(|s| s.record_index.iter().chain(&s.length_index).chain([&s.length_histogram]));
+        let indexes = self
+            .splits
+            .values()
+            .flat_map(|s| s.record_index.iter().chain(&s.length_index).chain([&s.length_histogram]));
         indexes
             .chain([&self.shard_table])
             .map(|f| (f.path.as_str(), f.bytes, f.sha256.as_str()))
@@ -221,7 +225,9 @@ impl Manifest {
             for segments in [&split.record_index, &split.length_index] {
                 let rows = segments.iter().try_fold(0u64, |sum, f| sum.checked_add(f.records));
                 if rows != Some(split.records) {
-                    return Err(Error::corrupt(format!("the counts of split {name:?} contradict each other")));
+                    return Err(Error::corrupt(format!(
+                        "the counts of split {name:?} contradict each other"
+                    )));
                 }
             }
             sum.add(&split.counts);

@@ -8,8 +8,8 @@ use super::{Ending, signals, summary};
 use crate::error::{Error, Result};
 use crate::format::Format;
 use crate::options::{
-    DEFAULT_MEMORY_BYTES, DEFAULT_SEED, Existing, MIN_MEMORY_BYTES, MIN_SHARD_BYTES, MaxRejects, OutputOptions,
-    RunOptions, SourceSpec, SplitSpec, default_threads, parse_size,
+    DEFAULT_MEMORY_BYTES, DEFAULT_SEED, Existing, MIN_MEMORY_BYTES, MIN_SHARD_BYTES, MaxRejects,
+    OutputOptions, RunOptions, SourceSpec, SplitSpec, default_threads, parse_size,
 };
 use crate::pipeline::{Job, Progress, check_output};
 
@@ -103,7 +103,9 @@ pub(super) fn parse<T: std::str::FromStr<Err = Error>>(name: &str, text: &str) -
 fn size(name: &str, text: &str, least: u64) -> Result<u64> {
     let bytes = parse_size(text).map_err(|e| flag(name, &e))?;
     if bytes < least {
-        return Err(Error::usage(format!("{name} {text} is too little")).help(format!("the least is {least} bytes")));
+        return Err(
+            Error::usage(format!("{name} {text} is too little")).help(format!("the least is {least} bytes"))
+        );
     }
     Ok(bytes)
 }
@@ -147,7 +149,10 @@ impl CommonArgs {
     }
 
     /// Plans by `plan`, and runs unless it is a dry run.
-    pub(super) fn exec<J: Job + Sync>(&self, plan: impl FnOnce(Vec<SourceSpec>) -> Result<J>) -> Result<Ending> {
+    pub(super) fn exec<J: Job + Sync>(
+        &self,
+        plan: impl FnOnce(Vec<SourceSpec>) -> Result<J>,
+    ) -> Result<Ending> {
         let options = self.run_options()?;
         let sources = self.sources()?;
         if !self.dry_run {
@@ -190,7 +195,8 @@ fn source(text: &Path) -> Result<SourceSpec> {
         return Ok(SourceSpec { label: label.to_owned(), path: path.into() });
     }
     // `.` and `..` have no name of their own.
-    let named = if text.file_name().is_some() { text.to_owned() } else { text.canonicalize().unwrap_or_default() };
+    let named =
+        if text.file_name().is_some() { text.to_owned() } else { text.canonicalize().unwrap_or_default() };
     let label = named.file_name().map_or_else(|| "root".to_owned(), crate::source::portable_name);
     Ok(SourceSpec { label, path: text.to_owned() })
 }

@@ -16,7 +16,8 @@ pub(super) fn watch() -> Result<Arc<Stop>> {
     let seen = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // Registered first: a signal that comes after one that was seen ends the process.
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&seen)).map_err(fail)?;
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&seen))
+            .map_err(fail)?;
         signal_hook::flag::register(signal, Arc::clone(&seen)).map_err(fail)?;
     }
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(fail)?;

@@ -10,7 +10,8 @@ use crate::pipeline::{PlanSummary, Report};
 
 /// Prints the plan of a dry run.
 pub(super) fn print_plan(plan: &PlanSummary) {
-    let items = plan.items.map_or_else(|| "as many as the files hold".to_owned(), |n| HumanCount(n).to_string());
+    let items =
+        plan.items.map_or_else(|| "as many as the files hold".to_owned(), |n| HumanCount(n).to_string());
     println!("kind     {}", plan.kind);
     println!("files    {} ({})", HumanCount(plan.files), HumanBytes(plan.bytes));
     println!("items    {items}");
@@ -68,7 +69,8 @@ pub(super) fn print_report(report: &Report, out: &Path, elapsed: Duration) {
 
 fn outcomes(manifest: &Manifest) -> String {
     let counts = &manifest.counts;
-    let mut text = format!("{} of {} items converted", HumanCount(counts.converted), HumanCount(counts.found));
+    let mut text =
+        format!("{} of {} items converted", HumanCount(counts.converted), HumanCount(counts.found));
     for (count, name) in
         [(counts.rejected, "rejected"), (counts.filtered, "filtered"), (counts.duplicates, "duplicates")]
     {

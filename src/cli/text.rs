@@ -43,8 +43,10 @@ pub(super) struct Args {
 /// Runs it.
 pub(super) fn exec(args: Args) -> Result<Ending> {
     let output = args.common.output()?;
-    let max_document_bytes = parse_size(&args.max_document_bytes).map_err(|e| flag("--max-document-bytes", &e))?;
-    let options = TokenizerOptions { add_bos: args.add_bos, add_eos: args.add_eos, ..TokenizerOptions::default() };
+    let max_document_bytes =
+        parse_size(&args.max_document_bytes).map_err(|e| flag("--max-document-bytes", &e))?;
+    let options =
+        TokenizerOptions { add_bos: args.add_bos, add_eos: args.add_eos, ..TokenizerOptions::default() };
     let tokenizer = load(&args.tokenizer, options)?;
     let follow_symlinks = args.common.follow_symlinks;
     args.common.exec(|sources| {

@@ -9,7 +9,8 @@ use crate::error::{Error, Result};
 /// 1024; `kB`, `MB`, … are powers of 1000.
 pub fn parse_size(text: &str) -> Result<u64> {
     let bad = || {
-        Error::usage(format!("{text:?} is not a size")).help("write a number of bytes, as 4096, 64k, 256MiB or 1GB")
+        Error::usage(format!("{text:?} is not a size"))
+            .help("write a number of bytes, as 4096, 64k, 256MiB or 1GB")
     };
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -77,7 +78,8 @@ impl FromStr for MaxRejects {
             None => s.parse().ok().map(MaxRejects::Count),
         };
         parsed.ok_or_else(|| {
-            Error::usage(format!("{s:?} is no limit of rejects")).help("write a number, as 100, or a share, as 10%")
+            Error::usage(format!("{s:?} is no limit of rejects"))
+                .help("write a number, as 100, or a share, as 10%")
         })
     }
 }
@@ -88,9 +90,14 @@ mod tests {
 
     #[test]
     fn sizes() {
-        for (text, bytes) in
-            [("4096", 4096), ("64k", 65_536), ("256MiB", 256 << 20), ("1GB", 1_000_000_000), ("1.5k", 1536), ("0", 0)]
-        {
+        for (text, bytes) in [
+            ("4096", 4096),
+            ("64k", 65_536),
+            ("256MiB", 256 << 20),
+            ("1GB", 1_000_000_000),
+            ("1.5k", 1536),
+            ("0", 0),
+        ] {
             assert_eq!(parse_size(text).unwrap(), bytes, "{text}");
         }
         for bad in ["", "x", "12 parsecs", "-1", "99999999999999999999T", "1e3"] {

@@ -43,19 +43,22 @@ impl FromStr for SplitSpec {
 
     fn from_str(text: &str) -> Result<Self> {
         let bad = |why: String| {
-            Error::usage(format!("--split {text}: {why}")).help("write it as train=0.9,validation=0.1; the fractions add up to 1")
+            Error::usage(format!("--split {text}: {why}"))
+                .help("write it as train=0.9,validation=0.1; the fractions add up to 1")
         };
         let mut parts = Vec::new();
         let mut sum = 0u64;
         for part in text.split(',') {
-            let (name, fraction) = part.split_once('=').ok_or_else(|| bad(format!("{part:?} is not NAME=FRACTION")))?;
+            let (name, fraction) =
+                part.split_once('=').ok_or_else(|| bad(format!("{part:?} is not NAME=FRACTION")))?;
             let (name, fraction) = (name.trim(), fraction.trim());
             check_split_name(name).map_err(|e| bad(e.to_string()))?;
             if parts.iter().any(|(n, _)| n == name) {
                 return Err(bad(format!("{name:?} is named twice")));
             }
-            sum += parse_fraction(fraction)
-                .ok_or_else(|| bad(format!("{fraction:?} is no fraction between 0 and 1 with up to {DIGITS} digits")))?;
+            sum += parse_fraction(fraction).ok_or_else(|| {
+                bad(format!("{fraction:?} is no fraction between 0 and 1 with up to {DIGITS} digits"))
+            })?;
             // Exact: the product fits 128 bits.
             let below = (u128::from(sum) << 64) / u128::from(ONE);
             parts.push((name.to_owned(), u64::try_from(below).unwrap_or(u64::MAX)));
@@ -73,7 +76,8 @@ impl FromStr for SplitSpec {
 fn parse_fraction(text: &str) -> Option<u64> {
     let (whole, digits) = text.split_once('.').unwrap_or((text, ""));
     let all_digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
-    if !(all_digits(whole) && all_digits(digits)) || whole.len() + digits.len() == 0 || digits.len() > DIGITS {
+    if !(all_digits(whole) && all_digits(digits)) || whole.len() + digits.len() == 0 || digits.len() > DIGITS
+    {
         return None;
     }
     let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
@@ -101,7 +105,18 @@ mod tests {
     fn fractions_are_exact_and_must_add_up() {
         "train=0.7,validation=0.1,test=0.2".parse::<SplitSpec>().unwrap();
         "a=1".parse::<SplitSpec>().unwrap();
-        for bad in ["", "train", "train=0.9", "a=0.5,a=0.5", "a=0.9,b=0.2", "a=-1,b=2", "a=0.5x,b=.5", "a b=1", "a=.", "../x=1"] {
+        for bad in [
+            "",
+            "train",
+            "train=0.9",
+            "a=0.5,a=0.5",
+            "a=0.9,b=0.2",
+            "a=-1,b=2",
+            "a=0.5x,b=.5",
+            "a b=1",
+            "a=.",
+            "../x=1",
+        ] {
             assert!(bad.parse::<SplitSpec>().is_err(), "{bad}");
         }
     }
@@ -120,7 +135,8 @@ mod tests {
     #[test]
     fn the_split_of_a_key_never_changes() {
         let spec: SplitSpec = "a=0.5,b=0.5".parse().unwrap();
-        let found: String = (0..16).map(|i| if spec.split_of(&format!("k{i}"), 7) == 0 { 'a' } else { 'b' }).collect();
+        let found: String =
+            (0..16).map(|i| if spec.split_of(&format!("k{i}"), 7) == 0 { 'a' } else { 'b' }).collect();
         assert_eq!(found, "ababbbbbabababaa");
     }
 }

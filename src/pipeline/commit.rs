@@ -69,7 +69,8 @@ impl Commit<'_> {
         let mut units = Vec::new();
         for unit in 0..self.units {
             units.push(dirs.result(unit, self.plan_id)?.ok_or_else(|| {
-                Error::new(ErrorKind::NotCommitted, format!("unit {unit} is not done")).help("run again with --resume")
+                Error::new(ErrorKind::NotCommitted, format!("unit {unit} is not done"))
+                    .help("run again with --resume")
             })?);
         }
         let mut counts = Counts::default();
@@ -88,9 +89,16 @@ impl Commit<'_> {
         self.sources.content = format!("xxh3-128:{:032x}", content.digest());
 
         // Before anything is moved: when keys repeat, nothing of this run is worth keeping.
-        KeyCheck { dir: self.dir, dirs: &dirs, units: &units, splits: self.splits, format: self.format, schema: self.schema }
-            .run(SORT_MEMORY_BYTES)
-            .map_err(|error| Failure { worth_resuming: error.kind() != ErrorKind::Usage, error })?;
+        KeyCheck {
+            dir: self.dir,
+            dirs: &dirs,
+            units: &units,
+            splits: self.splits,
+            format: self.format,
+            schema: self.schema,
+        }
+        .run(SORT_MEMORY_BYTES)
+        .map_err(|error| Failure { worth_resuming: error.kind() != ErrorKind::Usage, error })?;
         let shards = self.place_shards(&dirs, &units)?;
         create_dir(&self.dir.path().join("index"))?;
         let mut splits = BTreeMap::new();
@@ -210,7 +218,13 @@ impl Commit<'_> {
     }
 
     /// Builds the record and length index of one split from the rows of its units.
-    fn index_split(&self, ordinal: usize, name: &str, dirs: &UnitDirs, units: &[UnitResult]) -> Result<Split> {
+    fn index_split(
+        &self,
+        ordinal: usize,
+        name: &str,
+        dirs: &UnitDirs,
+        units: &[UnitResult],
+    ) -> Result<Split> {
         let kind = self.schema.kind;
         let out = self.dir.path();
         let mut records = RecordIndexWriter::create(out, name, kind)?;
@@ -238,7 +252,8 @@ impl Commit<'_> {
         }
         let record_index = records.finish()?;
         let (mut length_index, length) = lengths.finish(out, name, kind.length_unit())?;
-        let length_histogram = length_index.pop().ok_or_else(|| Error::corrupt("the length index has no histogram"))?;
+        let length_histogram =
+            length_index.pop().ok_or_else(|| Error::corrupt("the length index has no histogram"))?;
         let (counts, records, shards, bytes) = split;
         Ok(Split { counts, records, shards, bytes, length, record_index, length_index, length_histogram })
     }
@@ -257,7 +272,11 @@ impl Commit<'_> {
 }
 
 /// Calls `each` with all rows of a unit's split, in order.
-pub(super) fn for_each_row(path: &Path, records: u64, mut each: impl FnMut(RowEntry) -> Result<()>) -> Result<()> {
+pub(super) fn for_each_row(
+    path: &Path,
+    records: u64,
+    mut each: impl FnMut(RowEntry) -> Result<()>,
+) -> Result<()> {
     if records == 0 {
         return Ok(());
     }

@@ -35,7 +35,12 @@ pub(super) trait Conversion: Sync {
     /// # Errors
     ///
     /// Only for failures that are not the fault of an item's bytes: the unit fails.
-    fn convert(&self, task: Self::Task, scratch: &mut Self::Scratch, out: &mut Outcomes) -> Result<Converting>;
+    fn convert(
+        &self,
+        task: Self::Task,
+        scratch: &mut Self::Scratch,
+        out: &mut Outcomes,
+    ) -> Result<Converting>;
 }
 
 /// How a task went.

@@ -206,7 +206,11 @@ impl Conversion for Images<'_> {
     fn open(&self, unit: u32, _careful: bool) -> Result<Box<dyn Feed<Range<usize>> + '_>> {
         let range = self.job.units[unit as usize].clone();
         let tasks = divide(&self.job.files[range.clone()], TASK_FILES, TASK_BYTES);
-        Ok(Box::new(FileFeed { files: &self.job.files[range.clone()], start: range.start, tasks: tasks.into_iter() }))
+        Ok(Box::new(FileFeed {
+            files: &self.job.files[range.clone()],
+            start: range.start,
+            tasks: tasks.into_iter(),
+        }))
     }
 
     fn convert(&self, task: Range<usize>, scratch: &mut Scratch, out: &mut Outcomes) -> Result<Converting> {
@@ -257,7 +261,11 @@ impl Images<'_> {
         };
         let image = match converted {
             transform::Outcome::Filtered(reason) => {
-                return Ok(Outcome::Filtered { split, origin: file.origin.clone(), reason: reason.name().to_owned() });
+                return Ok(Outcome::Filtered {
+                    split,
+                    origin: file.origin.clone(),
+                    reason: reason.name().to_owned(),
+                });
             }
             transform::Outcome::Converted(image) => image,
         };
@@ -320,7 +328,13 @@ mod tests {
     fn units_cover_the_listing_and_respect_both_limits() {
         let files: Vec<_> = [5, 1, 1, 1, 9, 1]
             .into_iter()
-            .map(|bytes| SourceFile { source: 0, relative: "x".into(), origin: "x".into(), bytes, modified_ns: 0 })
+            .map(|bytes| SourceFile {
+                source: 0,
+                relative: "x".into(),
+                origin: "x".into(),
+                bytes,
+                modified_ns: 0,
+            })
             .collect();
         assert_eq!(divide(&files, 3, 6), [0..2, 2..4, 4..5, 5..6]);
         assert_eq!(divide(&files, 2, 100), [0..2, 2..4, 4..6]);

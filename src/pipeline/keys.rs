@@ -114,7 +114,8 @@ impl KeyCheck<'_> {
         let shard = unit.splits[wanted.split].shards.get(entry.shard as usize).ok_or_else(missing)?;
         let in_unit = self.dirs.done(unit.unit).join(&shard.name);
         // A commit that was interrupted may have moved the shard already.
-        let path = if in_unit.exists() { in_unit } else { self.dir.path().join(shard_path(split, &shard.name)) };
+        let path =
+            if in_unit.exists() { in_unit } else { self.dir.path().join(shard_path(split, &shard.name)) };
         let blob = Blob::open(&path, Access::Read, Some(shard.bytes))?;
         let record = format::open(self.format, Arc::new(self.schema.clone()), blob)?
             .get(Placed { position: entry.position, bytes: entry.bytes })?;

@@ -17,7 +17,9 @@ use crate::error::{Error, Result};
 use crate::index::{Segment, ShardEntry, ShardTable};
 use crate::manifest::{MANIFEST_NAME, Manifest, open_listed};
 use crate::options::{Existing, SourceSpec};
-use crate::storage::{Access, DirLock, create_dir, is_empty_dir, remove_dir_all, remove_file, rename, resolve};
+use crate::storage::{
+    Access, DirLock, create_dir, is_empty_dir, remove_dir_all, remove_file, rename, resolve,
+};
 
 /// Name of the working directory inside the output directory. It is gone after the commit.
 pub(super) const WORK_NAME: &str = ".dsconvert";
@@ -48,9 +50,12 @@ pub(super) fn check(out: &Path, existing: Existing, sources: &[SourceSpec]) -> R
     for source in sources {
         let source_path = real_path(&source.path);
         if real.starts_with(&source_path) || source_path.starts_with(&real) {
-            return Err(Error::usage(format!("the output directory and the source {} overlap", source.path.display()))
-                .at_path(out)
-                .help("choose an --out that is not inside a source and does not contain one"));
+            return Err(Error::usage(format!(
+                "the output directory and the source {} overlap",
+                source.path.display()
+            ))
+            .at_path(out)
+            .help("choose an --out that is not inside a source and does not contain one"));
         }
     }
     if out.exists() && !out.is_dir() {
@@ -61,7 +66,9 @@ pub(super) fn check(out: &Path, existing: Existing, sources: &[SourceSpec]) -> R
     }
     let (dataset, begun) = (out.join(MANIFEST_NAME).exists(), out.join(WORK_NAME).exists());
     let (what, help) = match existing {
-        Existing::Refuse if dataset => ("there is a dataset already", "choose another --out, or replace it with --overwrite"),
+        Existing::Refuse if dataset => {
+            ("there is a dataset already", "choose another --out, or replace it with --overwrite")
+        }
         Existing::Refuse if begun => (
             "a run into this directory has not finished",
             "finish it with --resume, or start again with --overwrite",

@@ -74,7 +74,10 @@ impl Plan<'_> {
     /// Hash of the options and of what the listing says of content: names and sizes, but not times.
     pub(super) fn fingerprint(&self, content: &str) -> String {
         let mut hash = Sha256::new();
-        hash.update(json!({ "dsconvert": env!("CARGO_PKG_VERSION"), "options": self.options, "content": content }).to_string());
+        hash.update(
+            json!({ "dsconvert": env!("CARGO_PKG_VERSION"), "options": self.options, "content": content })
+                .to_string(),
+        );
         for file in self.files {
             hash.update(json!({ "origin": file.origin, "bytes": file.bytes }).to_string());
         }
@@ -122,7 +125,8 @@ fn header_difference(old: Option<Value>, new: &Value) -> String {
     if old["dsconvert"] != new["dsconvert"] {
         return format!("the run was begun by dsconvert {}, this is {}", old["dsconvert"], new["dsconvert"]);
     }
-    differing_option(&old["options"], &new["options"]).unwrap_or_else(|| "the sources or options changed".to_owned())
+    differing_option(&old["options"], &new["options"])
+        .unwrap_or_else(|| "the sources or options changed".to_owned())
 }
 
 /// Says which option differs, and how.
@@ -163,7 +167,10 @@ mod tests {
         let message = |options: &Value, files: &[SourceFile]| {
             Plan { options, units: 1, files }.check_same(dir.path()).unwrap_err().to_string()
         };
-        assert!(message(&json!({"resize": "none", "seed": 0}), &files).contains("\"resize\" was \"shorter:256\" and is \"none\""));
+        assert!(
+            message(&json!({"resize": "none", "seed": 0}), &files)
+                .contains("\"resize\" was \"shorter:256\" and is \"none\"")
+        );
         assert!(message(&options, &[file("a", 1), file("b", 3)]).contains("file b changed"));
         assert!(message(&options, &[file("a", 1)]).contains("is gone"));
         assert!(message(&options, &[file("a", 1), file("aa", 1), file("b", 2)]).contains("aa is new"));

@@ -140,7 +140,12 @@ pub(super) fn run<C: Conversion>(
 }
 
 /// The dataset is there: the same command has nothing to do, another one is refused.
-fn already_committed(dir: &OutputDir, manifest: Manifest, plan: &Plan<'_>, sources: &Sources) -> Result<Report> {
+fn already_committed(
+    dir: &OutputDir,
+    manifest: Manifest,
+    plan: &Plan<'_>,
+    sources: &Sources,
+) -> Result<Report> {
     let refuse = |what: &str| {
         Err(Error::usage(format!("there is a committed dataset already, and {what}"))
             .at_path(dir.path())
@@ -163,7 +168,9 @@ fn all_failures(failed: FailedUnits, units: u32) -> Option<Error> {
     let place = first.place().clone();
     let mut error = Error::new(
         ErrorKind::NotCommitted,
-        format!("{count} of {units} units failed, because sources could not be read; the first failure: {first}"),
+        format!(
+            "{count} of {units} units failed, because sources could not be read; the first failure: {first}"
+        ),
     )
     .help("the finished units are kept: mend the cause, then run the same command with --resume");
     if let Some(path) = place.path {

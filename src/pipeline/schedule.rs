@@ -203,7 +203,8 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
         let window = self.schedule.threads * WINDOW_PER_THREAD;
         let (held, limit) = (state.held, self.schedule.memory_bytes);
         for open in &mut state.open {
-            let room = |feed: &dyn Feed<C::Task>| held == 0 || held.saturating_add(feed.next_bytes()) <= limit;
+            let room =
+                |feed: &dyn Feed<C::Task>| held == 0 || held.saturating_add(feed.next_bytes()) <= limit;
             if open.failure.is_none()
                 && open.under_way() < window
                 && let Some(feed) = open.feed.take_if(|feed| room(feed.as_ref()))
@@ -218,7 +219,11 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
             state.opening += 1;
             return Action::Open { unit, careful: false };
         }
-        if state.open.is_empty() && state.opening == 0 && state.todo.is_empty() { Action::End } else { Action::Wait }
+        if state.open.is_empty() && state.opening == 0 && state.todo.is_empty() {
+            Action::End
+        } else {
+            Action::Wait
+        }
     }
 
     /// Takes a unit that failed off the list once no worker holds a part of it.
@@ -243,7 +248,8 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
     }
 
     fn open(&self, unit: u32, careful: bool) -> Result<()> {
-        let opened = (self.schedule.sink)(unit).map(|sink| (sink, self.schedule.conversion.open(unit, careful)));
+        let opened =
+            (self.schedule.sink)(unit).map(|sink| (sink, self.schedule.conversion.open(unit, careful)));
         let mut state = self.lock();
         state.opening -= 1;
         let (sink, feed) = opened?;

@@ -120,7 +120,8 @@ impl TextJob {
             None => vec![DEFAULT_SPLIT.to_owned()],
         };
         let shuffle = options.output.shuffle;
-        let mut parts = divide_files(&files, &options.sources, if shuffle { SHUFFLE_PIECE_BYTES } else { UNIT_BYTES });
+        let mut parts =
+            divide_files(&files, &options.sources, if shuffle { SHUFFLE_PIECE_BYTES } else { UNIT_BYTES });
         if shuffle {
             let seed = options.output.seed ^ SHUFFLE_SALT;
             parts.sort_by_cached_key(|p| {
@@ -284,7 +285,12 @@ impl Conversion for Texts<'_> {
         Ok(Box::new(PartFeed { job: self.job, parts, open: None, careful }))
     }
 
-    fn convert(&self, (task, careful): (Task, bool), worker: &mut Worker, out: &mut Outcomes) -> Result<Converting> {
+    fn convert(
+        &self,
+        (task, careful): (Task, bool),
+        worker: &mut Worker,
+        out: &mut Outcomes,
+    ) -> Result<Converting> {
         worker.careful = careful;
         match task {
             Task::Piece { file, piece: Piece::Overlong { offset, bytes } } => {
@@ -345,7 +351,8 @@ impl Texts<'_> {
             }
             let line = line.strip_suffix(b"\n").unwrap_or(line);
             // A byte order mark is no part of the first line.
-            let line = if start == 0 { line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line) } else { line };
+            let line =
+                if start == 0 { line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line) } else { line };
             match jsonl::parse(line, fields) {
                 Err(reject) => self.reject(origin, reject, out),
                 Ok(found) => {
@@ -370,7 +377,10 @@ impl Texts<'_> {
 
     fn too_long(&self, bytes: u64) -> Reject {
         let limit = self.job.options.max_document_bytes;
-        Reject::new(RejectCode::TooLarge, format!("the document has {bytes} bytes, more than --max-document-bytes {limit}"))
+        Reject::new(
+            RejectCode::TooLarge,
+            format!("the document has {bytes} bytes, more than --max-document-bytes {limit}"),
+        )
     }
 
     fn document(&self, document: Document<'_>, worker: &mut Worker, out: &mut Outcomes) -> Converting {
@@ -394,8 +404,9 @@ impl Texts<'_> {
             }
             let too_many = || Reject::new(RejectCode::TooLarge, "the document has more than 2^32 - 1 tokens");
             let length = u32::try_from(ids.len()).map_err(|_| too_many())?;
-            let packed = Ids::pack(tokenizer.id_width(), ids)
-                .ok_or_else(|| Reject::new(RejectCode::Unsupported, "the tokenizer gave an id beyond its largest one"))?;
+            let packed = Ids::pack(tokenizer.id_width(), ids).ok_or_else(|| {
+                Reject::new(RejectCode::Unsupported, "the tokenizer gave an id beyond its largest one")
+            })?;
             Ok((stats, length, packed))
         });
         let (stats, length, packed) = match record {
@@ -477,7 +488,8 @@ impl Feed<(Task, bool)> for PartFeed<'_> {
                 FileKind::JsonLines => {
                     let path = file.path(&self.job.options.sources);
                     let limit = self.job.options.max_document_bytes;
-                    self.open = Some((part.file, LineReader::open(&path, file.bytes, part.bytes.clone(), limit)?));
+                    self.open =
+                        Some((part.file, LineReader::open(&path, file.bytes, part.bytes.clone(), limit)?));
                 }
             }
         }

@@ -312,7 +312,8 @@ impl UnitSink {
                 }
                 Outcome::Filtered { split, origin, reason } => {
                     let split = usize::from(split);
-                    let line = FilteredLine { origin: &origin, split: &self.split_names[split], reason: &reason };
+                    let line =
+                        FilteredLine { origin: &origin, split: &self.split_names[split], reason: &reason };
                     json_line(&mut self.filtered, &line)?;
                     self.splits[split].counts.found += 1;
                     self.splits[split].counts.filtered += 1;
@@ -333,7 +334,8 @@ impl UnitSink {
         let shard = match &mut split.open {
             Some(shard) => shard,
             None => {
-                let name = format!("{name}-{:06}-{:02}.{}", self.unit, split.shards, self.cuts.format.extension());
+                let name =
+                    format!("{name}-{:06}-{:02}.{}", self.unit, split.shards, self.cuts.format.extension());
                 let file = NewFile::create(&self.dir.join(&name))?;
                 let writer = format::writer(self.cuts.format, Arc::clone(&self.schema), file)?;
                 split.open.insert(OpenShard { name, writer, records: 0, canonical_bytes: 0 })
@@ -381,7 +383,13 @@ impl UnitSink {
         if let Some(shard) = self.splits[split].open.take() {
             self.splits[split].shards += 1;
             let file = shard.writer.finish()?;
-            closed.push(ClosedShard { attempt: self.attempt, split, name: shard.name, records: shard.records, file });
+            closed.push(ClosedShard {
+                attempt: self.attempt,
+                split,
+                name: shard.name,
+                records: shard.records,
+                file,
+            });
         }
         Ok(())
     }
@@ -475,7 +483,8 @@ struct FilteredLine<'a> {
 }
 
 fn json_line(file: &mut NewFile, line: &impl Serialize) -> Result<()> {
-    let mut json = serde_json::to_vec(line).map_err(|e| Error::corrupt("a line cannot be written as JSON").caused_by(e))?;
+    let mut json = serde_json::to_vec(line)
+        .map_err(|e| Error::corrupt("a line cannot be written as JSON").caused_by(e))?;
     json.push(b'\n');
     append(file, &json)
 }
@@ -490,7 +499,8 @@ mod tests {
 
     #[test]
     fn a_row_survives_its_bytes() {
-        let row = RowEntry { shard: 1, position: 2 << 32, bytes: 3, length: 4, crc32c: 5, width: 6, height: 7 };
+        let row =
+            RowEntry { shard: 1, position: 2 << 32, bytes: 3, length: 4, crc32c: 5, width: 6, height: 7 };
         assert_eq!(RowEntry::from_bytes(&row.to_bytes()), row);
     }
 }

@@ -59,8 +59,13 @@ pub fn parse<'a>(line: &'a [u8], fields: Fields<'_>) -> Result<Found<'a>, Reject
 
 fn unusable(name: &str, found: Option<Scalar<'_>>, wanted: &str, flag: &str) -> Reject {
     match found {
-        None => Reject::new(RejectCode::MissingField, format!("there is no field {name:?}; {flag} names the field")),
-        Some(Scalar::Other("null")) => Reject::new(RejectCode::MissingField, format!("the field {name:?} is null")),
+        None => Reject::new(
+            RejectCode::MissingField,
+            format!("there is no field {name:?}; {flag} names the field"),
+        ),
+        Some(Scalar::Other("null")) => {
+            Reject::new(RejectCode::MissingField, format!("the field {name:?} is null"))
+        }
         Some(other) => {
             let kind = match other {
                 Scalar::Other(kind) => kind,

@@ -13,8 +13,13 @@ use crate::error::{Error, Result};
 pub const DEFAULT_SPLIT: &str = "train";
 
 /// Folder names that mean splits, and the splits they mean.
-const SPLIT_FOLDERS: [(&str, &str); 5] =
-    [("train", "train"), ("val", "validation"), ("valid", "validation"), ("validation", "validation"), ("test", "test")];
+const SPLIT_FOLDERS: [(&str, &str); 5] = [
+    ("train", "train"),
+    ("val", "validation"),
+    ("valid", "validation"),
+    ("validation", "validation"),
+    ("test", "test"),
+];
 
 /// What the folders of a tree mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -41,7 +46,11 @@ impl FromStr for Layout {
             "labels" => Layout::Labels,
             "splits" => Layout::Splits,
             "flat" => Layout::Flat,
-            _ => return Err(Error::usage(format!("{s:?} is no layout")).help("use auto, labels, splits or flat")),
+            _ => {
+                return Err(
+                    Error::usage(format!("{s:?} is no layout")).help("use auto, labels, splits or flat")
+                );
+            }
         })
     }
 }
@@ -93,7 +102,9 @@ impl Folders {
         }
         let layout = match layout {
             Layout::Auto if first_level.is_empty() => Layout::Flat,
-            Layout::Auto if loose.is_none() && first_level.iter().all(|n| split_named(n).is_some()) => Layout::Splits,
+            Layout::Auto if loose.is_none() && first_level.iter().all(|n| split_named(n).is_some()) => {
+                Layout::Splits
+            }
             Layout::Auto => Layout::Labels,
             given => given,
         };
@@ -134,7 +145,8 @@ impl Folders {
         let mut by_name = BTreeMap::new();
         for (i, name) in class_names.iter().flatten().enumerate() {
             if by_name.insert(name.clone(), i as u32).is_some() {
-                return Err(Error::usage(format!("the class {name:?} is listed twice")).help("keep one of them in --classes"));
+                return Err(Error::usage(format!("the class {name:?} is listed twice"))
+                    .help("keep one of them in --classes"));
             }
         }
         Ok(Self { layout, class_names, splits: splits.into_iter().collect(), by_name })
@@ -174,7 +186,13 @@ mod tests {
     fn files(paths: &[&str]) -> Vec<SourceFile> {
         paths
             .iter()
-            .map(|p| SourceFile { source: 0, relative: p.into(), origin: format!("s/{p}"), bytes: 1, modified_ns: 0 })
+            .map(|p| SourceFile {
+                source: 0,
+                relative: p.into(),
+                origin: format!("s/{p}"),
+                bytes: 1,
+                modified_ns: 0,
+            })
             .collect()
     }
 

@@ -52,8 +52,14 @@ impl LineReader {
         if now != file_bytes {
             return Err(super::changed(path, file_bytes, now));
         }
-        let mut reader =
-            Self { file, path: path.to_owned(), offset: range.start, end: range.end, file_bytes, max_line_bytes };
+        let mut reader = Self {
+            file,
+            path: path.to_owned(),
+            offset: range.start,
+            end: range.end,
+            file_bytes,
+            max_line_bytes,
+        };
         if range.start > 0 {
             // The line that is under way at the start belongs to the range before.
             reader.offset = reader.line_end(range.start - 1)?;
@@ -171,7 +177,8 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let text = format!("short\n{}\nend", "x".repeat(5000));
         std::fs::write(file.path(), &text).unwrap();
-        let mut reader = LineReader::open(file.path(), text.len() as u64, 0..text.len() as u64, 1000).unwrap();
+        let mut reader =
+            LineReader::open(file.path(), text.len() as u64, 0..text.len() as u64, 1000).unwrap();
         let mut found = Vec::new();
         while let Some(piece) = reader.next(100).unwrap() {
             found.push(piece);

@@ -46,7 +46,10 @@ pub fn read_planned(path: &Path, planned_bytes: u64) -> Result<Vec<u8>> {
 }
 
 fn changed(path: &Path, planned: u64, now: u64) -> Error {
-    Error::new(ErrorKind::Io, format!("the file had {planned} bytes when the run was planned and has {now} now"))
-        .at_path(path)
-        .help("leave the sources alone during a run; start again with --overwrite")
+    Error::new(
+        ErrorKind::Io,
+        format!("the file had {planned} bytes when the run was planned and has {now} now"),
+    )
+    .at_path(path)
+    .help("leave the sources alone during a run; start again with --overwrite")
 }

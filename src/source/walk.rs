@@ -71,7 +71,13 @@ pub fn list(sources: &[SourceSpec], follow_links: bool, keep: &dyn Fn(&str) -> b
             };
             error.help("check the path; sources are files or folders")
         })?;
-        let mut walk = Walk { source: ordinal as u32, follow_links, keep, ancestors: HashSet::new(), listing: &mut listing };
+        let mut walk = Walk {
+            source: ordinal as u32,
+            follow_links,
+            keep,
+            ancestors: HashSet::new(),
+            listing: &mut listing,
+        };
         if meta.is_dir() {
             walk.folder(&source.path, Path::new(""), &source.label, &meta, 0)?;
         } else {
@@ -91,7 +97,14 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn folder(&mut self, path: &Path, relative: &Path, origin: &str, meta: &Metadata, depth: usize) -> Result<()> {
+    fn folder(
+        &mut self,
+        path: &Path,
+        relative: &Path,
+        origin: &str,
+        meta: &Metadata,
+        depth: usize,
+    ) -> Result<()> {
         let id = (meta.dev(), meta.ino());
         if depth > MAX_DEPTH || !self.ancestors.insert(id) {
             return Err(Error::usage("symbolic links lead in a circle, or folders nest too deeply")
@@ -161,13 +174,20 @@ mod tests {
     }
 
     fn origins(path: &Path, follow: bool) -> Vec<String> {
-        list(&[spec(path)], follow, &|n| n.ends_with("jpg")).unwrap().files.into_iter().map(|f| f.origin).collect()
+        list(&[spec(path)], follow, &|n| n.ends_with("jpg"))
+            .unwrap()
+            .files
+            .into_iter()
+            .map(|f| f.origin)
+            .collect()
     }
 
     #[test]
     fn order_is_that_of_full_paths() {
         let dir = tempfile::tempdir().unwrap();
-        for file in ["a/x.jpg", "a-b/x.jpg", "a.jpg", "b/c/y.jpg", "Z.jpg", ".hidden.jpg", ".git/x.jpg", "notes.txt"] {
+        for file in
+            ["a/x.jpg", "a-b/x.jpg", "a.jpg", "b/c/y.jpg", "Z.jpg", ".hidden.jpg", ".git/x.jpg", "notes.txt"]
+        {
             let path = dir.path().join(file);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, "x").unwrap();
