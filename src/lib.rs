@@ -5,10 +5,19 @@
 //!
 //! `docs/architecture.md` in the repository shows the flow of data and which module may use which.
 
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod error;
 pub mod format;
 pub mod index;
+pub mod manifest;
+#[cfg(feature = "convert")]
+pub mod options;
+#[cfg(feature = "convert")]
+pub mod pipeline;
 pub mod sample;
 pub mod schema;
+#[cfg(feature = "convert")]
+pub mod source;
 pub mod storage;
 pub mod transform;

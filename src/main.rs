@@ -1,2 +1,7 @@
 //! The `dsconvert` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    dsconvert::cli::main()
+}

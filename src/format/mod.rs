@@ -3,6 +3,13 @@
 //! A format is one file behind two small traits: [`ShardWriter`] and [`ShardReader`]. The `match`es in [`writer`] and
 //! [`open`] name them all. `docs/format-records.md` specifies each byte by byte.
 
+mod arrow_schema;
+mod check;
+mod columns;
+mod frames;
+mod msgpack;
+mod parquet;
+
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -11,8 +18,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::sample::Record;
-use crate::schema::Schema;
+use crate::schema::{Field, FieldType, HEIGHT, IMAGE, INPUT_IDS, KEY, Kind, LENGTH, ORIGIN, Schema, WIDTH};
 use crate::storage::{Blob, NewFile};
+
+pub use check::MAX_RECORD_BYTES;
 
 /// How shards are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -118,4 +127,31 @@ pub trait ShardReader: Send + Sync {
 
     /// All records in order, from the shard alone (no index), each with its place.
     fn scan(&self) -> Result<Box<dyn Iterator<Item = Result<(Placed, Record)>> + '_>>;
+}
+
+/// A writer of `format` for records of `schema` into `file`. An error when the format cannot hold the schema.
+pub fn writer(format: Format, schema: Arc<Schema>, file: NewFile) -> Result<Box<dyn ShardWriter>> {
+    Ok(match format {
+        Format::Parquet => Box::new(parquet::Writer::new(schema, file)?),
+        Format::Arrow => return Err(Error::usage("not yet")),
+        Format::Msgpack => Box::new(frames::FrameWriter::<msgpack::Msgpack>::new(schema, file)?),
+        Format::Protobuf => return Err(Error::usage("not yet")),
+    })
+}
+
+/// A reader of the shard `blob`, which is of `format` and holds records of `schema`.
+pub fn open(format: Format, schema: Arc<Schema>, blob: Blob) -> Result<Box<dyn ShardReader>> {
+    Ok(match format {
+        Format::Msgpack => Box::new(frames::FrameReader::<msgpack::Msgpack>::new(schema, blob)?),
+        _ => return Err(Error::usage("not yet")),
+    })
+}
+
+/// A field of a schema that was inferred from records: those that every record of `kind` has are required.
+fn inferred_field(kind: Kind, name: String, ty: FieldType) -> Field {
+    let built_in = match kind {
+        Kind::Images => [KEY, ORIGIN, IMAGE, WIDTH, HEIGHT].contains(&name.as_str()),
+        Kind::Text => [KEY, ORIGIN, INPUT_IDS, LENGTH].contains(&name.as_str()),
+    };
+    Field { name, ty, nullable: !built_in }
 }

@@ -76,6 +76,14 @@ impl Blob {
         self.len == 0
     }
 
+    /// The whole file when it is in memory or mapped: lookups of a few bytes then need no reference count.
+    pub fn as_slice(&self) -> Option<&[u8]> {
+        match &self.data {
+            Data::Mapped(bytes) => Some(bytes),
+            Data::File(_) => None,
+        }
+    }
+
     /// The bytes `offset..offset + len`: a view when mapped, a copy otherwise. A range past the end is
     /// [`ErrorKind::Corrupt`], and is noticed before anything is allocated.
     pub fn read(&self, offset: u64, len: u64) -> Result<Bytes> {
@@ -112,6 +120,7 @@ mod tests {
             assert_eq!(blob.read(5, 0).unwrap().as_ref(), b"");
             assert!(blob.read(3, 3).is_err_and(|e| e.kind() == ErrorKind::Corrupt));
             assert!(blob.read(u64::MAX, 2).is_err());
+            assert_eq!(blob.as_slice().is_some(), access == Access::Map);
             assert!(Blob::open(&path, access, Some(6)).is_err());
         }
     }

@@ -12,5 +12,6 @@ mod paths;
 
 pub use blob::{Access, Blob};
 pub use lock::DirLock;
+pub(crate) use new_file::hex;
 pub use new_file::{NewFile, Written, write_file};
 pub use paths::{create_dir, is_empty_dir, remove_dir_all, remove_file, rename, resolve, sync_dir};

@@ -1,1 +1,52 @@
-//! Pixels.
+//! Pixels: from the bytes of one image file to the bytes of one encoded image.
+//!
+//! [`ImageTransform`] is a pure function of its options and the bytes it is given: it opens no file, starts no thread
+//! and keeps nothing from one image to the next but empty buffers ([`Scratch`]). `docs/images.md` is its specification.
+//!
+//! ```text
+//! bytes ─▶ type, structure, limits ─▶ decode ─▶ resize ─▶ turn upright ─▶ crop ─▶ pad ─▶ encode ─▶ bytes
+//!           sniff, container, source   decode_*  resize    pixels          pixels  pixels  encode
+//! ```
+//!
+//! ```
+//! use bytes::Bytes;
+//! use dsconvert::transform::image::{ImageOptions, ImageTransform, Outcome, Scratch};
+//!
+//! let options = ImageOptions { resize: "shorter:2".parse()?, ..ImageOptions::default() };
+//! let transform = ImageTransform::new(options)?;
+//! // A 4×3 bitmap of 24 bits per pixel, grey.
+//! let mut bmp = b"BM\x5a\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x04\0\0\0\x03\0\0\0\x01\0\x18\0".to_vec();
+//! bmp.resize(54, 0);
+//! bmp.resize(54 + 4 * 3 * 3, 128);
+//! match transform.convert(&Bytes::from(bmp), &mut Scratch::new()) {
+//!     Ok(Outcome::Converted(image)) => assert_eq!((image.width, image.height), (3, 2)),
+//!     other => panic!("{other:?}"),
+//! }
+//! # Ok::<(), dsconvert::error::Error>(())
+//! ```
+
+mod container;
+mod decode_jpeg;
+mod decode_other;
+mod encode;
+mod encoding;
+mod exif;
+mod geometry;
+mod options;
+mod pixels;
+mod resize;
+mod scratch;
+mod sniff;
+mod source;
+#[cfg(test)]
+mod tests;
+mod text;
+mod transform;
+
+pub use encoding::{DEFAULT_JPEG_QUALITY, DEFAULT_WEBP_QUALITY, Encode, Subsampling};
+pub use options::{DEFAULT_MAX_PIXELS, ImageOptions};
+pub use scratch::Scratch;
+pub use sniff::{ImageType, has_image_extension, sniff};
+pub use source::Header;
+pub use text::{Animated, Color, Crop, Filter, Icc, Pad, Resize, Rgb};
+pub use transform::{Converted, Filtered, ImageTransform, Outcome};

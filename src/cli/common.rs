@@ -1,0 +1,220 @@
+//! What `images` and `text` share: sources, output, limits, and the run itself.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::progress::Display;
+use super::{Ending, signals, summary};
+use crate::error::{Error, Result};
+use crate::format::Format;
+use crate::options::{
+    DEFAULT_MEMORY_BYTES, DEFAULT_SEED, Existing, MIN_MEMORY_BYTES, MIN_SHARD_BYTES, MaxRejects,
+    OutputOptions, RunOptions, SourceSpec, SplitSpec, default_threads, parse_size,
+};
+use crate::pipeline::{Job, Progress, check_output};
+
+/// Arguments of both conversions.
+#[derive(Debug, clap::Args)]
+pub(super) struct CommonArgs {
+    /// Files and folders to convert. LABEL=PATH gives a source another label than its name; the label is the first part
+    /// of every key and origin
+    #[arg(required = true, value_name = "SRC")]
+    sources: Vec<PathBuf>,
+
+    /// Output directory; it must not exist or be empty
+    #[arg(short, long, value_name = "DIR")]
+    out: PathBuf,
+
+    /// Follow symbolic links inside the sources
+    #[arg(long)]
+    pub(super) follow_symlinks: bool,
+
+    /// Format of the shards: parquet, arrow, msgpack or protobuf
+    #[arg(short, long, value_name = "FORMAT", default_value = "parquet", help_heading = "Output")]
+    format: String,
+
+    /// Bytes of the records in one shard, before encoding
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", help_heading = "Output")]
+    shard_bytes: String,
+
+    /// Records in one shard at most
+    #[arg(long, value_name = "N", help_heading = "Output")]
+    shard_records: Option<u64>,
+
+    /// Splits by hash of the key, as train=0.9,validation=0.1; adding files never moves old ones
+    #[arg(long, value_name = "SPLITS", help_heading = "Output")]
+    split: Option<String>,
+
+    /// Put the records in a random order, which --seed decides
+    #[arg(long, help_heading = "Output")]
+    shuffle: bool,
+
+    /// Seed of --shuffle and of the hash behind --split
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED, help_heading = "Output")]
+    seed: u64,
+
+    /// Finish a run into this directory that was interrupted
+    #[arg(long, conflicts_with = "overwrite", help_heading = "Run")]
+    resume: bool,
+
+    /// Replace the dataset in the output directory; only files that its manifest lists are removed
+    #[arg(long, help_heading = "Run")]
+    overwrite: bool,
+
+    /// Worker threads [default: the cores of this machine]
+    #[arg(long, value_name = "N", help_heading = "Run")]
+    threads: Option<usize>,
+
+    /// Memory for everything in flight
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", help_heading = "Run")]
+    memory: String,
+
+    /// Commit nothing when more items are rejected than this number or share of those found
+    #[arg(long, value_name = "N|P%", default_value = "10%", help_heading = "Run")]
+    max_rejects: String,
+
+    /// Exit with status 1 when anything was rejected
+    #[arg(long, help_heading = "Run")]
+    strict: bool,
+
+    /// Print what would be done, and do nothing
+    #[arg(long, help_heading = "Run")]
+    dry_run: bool,
+
+    /// Print nothing but errors
+    #[arg(short, long, help_heading = "Run")]
+    quiet: bool,
+}
+
+/// Says which flag an error belongs to.
+pub(super) fn flag(name: &str, error: &Error) -> Error {
+    let flagged = Error::usage(format!("{name}: {error}"));
+    match error.remedy() {
+        Some(help) => flagged.help(help),
+        None => flagged,
+    }
+}
+
+/// Parses the text of a flag.
+pub(super) fn parse<T: std::str::FromStr<Err = Error>>(name: &str, text: &str) -> Result<T> {
+    text.parse().map_err(|e| flag(name, &e))
+}
+
+fn size(name: &str, text: &str, least: u64) -> Result<u64> {
+    let bytes = parse_size(text).map_err(|e| flag(name, &e))?;
+    if bytes < least {
+        return Err(
+            Error::usage(format!("{name} {text} is too little")).help(format!("the least is {least} bytes"))
+        );
+    }
+    Ok(bytes)
+}
+
+impl CommonArgs {
+    /// The sources with their labels.
+    pub(super) fn sources(&self) -> Result<Vec<SourceSpec>> {
+        self.sources.iter().map(|text| source(text)).collect()
+    }
+
+    /// Semantic options of the output.
+    pub(super) fn output(&self) -> Result<OutputOptions> {
+        if self.shard_records == Some(0) {
+            return Err(Error::usage("--shard-records 0: a shard holds at least one record"));
+        }
+        Ok(OutputOptions {
+            format: parse::<Format>("--format", &self.format)?,
+            shard_bytes: size("--shard-bytes", &self.shard_bytes, MIN_SHARD_BYTES)?,
+            shard_records: self.shard_records,
+            split: self.split.as_deref().map(str::parse::<SplitSpec>).transpose()?,
+            shuffle: self.shuffle,
+            seed: self.seed,
+        })
+    }
+
+    fn run_options(&self) -> Result<RunOptions> {
+        if self.threads == Some(0) {
+            return Err(Error::usage("--threads 0: at least one thread is needed"));
+        }
+        Ok(RunOptions {
+            out: self.out.clone(),
+            threads: self.threads.unwrap_or_else(default_threads),
+            memory_bytes: size("--memory", &self.memory, MIN_MEMORY_BYTES)?,
+            existing: match (self.resume, self.overwrite) {
+                (true, _) => Existing::Resume,
+                (_, true) => Existing::Overwrite,
+                _ => Existing::Refuse,
+            },
+            max_rejects: parse::<MaxRejects>("--max-rejects", &self.max_rejects)?,
+        })
+    }
+
+    /// Plans by `plan`, and runs unless it is a dry run.
+    pub(super) fn exec<J: Job + Sync>(
+        &self,
+        plan: impl FnOnce(Vec<SourceSpec>) -> Result<J>,
+    ) -> Result<Ending> {
+        let options = self.run_options()?;
+        let sources = self.sources()?;
+        if !self.dry_run {
+            check_output(&options, &sources)?;
+        }
+        let job = plan(sources)?;
+        if self.dry_run {
+            summary::print_plan(&job.summary());
+            return Ok(Ending::Fine);
+        }
+        let started = Instant::now();
+        let stop = signals::watch()?;
+        let progress = Progress::default();
+        let display = Display::start(&progress, job.summary().items, self.quiet);
+        let report = std::thread::scope(|scope| {
+            let drawing = scope.spawn(|| display.draw());
+            let report = job.run(&options, &progress, &stop);
+            display.finish();
+            // Drawing cannot fail in a way that matters here.
+            let _ = drawing.join();
+            report
+        })?;
+        if !self.quiet {
+            summary::print_report(&report, &options.out, started.elapsed());
+        }
+        let rejects = report.manifest.counts.rejected > 0;
+        Ok(if self.strict && rejects { Ending::Rejects } else { Ending::Fine })
+    }
+}
+
+/// `PATH`, or `LABEL=PATH` when there is no file of that whole name.
+fn source(text: &Path) -> Result<SourceSpec> {
+    if let Some((label, path)) = text.to_str().and_then(|t| t.split_once('='))
+        && !text.exists()
+    {
+        if label.is_empty() || label.contains(['/', '#']) {
+            return Err(Error::usage(format!("{label:?} cannot be the label of a source"))
+                .help("a label is not empty and has neither / nor #"));
+        }
+        return Ok(SourceSpec { label: label.to_owned(), path: path.into() });
+    }
+    // `.` and `..` have no name of their own.
+    let named =
+        if text.file_name().is_some() { text.to_owned() } else { text.canonicalize().unwrap_or_default() };
+    let label = named.file_name().map_or_else(|| "root".to_owned(), crate::source::portable_name);
+    Ok(SourceSpec { label, path: text.to_owned() })
+}
+
+/// The default of `--memory` in help text is the library's.
+const _: () = assert!(DEFAULT_MEMORY_BYTES == 1 << 30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_labelled_by_its_name_or_by_hand() {
+        let label = |text: &str| source(Path::new(text)).unwrap().label;
+        assert_eq!(label("a/photos"), "photos");
+        assert_eq!(label("a/photos/"), "photos");
+        assert_eq!(label("mine=a/photos"), "mine");
+        assert!(source(Path::new("a/b=c")).is_err());
+        assert!(!label(".").is_empty());
+    }
+}

@@ -1,0 +1,118 @@
+//! The command line: arguments, progress, messages, exit status.
+//!
+//! Arguments go through two stages: clap gives text ([`images::Args`], …), each subcommand turns it into the library's
+//! options. Only here is anything printed. Results go to standard output, everything else to standard error.
+
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod common;
+mod images;
+mod inspect;
+mod progress;
+mod signals;
+mod summary;
+mod text;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::error::{Error, ErrorKind};
+
+/// Exit status of a run that committed, under `--strict`, with rejects.
+const EXIT_REJECTS: u8 = 1;
+/// Exit status of a request that cannot be carried out as it stands.
+const EXIT_USAGE: u8 = 2;
+/// Exit status when nothing was committed, or a verification failed.
+const EXIT_FAILED: u8 = 3;
+/// Exit status after a signal, less its number.
+const EXIT_SIGNAL: u8 = 128;
+
+/// Convert image folders and text corpora, once and offline, into sharded records that training loaders read at the
+/// speed of the disk.
+#[derive(Debug, Parser)]
+#[command(name = "dsconvert", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Convert folders of images
+    Images(Box<images::Args>),
+    /// Convert text corpora to token ids
+    Text(Box<text::Args>),
+    /// Show or verify a dataset or a shard
+    Inspect(inspect::Args),
+}
+
+/// What a command that ended without an error has to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Fine,
+    /// Committed with rejects under `--strict`.
+    Rejects,
+    /// A verification found something.
+    NotVerified,
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            let failed = e.use_stderr();
+            // Nothing is left to tell when even this cannot be printed.
+            let _ = e.print();
+            return ExitCode::from(if failed { EXIT_USAGE } else { 0 });
+        }
+    };
+    let result = match cli.command {
+        Command::Images(args) => images::exec(*args),
+        Command::Text(args) => text::exec(*args),
+        Command::Inspect(args) => inspect::exec(&args),
+    };
+    ExitCode::from(match result {
+        Ok(Ending::Fine) => 0,
+        Ok(Ending::Rejects) => EXIT_REJECTS,
+        Ok(Ending::NotVerified) => EXIT_FAILED,
+        Err(error) => {
+            if is_broken_pipe(&error) {
+                return ExitCode::SUCCESS;
+            }
+            eprintln!("dsconvert: {error}");
+            if let Some(help) = error.remedy() {
+                eprintln!("  {help}");
+            }
+            status_of(error.kind())
+        }
+    })
+}
+
+fn status_of(kind: ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::Usage | ErrorKind::OutOfRange => EXIT_USAGE,
+        ErrorKind::Interrupted(signal) => EXIT_SIGNAL + u8::try_from(signal).unwrap_or(0),
+        _ => EXIT_FAILED,
+    }
+}
+
+/// Whoever read our output has had enough (`dsconvert inspect … | head`).
+fn is_broken_pipe(error: &Error) -> bool {
+    std::error::Error::source(error)
+        .and_then(|e| e.downcast_ref::<io::Error>())
+        .is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

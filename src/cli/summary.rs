@@ -1,0 +1,85 @@
+//! What is printed at the end of a run, and instead of one.
+
+use std::path::Path;
+use std::time::Duration;
+
+use indicatif::{HumanBytes, HumanCount};
+
+use crate::manifest::Manifest;
+use crate::pipeline::{PlanSummary, Report};
+
+/// Prints the plan of a dry run.
+pub(super) fn print_plan(plan: &PlanSummary) {
+    let items =
+        plan.items.map_or_else(|| "as many as the files hold".to_owned(), |n| HumanCount(n).to_string());
+    println!("kind     {}", plan.kind);
+    println!("files    {} ({})", HumanCount(plan.files), HumanBytes(plan.bytes));
+    println!("items    {items}");
+    println!("bytes    {}", plan.bytes);
+    println!("units    {}", plan.units);
+    println!("splits   {}", plan.splits.join(", "));
+    if let Some(classes) = plan.classes {
+        println!("classes  {classes}");
+    }
+    if plan.skipped > 0 {
+        println!("skipped  {} files that are not read here", HumanCount(plan.skipped));
+    }
+}
+
+/// Prints what a run did.
+pub(super) fn print_report(report: &Report, out: &Path, elapsed: Duration) {
+    let manifest = &report.manifest;
+    if report.was_complete {
+        println!("{} is complete already: {}", out.display(), outcomes(manifest));
+        return;
+    }
+    let seconds = elapsed.as_secs_f64().max(1e-3);
+    println!("{}", outcomes(manifest));
+    for (name, split) in &manifest.splits {
+        println!(
+            "  {name}: {} records in {} shards, {}",
+            HumanCount(split.records),
+            HumanCount(split.shards),
+            HumanBytes(split.bytes)
+        );
+        if split.records > 0 {
+            let l = &split.length;
+            println!(
+                "    {}: {} to {}, mean {:.1}, median {}, 99% up to {}",
+                l.unit.name(),
+                HumanCount(l.min),
+                HumanCount(l.max),
+                l.mean,
+                HumanCount(l.p50),
+                HumanCount(l.p99)
+            );
+        }
+    }
+    for (code, count) in &manifest.reject_codes {
+        println!("  rejected: {} {code} (see {}/rejects.jsonl)", HumanCount(*count), out.display());
+    }
+    println!(
+        "{} in {:.1} s: {:.0} items/s, {}/s of source",
+        out.display(),
+        seconds,
+        manifest.counts.found as f64 / seconds,
+        HumanBytes((manifest.sources.bytes as f64 / seconds) as u64)
+    );
+}
+
+fn outcomes(manifest: &Manifest) -> String {
+    let counts = &manifest.counts;
+    let mut text =
+        format!("{} of {} items converted", HumanCount(counts.converted), HumanCount(counts.found));
+    for (count, name) in
+        [(counts.rejected, "rejected"), (counts.filtered, "filtered"), (counts.duplicates, "duplicates")]
+    {
+        if count > 0 {
+            text.push_str(&format!(", {} {name}", HumanCount(count)));
+        }
+    }
+    if manifest.sources.skipped > 0 {
+        text.push_str(&format!("; {} other files skipped", HumanCount(manifest.sources.skipped)));
+    }
+    text
+}

@@ -1,0 +1,217 @@
+//! The schema of a dataset as Arrow and Parquet files carry it.
+//!
+//! Both carry one metadata key, `huggingface`, with which the `datasets` package opens images as `Image` and labels as
+//! `ClassLabel`. Beside what that package reads it holds what Arrow types alone cannot say (the kind of the dataset, and
+//! which strings are JSON), so that a single shard tells its whole schema. It stays the only key: several would come out
+//! of a hash map in any order.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field as ArrowField, Fields, Schema as ArrowSchema};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json, json};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::schema::{Field, FieldType, Kind, Schema};
+
+/// The one metadata key of an Arrow or Parquet shard.
+pub(super) const METADATA_KEY: &str = "huggingface";
+/// Name of the child field that holds the encoded image.
+pub(super) const IMAGE_BYTES: &str = "bytes";
+/// Name of the child field for a file name, always null: the image is in the record.
+pub(super) const IMAGE_PATH: &str = "path";
+
+/// What the metadata value holds.
+#[derive(Serialize, Deserialize)]
+struct Metadata {
+    info: Info,
+    dsconvert: Option<Own>,
+}
+
+/// What the `datasets` package reads.
+#[derive(Serialize, Deserialize)]
+struct Info {
+    features: Map<String, Json>,
+}
+
+/// What Arrow types alone cannot say.
+#[derive(Serialize, Deserialize)]
+struct Own {
+    kind: Kind,
+    /// One type per column.
+    types: Vec<FieldType>,
+}
+
+/// The Arrow schema of `schema`, with its metadata.
+pub(super) fn to_arrow(schema: &Schema) -> Result<Arc<ArrowSchema>> {
+    let fields: Fields =
+        schema.fields.iter().map(|f| ArrowField::new(&f.name, data_type(f.ty), f.nullable)).collect();
+    let metadata = HashMap::from([(METADATA_KEY.to_owned(), metadata(schema)?)]);
+    Ok(Arc::new(ArrowSchema::new_with_metadata(fields, metadata)))
+}
+
+/// The value of the metadata key.
+pub(super) fn metadata(schema: &Schema) -> Result<String> {
+    let features = schema.fields.iter().map(|f| (f.name.clone(), feature(f.ty, schema))).collect();
+    let types = schema.fields.iter().map(|f| f.ty).collect();
+    let own = Own { kind: schema.kind, types };
+    serde_json::to_string(&Metadata { info: Info { features }, dsconvert: Some(own) })
+        .map_err(|e| Error::usage("the schema cannot be written").caused_by(e))
+}
+
+/// The schema that an Arrow or Parquet file with these columns and this metadata value was written with.
+pub(super) fn from_arrow(arrow: &ArrowSchema, metadata: Option<&str>) -> Result<Schema> {
+    let foreign = || {
+        Error::new(
+            ErrorKind::Unsupported,
+            "this file is no shard of dsconvert: its metadata does not tell the schema",
+        )
+    };
+    let metadata: Metadata = serde_json::from_str(metadata.ok_or_else(foreign)?)
+        .map_err(|e| Error::corrupt("the metadata of the shard is damaged").caused_by(e))?;
+    let own = metadata.dsconvert.ok_or_else(foreign)?;
+    if own.types.len() != arrow.fields().len() {
+        return Err(Error::corrupt("the metadata of the shard tells another number of columns"));
+    }
+    let fields = arrow
+        .fields()
+        .iter()
+        .zip(own.types)
+        .map(|(f, ty)| Field { name: f.name().clone(), ty, nullable: f.is_nullable() })
+        .collect::<Vec<_>>();
+    let class_names = fields
+        .iter()
+        .find(|f| f.ty == FieldType::Label)
+        .and_then(|f| metadata.info.features.get(&f.name)?.get("names")?.as_array())
+        .map(|names| names.iter().filter_map(|n| n.as_str().map(str::to_owned)).collect())
+        .unwrap_or_default();
+    let schema = Schema { kind: own.kind, fields, class_names }.checked()?;
+    expect(&schema, arrow)?;
+    Ok(schema)
+}
+
+/// Checks that a file with the columns `found` holds records of `schema`.
+pub(super) fn expect(schema: &Schema, found: &ArrowSchema) -> Result<()> {
+    if schema.fields.len() != found.fields().len() {
+        return Err(Error::corrupt(format!(
+            "the shard has {} columns, the schema has {} fields",
+            found.fields().len(),
+            schema.fields.len()
+        )));
+    }
+    for (field, column) in schema.fields.iter().zip(found.fields()) {
+        let same = field.name == *column.name()
+            && field.nullable == column.is_nullable()
+            && same_type(&data_type(field.ty), column.data_type());
+        if !same {
+            return Err(Error::corrupt(format!(
+                "the shard has a column {:?} of type {}, the schema a field {:?} of type {}",
+                column.name(),
+                column.data_type(),
+                field.name,
+                field.ty.name()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Equality but for the name of a list's item, which Parquet calls `element` and Arrow `item`.
+fn same_type(a: &DataType, b: &DataType) -> bool {
+    match (a, b) {
+        (DataType::List(a), DataType::List(b)) => {
+            a.data_type() == b.data_type() && a.is_nullable() == b.is_nullable()
+        }
+        (DataType::Struct(a), DataType::Struct(b)) => {
+            a.len() == b.len()
+                && a.iter().zip(b).all(|(a, b)| {
+                    a.name() == b.name()
+                        && a.is_nullable() == b.is_nullable()
+                        && same_type(a.data_type(), b.data_type())
+                })
+        }
+        _ => a == b,
+    }
+}
+
+/// The Arrow type of a field type.
+pub(super) fn data_type(ty: FieldType) -> DataType {
+    match ty {
+        FieldType::String | FieldType::Json => DataType::Utf8,
+        FieldType::Binary => DataType::Binary,
+        FieldType::Bool => DataType::Boolean,
+        FieldType::Int32 => DataType::Int32,
+        FieldType::Int64 | FieldType::Label => DataType::Int64,
+        FieldType::UInt32 => DataType::UInt32,
+        FieldType::UInt64 => DataType::UInt64,
+        FieldType::Float32 => DataType::Float32,
+        FieldType::Float64 => DataType::Float64,
+        FieldType::Image => DataType::Struct(image_fields()),
+        FieldType::IdsU16 => DataType::List(item(DataType::UInt16)),
+        FieldType::IdsU32 => DataType::List(item(DataType::UInt32)),
+    }
+}
+
+/// The children of an image column.
+pub(super) fn image_fields() -> Fields {
+    Fields::from(vec![
+        ArrowField::new(IMAGE_BYTES, DataType::Binary, true),
+        ArrowField::new(IMAGE_PATH, DataType::Utf8, true),
+    ])
+}
+
+/// The child of a list column. Nullable, as every other tool declares it; it is never null.
+pub(super) fn item(ty: DataType) -> Arc<ArrowField> {
+    Arc::new(ArrowField::new("item", ty, true))
+}
+
+/// What the `datasets` package calls the type.
+fn feature(ty: FieldType, schema: &Schema) -> Json {
+    let value = |dtype: &str| json!({ "dtype": dtype, "_type": "Value" });
+    match ty {
+        FieldType::Json => value("string"),
+        FieldType::Image => json!({ "_type": "Image" }),
+        FieldType::Label => json!({ "names": schema.class_names, "_type": "ClassLabel" }),
+        FieldType::IdsU16 => json!({ "feature": value("uint16"), "_type": "List" }),
+        FieldType::IdsU32 => json!({ "feature": value("uint32"), "_type": "List" }),
+        // The remaining names are the same.
+        other => value(other.name()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::IdWidth;
+
+    #[test]
+    fn the_metadata_key_and_value_never_change() {
+        let schema = Schema::images(Some(vec!["cat".into(), "dog".into()]), vec![]).unwrap();
+        let arrow = to_arrow(&schema).unwrap();
+        assert_eq!(arrow.metadata().len(), 1);
+        let expected = concat!(
+            r#"{"info":{"features":{"key":{"dtype":"string","_type":"Value"},"image":{"_type":"Image"},"#,
+            r#""width":{"dtype":"uint32","_type":"Value"},"height":{"dtype":"uint32","_type":"Value"},"#,
+            r#""label":{"names":["cat","dog"],"_type":"ClassLabel"},"origin":{"dtype":"string","_type":"Value"}}},"#,
+            r#""dsconvert":{"kind":"images","types":["string","image","uint32","uint32","label","string"]}}"#,
+        );
+        assert_eq!(arrow.metadata()["huggingface"], expected);
+    }
+
+    #[test]
+    fn a_file_tells_the_schema_it_was_written_with() {
+        let all = [Field::nullable("j", FieldType::Json), Field::required("n", FieldType::IdsU32)];
+        for schema in [
+            Schema::images(Some(vec!["cat".into()]), all.to_vec()).unwrap(),
+            Schema::images(None, vec![]).unwrap(),
+            Schema::text(IdWidth::U16, all.to_vec()).unwrap(),
+        ] {
+            let arrow = to_arrow(&schema).unwrap();
+            let metadata = arrow.metadata().get(METADATA_KEY).map(String::as_str);
+            assert_eq!(from_arrow(&arrow, metadata).unwrap(), schema);
+            assert!(from_arrow(&arrow, None).is_err());
+            assert!(from_arrow(&arrow, Some("{}")).is_err());
+        }
+    }
+}

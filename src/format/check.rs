@@ -1,0 +1,102 @@
+//! Whether a value fits its field: asked of every record before it is written, and of every value that was read.
+
+use crate::error::{Error, Result};
+use crate::sample::{Record, Value};
+use crate::schema::{Field, FieldType, Schema};
+
+/// Largest canonical size of one record, in bytes (1 GiB). It keeps every format clear of its 32-bit limits: Arrow's
+/// offsets (2 GiB), Parquet's page sizes (2 GiB), protobuf's messages (2 GiB), MessagePack's lengths (4 GiB).
+pub const MAX_RECORD_BYTES: u64 = 1 << 30;
+
+/// Checks `record` against `schema` and gives its canonical size in bytes.
+pub(super) fn record(schema: &Schema, record: &Record) -> Result<u64> {
+    if record.values.len() != schema.fields.len() {
+        return Err(Error::usage(format!(
+            "the record has {} values, its schema has {} fields",
+            record.values.len(),
+            schema.fields.len()
+        )));
+    }
+    for (field, value) in schema.fields.iter().zip(&record.values) {
+        if let Err(why) = self::value(schema, field, value) {
+            return Err(Error::usage(why));
+        }
+    }
+    let bytes = record.canonical_size();
+    if bytes > MAX_RECORD_BYTES {
+        return Err(Error::usage(format!("the record has {bytes} bytes, the limit is {MAX_RECORD_BYTES}"))
+            .help("split the item into smaller ones"));
+    }
+    Ok(bytes)
+}
+
+/// Whether `value` is one that `field` of `schema` can hold; the error is one sentence that names the field.
+pub(super) fn value(schema: &Schema, field: &Field, value: &Value) -> Result<(), String> {
+    let fits = match (field.ty, value) {
+        (_, Value::Null) => field.nullable,
+        (FieldType::String | FieldType::Json, Value::Text(_)) => true,
+        (FieldType::Binary | FieldType::Image, Value::Bytes(_)) => true,
+        (FieldType::Bool, Value::Bool(_)) => true,
+        (FieldType::Int32, Value::Int(i)) => i32::try_from(*i).is_ok(),
+        (FieldType::Int64, Value::Int(_)) => true,
+        // A schema inferred from a shard without class names knows no upper end.
+        (FieldType::Label, Value::Int(i)) => {
+            usize::try_from(*i).is_ok_and(|i| schema.class_names.is_empty() || i < schema.class_names.len())
+        }
+        (FieldType::UInt32, Value::UInt(u)) => u32::try_from(*u).is_ok(),
+        (FieldType::UInt64, Value::UInt(_)) => true,
+        (FieldType::Float32, Value::Float(x)) => f64::from(*x as f32).to_bits() == x.to_bits(),
+        (FieldType::Float64, Value::Float(_)) => true,
+        (FieldType::IdsU16 | FieldType::IdsU32, Value::Ids(ids)) => field.ty.id_width() == Some(ids.width()),
+        _ => false,
+    };
+    if fits {
+        return Ok(());
+    }
+    let holds = match value {
+        Value::Null => "is null".to_owned(),
+        Value::Bool(b) => format!("holds {b}"),
+        Value::Int(i) => format!("holds {i}"),
+        Value::UInt(u) => format!("holds {u}"),
+        Value::Float(x) => format!("holds {x:?}"),
+        Value::Text(_) => "holds text".to_owned(),
+        Value::Bytes(_) => "holds bytes".to_owned(),
+        Value::Ids(ids) => format!("holds ids of {} bytes each", ids.width().bytes()),
+    };
+    let required = if field.nullable { "" } else { "required " };
+    let limit = match field.ty {
+        FieldType::Label => format!(" of {} classes", schema.class_names.len()),
+        _ => String::new(),
+    };
+    Err(format!("field {:?} {holds}, which does not fit {required}{}{limit}", field.name, field.ty.name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Ids;
+    use crate::schema::IdWidth;
+
+    #[test]
+    fn only_what_fits_a_field_passes() {
+        let classes = Some(vec!["a".to_owned(), "b".to_owned()]);
+        let schema = Schema::images(classes, vec![]).unwrap();
+        let fits = |ty, v: Value| value(&schema, &Field::nullable("x", ty), &v).is_ok();
+        assert!(fits(FieldType::Int32, Value::Int(i64::from(i32::MIN))));
+        assert!(!fits(FieldType::Int32, Value::Int(i64::from(i32::MIN) - 1)));
+        assert!(!fits(FieldType::Int32, Value::UInt(1)));
+        assert!(!fits(FieldType::UInt32, Value::UInt(1 << 32)));
+        assert!(fits(FieldType::Label, Value::Int(1)));
+        assert!(!fits(FieldType::Label, Value::Int(2)));
+        assert!(!fits(FieldType::Label, Value::Int(-1)));
+        assert!(fits(FieldType::Float32, Value::Float(0.5)));
+        assert!(!fits(FieldType::Float32, Value::Float(0.1)));
+        assert!(fits(FieldType::Float32, Value::Float(f64::NAN)));
+        let ids = Value::Ids(Ids::pack(IdWidth::U16, &[1]).unwrap());
+        assert!(fits(FieldType::IdsU16, ids.clone()) && !fits(FieldType::IdsU32, ids));
+        assert!(fits(FieldType::Json, Value::Null));
+        let required = Field::required("name", FieldType::String);
+        let why = value(&schema, &required, &Value::Null).unwrap_err();
+        assert_eq!(why, "field \"name\" is null, which does not fit required string");
+    }
+}

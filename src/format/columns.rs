@@ -1,0 +1,195 @@
+//! Records into Arrow columns: what the Arrow and the Parquet writer share.
+
+use std::sync::Arc;
+
+use arrow_array::builder::{
+    BinaryBuilder, BooleanBuilder, Float32Builder, Float64Builder, Int32Builder, Int64Builder, StringBuilder,
+    UInt32Builder, UInt64Builder,
+};
+use arrow_array::types::{ArrowPrimitiveType, UInt16Type, UInt32Type};
+use arrow_array::{Array, ArrayRef, ListArray, PrimitiveArray, RecordBatch, StringArray, StructArray};
+use arrow_buffer::{NullBufferBuilder, OffsetBuffer, ScalarBuffer};
+use arrow_schema::SchemaRef;
+
+use super::arrow_schema::{image_fields, item, to_arrow};
+use crate::error::{Error, Result};
+use crate::sample::{Record, Value};
+use crate::schema::{Field, FieldType, Schema};
+
+/// Rows that are being gathered, column by column.
+///
+/// The caller bounds them: offsets have 32 bits, so fewer than 2 GiB may be gathered before [`Columns::take`].
+pub(super) struct Columns {
+    arrow: SchemaRef,
+    columns: Vec<Column>,
+    rows: usize,
+    bytes: u64,
+}
+
+impl Columns {
+    /// No rows yet.
+    pub(super) fn new(schema: &Schema) -> Result<Self> {
+        let columns = schema.fields.iter().map(Column::new).collect();
+        Ok(Self { arrow: to_arrow(schema)?, columns, rows: 0, bytes: 0 })
+    }
+
+    /// The schema of the batches.
+    pub(super) fn arrow(&self) -> &SchemaRef {
+        &self.arrow
+    }
+
+    /// Rows gathered.
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Canonical bytes gathered.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Appends a record that fits the schema and has `bytes` canonical bytes.
+    pub(super) fn push(&mut self, record: &Record, bytes: u64) -> Result<()> {
+        for (column, value) in self.columns.iter_mut().zip(&record.values) {
+            column.push(value)?;
+        }
+        self.rows += 1;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// The rows gathered, as one batch; none remain.
+    pub(super) fn take(&mut self) -> Result<RecordBatch> {
+        let arrays = self.columns.iter_mut().map(Column::take).collect::<Result<Vec<_>>>()?;
+        self.rows = 0;
+        self.bytes = 0;
+        RecordBatch::try_new(self.arrow.clone(), arrays).map_err(internal)
+    }
+}
+
+/// One column that is being gathered.
+enum Column {
+    Text(StringBuilder),
+    Bytes(BinaryBuilder),
+    Image(BinaryBuilder),
+    Bool(BooleanBuilder),
+    Int32(Int32Builder),
+    Int64(Int64Builder),
+    UInt32(UInt32Builder),
+    UInt64(UInt64Builder),
+    Float32(Float32Builder),
+    Float64(Float64Builder),
+    Ids16(Lists<UInt16Type>),
+    Ids32(Lists<UInt32Type>),
+}
+
+impl Column {
+    fn new(field: &Field) -> Self {
+        match field.ty {
+            FieldType::String | FieldType::Json => Column::Text(StringBuilder::new()),
+            FieldType::Binary => Column::Bytes(BinaryBuilder::new()),
+            FieldType::Image => Column::Image(BinaryBuilder::new()),
+            FieldType::Bool => Column::Bool(BooleanBuilder::new()),
+            FieldType::Int32 => Column::Int32(Int32Builder::new()),
+            FieldType::Int64 | FieldType::Label => Column::Int64(Int64Builder::new()),
+            FieldType::UInt32 => Column::UInt32(UInt32Builder::new()),
+            FieldType::UInt64 => Column::UInt64(UInt64Builder::new()),
+            FieldType::Float32 => Column::Float32(Float32Builder::new()),
+            FieldType::Float64 => Column::Float64(Float64Builder::new()),
+            FieldType::IdsU16 => Column::Ids16(Lists::new()),
+            FieldType::IdsU32 => Column::Ids32(Lists::new()),
+        }
+    }
+
+    fn push(&mut self, value: &Value) -> Result<()> {
+        match (self, value) {
+            (Column::Text(b), Value::Text(t)) => b.append_value(t.as_str()),
+            (Column::Text(b), Value::Null) => b.append_null(),
+            (Column::Bytes(b) | Column::Image(b), Value::Bytes(v)) => b.append_value(v),
+            (Column::Bytes(b) | Column::Image(b), Value::Null) => b.append_null(),
+            (Column::Bool(b), Value::Bool(v)) => b.append_value(*v),
+            (Column::Bool(b), Value::Null) => b.append_null(),
+            // The ranges were checked: these casts lose nothing.
+            (Column::Int32(b), Value::Int(v)) => b.append_value(*v as i32),
+            (Column::Int32(b), Value::Null) => b.append_null(),
+            (Column::Int64(b), Value::Int(v)) => b.append_value(*v),
+            (Column::Int64(b), Value::Null) => b.append_null(),
+            (Column::UInt32(b), Value::UInt(v)) => b.append_value(*v as u32),
+            (Column::UInt32(b), Value::Null) => b.append_null(),
+            (Column::UInt64(b), Value::UInt(v)) => b.append_value(*v),
+            (Column::UInt64(b), Value::Null) => b.append_null(),
+            (Column::Float32(b), Value::Float(v)) => b.append_value(*v as f32),
+            (Column::Float32(b), Value::Null) => b.append_null(),
+            (Column::Float64(b), Value::Float(v)) => b.append_value(*v),
+            (Column::Float64(b), Value::Null) => b.append_null(),
+            (Column::Ids16(l), Value::Ids(ids)) => {
+                l.values.extend(ids.as_bytes().as_chunks().0.iter().map(|c| u16::from_le_bytes(*c)));
+                l.end_row(true);
+            }
+            (Column::Ids16(l), Value::Null) => l.end_row(false),
+            (Column::Ids32(l), Value::Ids(ids)) => {
+                l.values.extend(ids.as_bytes().as_chunks().0.iter().map(|c| u32::from_le_bytes(*c)));
+                l.end_row(true);
+            }
+            (Column::Ids32(l), Value::Null) => l.end_row(false),
+            _ => return Err(Error::usage("a value does not fit its column")),
+        }
+        Ok(())
+    }
+
+    fn take(&mut self) -> Result<ArrayRef> {
+        Ok(match self {
+            Column::Text(b) => Arc::new(b.finish()),
+            Column::Bytes(b) => Arc::new(b.finish()),
+            Column::Image(b) => {
+                let bytes = b.finish();
+                let path = StringArray::new_null(bytes.len());
+                let nulls = bytes.nulls().cloned();
+                let children: Vec<ArrayRef> = vec![Arc::new(bytes), Arc::new(path)];
+                Arc::new(StructArray::try_new(image_fields(), children, nulls).map_err(internal)?)
+            }
+            Column::Bool(b) => Arc::new(b.finish()),
+            Column::Int32(b) => Arc::new(b.finish()),
+            Column::Int64(b) => Arc::new(b.finish()),
+            Column::UInt32(b) => Arc::new(b.finish()),
+            Column::UInt64(b) => Arc::new(b.finish()),
+            Column::Float32(b) => Arc::new(b.finish()),
+            Column::Float64(b) => Arc::new(b.finish()),
+            Column::Ids16(l) => l.finish()?,
+            Column::Ids32(l) => l.finish()?,
+        })
+    }
+}
+
+/// A list column. The builder of arrow-rs appends item by item; this one appends whole lists.
+struct Lists<T: ArrowPrimitiveType> {
+    values: Vec<T::Native>,
+    offsets: Vec<i32>,
+    valid: NullBufferBuilder,
+}
+
+impl<T: ArrowPrimitiveType> Lists<T> {
+    fn new() -> Self {
+        Self { values: Vec::new(), offsets: vec![0], valid: NullBufferBuilder::new(0) }
+    }
+
+    fn end_row(&mut self, valid: bool) {
+        self.valid.append(valid);
+        // The caller bounds the bytes, so the number of values fits.
+        self.offsets.push(self.values.len() as i32);
+    }
+
+    fn finish(&mut self) -> Result<ArrayRef> {
+        let values = std::mem::take(&mut self.values);
+        let offsets = std::mem::replace(&mut self.offsets, vec![0]);
+        let values = PrimitiveArray::<T>::new(ScalarBuffer::from(values), None);
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+        let list = ListArray::try_new(item(T::DATA_TYPE), offsets, Arc::new(values), self.valid.finish());
+        Ok(Arc::new(list.map_err(internal)?))
+    }
+}
+
+/// Columns that contradict each other: a defect of this module.
+fn internal(e: arrow_schema::ArrowError) -> Error {
+    Error::usage("the records cannot be made into columns").caused_by(e)
+}

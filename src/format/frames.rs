@@ -1,0 +1,168 @@
+//! Shards that are records one after another: what MessagePack and protobuf shards share.
+//!
+//! Such a shard has no header and no footer. A record's position is the byte offset of its frame, so a record is read
+//! with one read of exactly its bytes.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Placed, ShardReader, ShardWriter, check};
+use crate::error::{Error, Result};
+use crate::sample::Record;
+use crate::schema::Schema;
+use crate::storage::{Blob, NewFile};
+
+/// Bytes looked at together in a scan; doubled for a frame that is longer. A view when the shard is mapped.
+const WINDOW_BYTES: u64 = 1 << 20;
+/// The buffer of an encoded frame is given back above this size, so that one huge record does not hold memory.
+const KEPT_FRAME_BYTES: usize = 16 << 20;
+
+/// How one record becomes a frame, and back.
+pub(super) trait FrameCodec: Send + Sync + Sized {
+    /// A codec for records of `schema`.
+    fn new(schema: Arc<Schema>) -> Result<Self>;
+
+    /// Appends the frame of `record`, which fits the schema, to `frame`.
+    fn encode(&self, record: &Record, frame: &mut Vec<u8>) -> Result<()>;
+
+    /// The record whose frame `bytes` begins with, and the size of that frame.
+    fn decode(&self, bytes: &Bytes) -> Result<(Record, usize), Fault>;
+}
+
+/// Why bytes are no frame.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// They end before the frame does.
+    Short,
+    /// They contradict the format or the schema.
+    Bad {
+        /// Offset in the bytes given.
+        at: usize,
+        /// One sentence.
+        why: String,
+    },
+}
+
+impl Fault {
+    pub(super) fn bad(at: usize, why: impl Into<String>) -> Self {
+        Fault::Bad { at, why: why.into() }
+    }
+
+    /// The error for a fault in the frame that begins at `offset` of `blob`.
+    pub(super) fn into_error(self, blob: &Blob, offset: u64) -> Error {
+        match self {
+            Fault::Short => Error::corrupt("the record is cut short").at_offset(offset),
+            Fault::Bad { at, why } => Error::corrupt(why).at_offset(offset + at as u64),
+        }
+        .at_path(blob.path())
+    }
+}
+
+/// Writes frames.
+pub(super) struct FrameWriter<C> {
+    schema: Arc<Schema>,
+    codec: C,
+    file: NewFile,
+    frame: Vec<u8>,
+}
+
+impl<C: FrameCodec> FrameWriter<C> {
+    pub(super) fn new(schema: Arc<Schema>, file: NewFile) -> Result<Self> {
+        Ok(Self { codec: C::new(schema.clone())?, schema, file, frame: Vec::new() })
+    }
+}
+
+impl<C: FrameCodec> ShardWriter for FrameWriter<C> {
+    fn push(&mut self, record: &Record) -> Result<Placed> {
+        check::record(&self.schema, record)?;
+        self.frame.clear();
+        self.frame.shrink_to(KEPT_FRAME_BYTES);
+        self.codec.encode(record, &mut self.frame)?;
+        let placed = Placed { position: self.file.position(), bytes: self.frame.len() as u64 };
+        if let Err(e) = self.file.write_all(&self.frame) {
+            return Err(Error::io("write", self.file.path(), e));
+        }
+        Ok(placed)
+    }
+
+    fn finish(self: Box<Self>) -> Result<NewFile> {
+        Ok(self.file)
+    }
+}
+
+/// Reads frames.
+pub(super) struct FrameReader<C> {
+    codec: C,
+    blob: Blob,
+}
+
+impl<C: FrameCodec> FrameReader<C> {
+    pub(super) fn new(schema: Arc<Schema>, blob: Blob) -> Result<Self> {
+        Ok(Self { codec: C::new(schema)?, blob })
+    }
+}
+
+impl<C: FrameCodec> ShardReader for FrameReader<C> {
+    fn get(&self, at: Placed) -> Result<Record> {
+        let bytes = self.blob.read(at.position, at.bytes)?;
+        let fail = |fault: Fault| fault.into_error(&self.blob, at.position);
+        match self.codec.decode(&bytes).map_err(fail)? {
+            (record, size) if size == bytes.len() => Ok(record),
+            (_, size) => Err(fail(Fault::bad(size, "the record ends before its bytes do"))),
+        }
+    }
+
+    fn scan(&self) -> Result<Box<dyn Iterator<Item = Result<(Placed, Record)>> + '_>> {
+        Ok(Box::new(frames(&self.blob, |bytes| self.codec.decode(bytes))))
+    }
+}
+
+/// All frames of `blob` in order, each decoded by `decode`, with their places. Ends after the first error.
+pub(super) fn frames<T>(
+    blob: &Blob,
+    mut decode: impl FnMut(&Bytes) -> Result<(T, usize), Fault>,
+) -> impl Iterator<Item = Result<(Placed, T)>> {
+    let mut window = Bytes::new();
+    let mut offset = 0;
+    let mut failed = false;
+    std::iter::from_fn(move || {
+        if failed || offset >= blob.len() {
+            return None;
+        }
+        let next = next_frame(blob, offset, &mut window, &mut decode);
+        match &next {
+            Ok((placed, _)) => offset += placed.bytes,
+            Err(_) => failed = true,
+        }
+        Some(next)
+    })
+}
+
+/// The frame at `offset`. `window` holds bytes from there on, as many as are left of the last read.
+fn next_frame<T>(
+    blob: &Blob,
+    offset: u64,
+    window: &mut Bytes,
+    decode: &mut impl FnMut(&Bytes) -> Result<(T, usize), Fault>,
+) -> Result<(Placed, T)> {
+    let rest = blob.len() - offset;
+    let mut wanted = WINDOW_BYTES;
+    loop {
+        let held = window.len() as u64;
+        let decoded = if window.is_empty() { Err(Fault::Short) } else { decode(window) };
+        match decoded {
+            Ok((value, size)) if size > 0 && size <= window.len() => {
+                *window = window.slice(size..);
+                return Ok((Placed { position: offset, bytes: size as u64 }, value));
+            }
+            Err(Fault::Short) if held < rest => {
+                *window = blob.read(offset, wanted.min(rest))?;
+                wanted = wanted.saturating_mul(2);
+            }
+            Ok(_) => return Err(Fault::bad(0, "a record without bytes").into_error(blob, offset)),
+            Err(fault) => return Err(fault.into_error(blob, offset)),
+        }
+    }
+}

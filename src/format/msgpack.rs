@@ -1,0 +1,309 @@
+//! MessagePack shards: one map after another, which any streaming unpacker reads.
+//!
+//! Every map has the same keys in schema order, written the same way, so a reader compares them as bytes. Numbers are
+//! written at the width of their type: the bytes alone tell the schema, and records do not move when a value grows.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rmp::Marker;
+use rmp::encode as put;
+
+use super::check;
+use super::frames::{Fault, FrameCodec, frames};
+use crate::error::{Error, Result};
+use crate::sample::{Ids, Record, Text, Value};
+use crate::schema::{Field, FieldType, IMAGE, INPUT_IDS, IdWidth, KEY, Kind, LABEL, Schema};
+use crate::storage::Blob;
+
+/// Key beside `input_ids` that says how many bytes one id takes. For another list of ids, `x`, it is `x_id_width`.
+const ID_WIDTH: &str = "id_width";
+
+/// The key that tells the width of the list of ids called `name`.
+fn width_key(name: &str) -> String {
+    if name == INPUT_IDS { ID_WIDTH.to_owned() } else { format!("{name}_{ID_WIDTH}") }
+}
+
+/// The bytes that are the same in each record.
+pub(super) struct Msgpack {
+    schema: Arc<Schema>,
+    /// The head of the map.
+    head: Vec<u8>,
+    /// Per field: its key, and what follows its value (the width of ids, with its key).
+    around: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl FrameCodec for Msgpack {
+    fn new(schema: Arc<Schema>) -> Result<Self> {
+        let mut around = Vec::with_capacity(schema.fields.len());
+        let mut keys = schema.fields.len();
+        for field in &schema.fields {
+            let mut key = Vec::new();
+            let mut after = Vec::new();
+            put::write_str(&mut key, &field.name).map_err(refused)?;
+            if let Some(width) = field.ty.id_width() {
+                let name = width_key(&field.name);
+                if schema.index_of(&name).is_some() {
+                    return Err(Error::usage(format!(
+                        "msgpack records need the field name {name:?} for themselves"
+                    ))
+                    .help("rename that field, do not keep it, or choose another format"));
+                }
+                keys += 1;
+                put::write_str(&mut after, &name).map_err(refused)?;
+                put::write_uint(&mut after, width.bytes() as u64).map_err(refused)?;
+            }
+            around.push((key, after));
+        }
+        let keys = u32::try_from(keys).map_err(|_| Error::usage("the schema has too many fields"))?;
+        let mut head = Vec::new();
+        put::write_map_len(&mut head, keys).map_err(refused)?;
+        Ok(Self { schema, head, around })
+    }
+
+    fn encode(&self, record: &Record, frame: &mut Vec<u8>) -> Result<()> {
+        frame.extend_from_slice(&self.head);
+        for ((field, (key, after)), value) in self.schema.fields.iter().zip(&self.around).zip(&record.values)
+        {
+            frame.extend_from_slice(key);
+            encode_value(field.ty, value, frame).map_err(refused)?;
+            frame.extend_from_slice(after);
+        }
+        Ok(())
+    }
+
+    fn decode(&self, bytes: &Bytes) -> Result<(Record, usize), Fault> {
+        let mut cursor = Cursor { bytes, at: 0 };
+        if !cursor.skip(&self.head)? {
+            return Err(Fault::bad(0, "a record must begin here, as a map with one key per field"));
+        }
+        let mut values = Vec::with_capacity(self.schema.fields.len());
+        for (field, (key, after)) in self.schema.fields.iter().zip(&self.around) {
+            let at = cursor.at;
+            if !cursor.skip(key)? {
+                return Err(Fault::bad(at, format!("the key {:?} must be here", field.name)));
+            }
+            let at = cursor.at;
+            let value = cursor.value(field)?;
+            check::value(&self.schema, field, &value).map_err(|why| Fault::bad(at, why))?;
+            values.push(value);
+            let at = cursor.at;
+            if !cursor.skip(after)? {
+                return Err(Fault::bad(at, format!("the id width of {:?} must be here", field.name)));
+            }
+        }
+        Ok((Record { values }, cursor.at))
+    }
+}
+
+fn encode_value(ty: FieldType, value: &Value, out: &mut Vec<u8>) -> Result<(), put::ValueWriteError> {
+    match value {
+        Value::Null => put::write_nil(out).map_err(put::ValueWriteError::InvalidMarkerWrite)?,
+        Value::Bool(b) => put::write_bool(out, *b).map_err(put::ValueWriteError::InvalidMarkerWrite)?,
+        // The ranges were checked: these casts lose nothing.
+        Value::Int(i) if ty == FieldType::Int32 => put::write_i32(out, *i as i32)?,
+        Value::Int(i) => put::write_i64(out, *i)?,
+        Value::UInt(u) if ty == FieldType::UInt32 => put::write_u32(out, *u as u32)?,
+        Value::UInt(u) => put::write_u64(out, *u)?,
+        Value::Float(x) if ty == FieldType::Float32 => put::write_f32(out, *x as f32)?,
+        Value::Float(x) => put::write_f64(out, *x)?,
+        Value::Text(t) => put::write_str(out, t.as_str())?,
+        Value::Bytes(b) => put::write_bin(out, b)?,
+        Value::Ids(ids) => put::write_bin(out, ids.as_bytes())?,
+    }
+    Ok(())
+}
+
+/// Writing to memory fails only for lengths beyond 32 bits.
+fn refused(e: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::usage("the record cannot be written as msgpack").caused_by(e)
+}
+
+/// Reads MessagePack values as views. Nothing is allocated; every length is checked against the bytes that are there.
+struct Cursor<'a> {
+    bytes: &'a Bytes,
+    at: usize,
+}
+
+impl Cursor<'_> {
+    /// Steps over `expected`; `false` when other bytes stand there.
+    fn skip(&mut self, expected: &[u8]) -> Result<bool, Fault> {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        if rest.starts_with(expected) {
+            self.at += expected.len();
+            return Ok(true);
+        }
+        if expected.starts_with(rest) { Err(Fault::Short) } else { Ok(false) }
+    }
+
+    fn take(&mut self, len: usize) -> Result<Bytes, Fault> {
+        let end = self.at.checked_add(len).filter(|&end| end <= self.bytes.len()).ok_or(Fault::Short)?;
+        let taken = self.bytes.slice(self.at..end);
+        self.at = end;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+        let found = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<N>()).ok_or(Fault::Short)?;
+        self.at += N;
+        Ok(*found)
+    }
+
+    fn marker(&mut self) -> Result<Marker, Fault> {
+        Ok(Marker::from_u8(self.array::<1>()?[0]))
+    }
+
+    /// The payload of a string or byte string that begins with `marker`.
+    fn payload(&mut self, marker: Marker) -> Result<Option<Bytes>, Fault> {
+        let len = match marker {
+            Marker::FixStr(len) => u32::from(len),
+            Marker::Str8 | Marker::Bin8 => u32::from(self.array::<1>()?[0]),
+            Marker::Str16 | Marker::Bin16 => u32::from(u16::from_be_bytes(self.array()?)),
+            Marker::Str32 | Marker::Bin32 => u32::from_be_bytes(self.array()?),
+            _ => return Ok(None),
+        };
+        let len = usize::try_from(len).map_err(|_| Fault::Short)?;
+        self.take(len).map(Some)
+    }
+
+    fn text(&mut self, marker: Marker) -> Result<Option<Text>, Fault> {
+        let at = self.at;
+        if !is_str(marker) {
+            return Ok(None);
+        }
+        let Some(bytes) = self.payload(marker)? else { return Ok(None) };
+        Text::new(bytes).map(Some).map_err(|_| Fault::bad(at, "the text is not UTF-8"))
+    }
+
+    /// The value of `field`: of its type, or nil.
+    fn value(&mut self, field: &Field) -> Result<Value, Fault> {
+        let at = self.at;
+        let wrong = |marker: Marker| {
+            Fault::bad(at, format!("field {:?} must be {}, not {marker:?}", field.name, field.ty.name()))
+        };
+        let marker = self.marker()?;
+        Ok(match (field.ty, marker) {
+            (_, Marker::Null) => Value::Null,
+            (FieldType::Bool, Marker::True) => Value::Bool(true),
+            (FieldType::Bool, Marker::False) => Value::Bool(false),
+            (FieldType::Int32, Marker::I32) => Value::Int(i32::from_be_bytes(self.array()?).into()),
+            (FieldType::Int64 | FieldType::Label, Marker::I64) => {
+                Value::Int(i64::from_be_bytes(self.array()?))
+            }
+            (FieldType::UInt32, Marker::U32) => Value::UInt(u32::from_be_bytes(self.array()?).into()),
+            (FieldType::UInt64, Marker::U64) => Value::UInt(u64::from_be_bytes(self.array()?)),
+            (FieldType::Float32, Marker::F32) => Value::Float(f32::from_be_bytes(self.array()?).into()),
+            (FieldType::Float64, Marker::F64) => Value::Float(f64::from_be_bytes(self.array()?)),
+            (FieldType::String | FieldType::Json, _) => {
+                Value::Text(self.text(marker)?.ok_or_else(|| wrong(marker))?)
+            }
+            (FieldType::Binary | FieldType::Image, Marker::Bin8 | Marker::Bin16 | Marker::Bin32) => {
+                Value::Bytes(self.payload(marker)?.ok_or_else(|| wrong(marker))?)
+            }
+            (FieldType::IdsU16 | FieldType::IdsU32, Marker::Bin8 | Marker::Bin16 | Marker::Bin32) => {
+                let bytes = self.payload(marker)?.ok_or_else(|| wrong(marker))?;
+                let width = field.ty.id_width().ok_or_else(|| wrong(marker))?;
+                Value::Ids(Ids::new(width, bytes).ok_or_else(|| Fault::bad(at, "half an id"))?)
+            }
+            _ => return Err(wrong(marker)),
+        })
+    }
+}
+
+fn is_str(marker: Marker) -> bool {
+    matches!(marker, Marker::FixStr(_) | Marker::Str8 | Marker::Str16 | Marker::Str32)
+}
+
+/// Whether the shard begins as a MessagePack record does: a map whose first key is `key`.
+pub(super) fn sniff(head: &[u8]) -> bool {
+    let rest = match head {
+        [0x80..=0x8f, rest @ ..] | [0xde, _, _, rest @ ..] | [0xdf, _, _, _, _, rest @ ..] => rest,
+        _ => return false,
+    };
+    rest.strip_prefix(&[0xa0 | KEY.len() as u8]).is_some_and(|rest| rest.starts_with(KEY.as_bytes()))
+}
+
+/// What the bytes of one record tell of each field: its name, its type unless it is null, and whether it is an id width.
+type Shape = Vec<(String, Option<FieldType>)>;
+
+/// The schema told by the records. Types that share an encoding are told by their names (`image`, `label`); JSON reads
+/// as string, a field that is always null as string, and every field that is not built in as nullable. Class names are
+/// not in the shard.
+pub(super) fn infer_schema(blob: &Blob) -> Result<Schema> {
+    let mut told: Shape = Vec::new();
+    for shape in frames(blob, shape) {
+        let (placed, shape) = shape?;
+        if told.is_empty() {
+            told = shape;
+        } else if told.len() == shape.len() {
+            for ((_, told), (_, ty)) in told.iter_mut().zip(shape) {
+                *told = told.or(ty);
+            }
+        } else {
+            let why = "a record with another number of fields than the first";
+            return Err(Fault::bad(0, why).into_error(blob, placed.position));
+        }
+        if told.iter().all(|(_, ty)| ty.is_some()) {
+            break;
+        }
+    }
+    if told.is_empty() {
+        return Err(Error::corrupt("an empty shard does not tell its schema").at_path(blob.path()));
+    }
+    let kind = if told.iter().any(|(name, _)| name == INPUT_IDS) { Kind::Text } else { Kind::Images };
+    let fields = told.into_iter().map(|(name, ty)| {
+        let ty = match ty {
+            Some(FieldType::Int64) if kind == Kind::Images && name == LABEL => FieldType::Label,
+            Some(FieldType::Binary) if kind == Kind::Images && name == IMAGE => FieldType::Image,
+            None if kind == Kind::Images && name == LABEL => FieldType::Label,
+            other => other.unwrap_or(FieldType::String),
+        };
+        super::inferred_field(kind, name, ty)
+    });
+    Schema { kind, fields: fields.collect(), class_names: Vec::new() }.checked()
+}
+
+/// Reads a record without knowing its schema.
+fn shape(bytes: &Bytes) -> Result<(Shape, usize), Fault> {
+    let mut cursor = Cursor { bytes, at: 0 };
+    let keys = match cursor.marker()? {
+        Marker::FixMap(keys) => u32::from(keys),
+        Marker::Map16 => u32::from(u16::from_be_bytes(cursor.array()?)),
+        Marker::Map32 => u32::from_be_bytes(cursor.array()?),
+        _ => return Err(Fault::bad(0, "a record must begin here, as a map")),
+    };
+    let mut shape: Shape = Vec::new();
+    for _ in 0..keys {
+        let at = cursor.at;
+        let marker = cursor.marker()?;
+        let name = cursor.text(marker)?.ok_or_else(|| Fault::bad(at, "a key must be here"))?;
+        let at = cursor.at;
+        let ty = match cursor.marker()? {
+            Marker::Null => None,
+            Marker::True | Marker::False => Some(FieldType::Bool),
+            Marker::I32 => cursor.array::<4>().map(|_| Some(FieldType::Int32))?,
+            Marker::I64 => cursor.array::<8>().map(|_| Some(FieldType::Int64))?,
+            Marker::U32 => cursor.array::<4>().map(|_| Some(FieldType::UInt32))?,
+            Marker::U64 => cursor.array::<8>().map(|_| Some(FieldType::UInt64))?,
+            Marker::F32 => cursor.array::<4>().map(|_| Some(FieldType::Float32))?,
+            Marker::F64 => cursor.array::<8>().map(|_| Some(FieldType::Float64))?,
+            Marker::FixPos(width) => {
+                let of = shape.last_mut().filter(|(last, _)| width_key(last) == name.as_str());
+                let width = IdWidth::from_bytes(width.into());
+                let (Some((_, ty)), Some(width)) = (of, width) else {
+                    return Err(Fault::bad(at, "a small number that is no id width"));
+                };
+                *ty = Some(FieldType::ids(width));
+                continue;
+            }
+            marker => {
+                cursor
+                    .payload(marker)?
+                    .ok_or_else(|| Fault::bad(at, format!("a {marker:?}, which no field holds")))?;
+                Some(if is_str(marker) { FieldType::String } else { FieldType::Binary })
+            }
+        };
+        shape.push((name.as_str().to_owned(), ty));
+    }
+    Ok((shape, cursor.at))
+}

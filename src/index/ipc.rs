@@ -1,0 +1,194 @@
+//! Reading Arrow IPC files of flat columns where they lie.
+//!
+//! Only the flatbuffers (footer and message headers) go through the Arrow library, whose verifier keeps their offsets
+//! inside their bytes. Columns are handed out as checked byte ranges of the file: no array is built, nothing is
+//! copied, and no number of the file reaches a function that would panic on it.
+
+use std::ops::Range;
+
+use arrow_ipc::{Endianness, Footer, MetadataVersion, root_as_footer, root_as_message};
+use arrow_schema::{ArrowError, Schema};
+use bytes::Bytes;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::storage::Blob;
+
+/// First bytes of an Arrow IPC file, and its last.
+const MAGIC: &[u8] = b"ARROW1";
+/// The magic and its padding to 8 bytes: the least that comes before the first message.
+const HEAD_BYTES: u64 = 8;
+/// Size of the footer (i32) and the magic.
+const TAIL_BYTES: u64 = 10;
+/// Continuation marker and size (i32) before the flatbuffer of a message.
+const MESSAGE_PREFIX_BYTES: usize = 8;
+
+/// An Arrow IPC file, its footer read and checked.
+#[derive(Debug)]
+pub(super) struct IpcFile {
+    blob: Blob,
+    schema: Schema,
+    version: MetadataVersion,
+    blocks: Vec<Block>,
+}
+
+/// Where a record batch lies: its header, and behind it its body.
+#[derive(Debug, Clone, Copy)]
+struct Block {
+    offset: u64,
+    header_bytes: u64,
+    body_bytes: u64,
+}
+
+/// A record batch of flat columns without nulls.
+#[derive(Debug)]
+pub(super) struct Batch {
+    /// Rows of every column.
+    pub(super) rows: u64,
+    /// Buffers in the order of the format, as byte ranges of the file: for each column its validity (unused), then
+    /// its offsets when it has a variable width, then its values.
+    pub(super) buffers: Vec<Range<u64>>,
+}
+
+impl IpcFile {
+    /// Reads the footer of `blob`.
+    pub(super) fn open(blob: Blob) -> Result<Self> {
+        let corrupt = |what: String| Error::corrupt(what).at_path(blob.path());
+        if blob.len() < HEAD_BYTES + TAIL_BYTES || blob.read(0, 6)?.as_ref() != MAGIC {
+            return Err(corrupt("this is not an Arrow IPC file".to_owned()));
+        }
+        let tail_start = blob.len() - TAIL_BYTES;
+        let tail = blob.read(tail_start, TAIL_BYTES)?;
+        let Some((size, MAGIC)) = tail.split_first_chunk().map(|(size, magic)| (*size, magic)) else {
+            return Err(corrupt("the end of the Arrow IPC file is missing".to_owned()));
+        };
+        let footer_start = u64::try_from(i32::from_le_bytes(size))
+            .ok()
+            .and_then(|size| tail_start.checked_sub(size))
+            .filter(|&start| start >= HEAD_BYTES)
+            .ok_or_else(|| corrupt("the footer has an impossible size".to_owned()))?;
+        let bytes = blob.read(footer_start, tail_start - footer_start)?;
+        let footer =
+            root_as_footer(&bytes).map_err(|e| corrupt(format!("the footer cannot be read: {e}")))?;
+        let schema = schema_of(&footer).map_err(|e| corrupt(format!("the schema cannot be read: {e}")))?;
+        if footer.dictionaries().is_some_and(|d| !d.is_empty()) {
+            return Err(corrupt("the file has dictionaries, which no index has".to_owned()));
+        }
+        let block = |b: &arrow_ipc::Block| {
+            let block = Block {
+                offset: u64::try_from(b.offset()).ok()?,
+                header_bytes: u64::try_from(b.metaDataLength()).ok()?,
+                body_bytes: u64::try_from(b.bodyLength()).ok()?,
+            };
+            let end = block.offset.checked_add(block.header_bytes)?.checked_add(block.body_bytes)?;
+            (end <= footer_start).then_some(block)
+        };
+        let blocks = footer
+            .recordBatches()
+            .iter()
+            .flatten()
+            .map(block)
+            .collect::<Option<Vec<_>>>()
+            .ok_or_else(|| corrupt("a record batch lies outside of the file".to_owned()))?;
+        let version = footer.version();
+        Ok(Self { blob, schema, version, blocks })
+    }
+
+    /// The file.
+    pub(super) fn blob(&self) -> &Blob {
+        &self.blob
+    }
+
+    /// The schema in the footer, which is the one that counts.
+    pub(super) fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// Number of record batches.
+    pub(super) fn batch_count(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// The header of record batch `index`, checked: uncompressed, `columns` columns without nulls, all buffers inside
+    /// the body.
+    pub(super) fn batch(&self, index: usize, columns: usize) -> Result<Batch> {
+        let block = *self.blocks.get(index).ok_or_else(|| {
+            Error::corrupt(format!("record batch {index} is missing")).at_path(self.blob.path())
+        })?;
+        let header = self.blob.read(block.offset, block.header_bytes)?;
+        parse_batch(&header, block, self.version, columns).map_err(|what| {
+            Error::corrupt(format!("record batch {index}: {what}"))
+                .at_path(self.blob.path())
+                .at_offset(block.offset)
+        })
+    }
+
+    /// The `N` bytes at `offset`.
+    pub(super) fn array<const N: usize>(&self, offset: u64) -> Result<[u8; N]> {
+        let mapped = self.blob.as_slice().and_then(|file| file.get(usize::try_from(offset).ok()?..));
+        if let Some(bytes) = mapped.and_then(|rest| rest.first_chunk()) {
+            return Ok(*bytes);
+        }
+        let bytes = self.blob.read(offset, N as u64)?;
+        Ok(bytes.first_chunk().copied().unwrap_or([0; N]))
+    }
+
+    /// The bytes `range`, as [`Blob::read`].
+    pub(super) fn bytes(&self, range: Range<u64>) -> Result<Bytes> {
+        self.blob.read(range.start, range.end.saturating_sub(range.start))
+    }
+}
+
+fn schema_of(footer: &Footer<'_>) -> Result<Schema, ArrowError> {
+    let schema = footer.schema().ok_or_else(|| ArrowError::ParseError("there is none".to_owned()))?;
+    if schema.endianness() != Endianness::Little {
+        return Err(ArrowError::ParseError("it is not little-endian".to_owned()));
+    }
+    arrow_ipc::convert::try_fb_to_schema(schema)
+}
+
+fn parse_batch(
+    header: &[u8],
+    block: Block,
+    version: MetadataVersion,
+    columns: usize,
+) -> Result<Batch, String> {
+    let flatbuffer = header
+        .strip_prefix(&[0xff; 4])
+        .and_then(|rest| rest.get(MESSAGE_PREFIX_BYTES - 4..))
+        .ok_or("its header has no prefix")?;
+    let message = root_as_message(flatbuffer).map_err(|e| format!("its header cannot be read: {e}"))?;
+    if message.version() != version {
+        return Err("its version is not that of the file".to_owned());
+    }
+    let batch = message.header_as_record_batch().ok_or("its header is not that of a record batch")?;
+    if batch.compression().is_some() {
+        return Err("it is compressed, which no index is".to_owned());
+    }
+    let rows = u64::try_from(batch.length()).map_err(|_| "its number of rows is negative")?;
+    let nodes = batch.nodes().ok_or("it has no columns")?;
+    if nodes.len() != columns || nodes.iter().any(|n| n.length() != batch.length() || n.null_count() != 0) {
+        return Err("its columns differ in length, have nulls or are too many or too few".to_owned());
+    }
+    let body = block.offset + block.header_bytes; // checked when the file was opened
+    let buffer = |b: &arrow_ipc::Buffer| {
+        let start = u64::try_from(b.offset()).ok()?;
+        let end = start.checked_add(u64::try_from(b.length()).ok()?)?;
+        (end <= block.body_bytes).then(|| body + start..body + end)
+    };
+    let buffers = batch
+        .buffers()
+        .iter()
+        .flatten()
+        .map(buffer)
+        .collect::<Option<Vec<_>>>()
+        .ok_or("a buffer lies outside of its body")?;
+    Ok(Batch { rows, buffers })
+}
+
+/// The error of writing an Arrow file at `path`; failures of the disk keep their kind.
+pub(super) fn write_error(path: &std::path::Path, error: ArrowError) -> Error {
+    match error {
+        ArrowError::IoError(_, io) => Error::io("write", path, io),
+        other => Error::new(ErrorKind::Io, "cannot encode the index").at_path(path).caused_by(other),
+    }
+}

@@ -1,0 +1,324 @@
+//! The file of the shard table.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, FixedSizeBinaryArray, RecordBatch, StringArray, UInt64Array};
+use arrow_ipc::writer::FileWriter;
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use bytes::Bytes;
+
+use super::{ShardEntry, ShardTable};
+use crate::error::{Error, Result};
+use crate::index::ipc::{IpcFile, write_error};
+use crate::index::table::{BATCH_ROWS, check_schema, metadata};
+use crate::index::{INDEX_DIR, IndexFile, Segment};
+use crate::storage::{NewFile, create_dir, hex};
+
+/// Path of the shard table, relative to the dataset.
+pub const SHARD_TABLE_PATH: &str = "index/shards.arrow";
+
+const TABLE: &str = "shards";
+const SHA256_BYTES: usize = 32;
+/// Columns of the table.
+const COLUMNS: usize = 6;
+/// Buffers of a record batch: three for each of the two columns of text, two for each other.
+const BUFFERS: usize = 14;
+
+fn schema() -> SchemaRef {
+    let sha256 = DataType::FixedSizeBinary(SHA256_BYTES as i32);
+    let fields: [Field; COLUMNS] = [
+        Field::new("name", DataType::Utf8, false),
+        Field::new("split", DataType::Utf8, false),
+        Field::new("records", DataType::UInt64, false),
+        Field::new("bytes", DataType::UInt64, false),
+        Field::new("sha256", sha256, false),
+        Field::new("first_record", DataType::UInt64, false),
+    ];
+    Arc::new(Schema::new_with_metadata(fields.to_vec(), metadata(TABLE)))
+}
+
+/// Writes the shard table of the dataset directory `out_dir`. The shards of a split stand together, in record order.
+///
+/// # Errors
+///
+/// [`ErrorKind::Usage`](crate::error::ErrorKind) when the entries contradict each other, `Io` when the file cannot be
+/// written.
+pub fn write_shard_table(out_dir: &Path, entries: &[ShardEntry]) -> Result<IndexFile> {
+    let mut checked = ShardTable::default();
+    let mut paths = HashSet::new();
+    for entry in entries {
+        checked.push(entry.clone(), &mut paths).map_err(Error::usage)?;
+    }
+    let path = out_dir.join(SHARD_TABLE_PATH);
+    create_dir(&out_dir.join(INDEX_DIR))?;
+    let schema = schema();
+    let fail = |e: ArrowError| write_error(&path, e);
+    let mut writer = FileWriter::try_new(NewFile::create(&path)?, &schema).map_err(fail)?;
+    for rows in entries.chunks(BATCH_ROWS as usize) {
+        let hash = |e: &ShardEntry| {
+            sha256_bytes(&e.sha256).ok_or_else(|| Error::usage(format!("{:?} is not a SHA-256", e.sha256)))
+        };
+        let hashes = rows.iter().map(hash).collect::<Result<Vec<_>>>()?.concat();
+        let numbers = |of: fn(&ShardEntry) -> u64| -> ArrayRef {
+            Arc::new(UInt64Array::from_iter_values(rows.iter().map(of)))
+        };
+        let hashes = FixedSizeBinaryArray::try_new(SHA256_BYTES as i32, hashes.into(), None).map_err(fail)?;
+        let columns: [ArrayRef; COLUMNS] = [
+            Arc::new(StringArray::from_iter_values(rows.iter().map(|e| &e.name))),
+            Arc::new(StringArray::from_iter_values(rows.iter().map(|e| &e.split))),
+            numbers(|e| e.records),
+            numbers(|e| e.bytes),
+            Arc::new(hashes),
+            numbers(|e| e.first_record),
+        ];
+        let batch = RecordBatch::try_new(Arc::clone(&schema), columns.to_vec()).map_err(fail)?;
+        writer.write(&batch).map_err(fail)?;
+    }
+    let written = writer.into_inner().map_err(fail)?.commit()?;
+    Ok(IndexFile {
+        path: SHARD_TABLE_PATH.to_owned(),
+        records: entries.len() as u64,
+        bytes: written.bytes,
+        sha256: written.sha256,
+    })
+}
+
+impl ShardTable {
+    /// Reads a shard table.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) when the file is not a shard table of as many shards as the
+    /// manifest says, or its rows contradict each other; `Unsupported` when it is of a newer version.
+    pub fn read(file: Segment) -> Result<Self> {
+        let Segment { blob, records: shards } = file;
+        let path = blob.path().to_owned();
+        let ipc = IpcFile::open(blob)?;
+        check_schema(ipc.schema(), &schema(), TABLE).map_err(|e| e.at_path(&path))?;
+        let corrupt = |what: String| Error::corrupt(what).at_path(&path);
+        let mut table = ShardTable::default();
+        let mut paths = HashSet::new();
+        let mut read = 0u64;
+        for index in 0..ipc.batch_count() {
+            let columns = Columns::read(&ipc, index)?;
+            read = read
+                .checked_add(columns.rows)
+                .filter(|&read| read <= shards)
+                .ok_or_else(|| corrupt(format!("it has more than the {shards} shards of the manifest")))?;
+            for row in 0..columns.rows as usize {
+                let entry =
+                    columns.entry(row).ok_or_else(|| corrupt("the name of a shard cannot be read".into()))?;
+                table.push(entry, &mut paths).map_err(corrupt)?;
+            }
+        }
+        if read != shards {
+            return Err(corrupt(format!("it has {read} shards, the manifest says {shards}")));
+        }
+        Ok(table)
+    }
+}
+
+/// The columns of one record batch.
+struct Columns {
+    rows: u64,
+    names: Strings,
+    splits: Strings,
+    records: Bytes,
+    bytes: Bytes,
+    sha256: Bytes,
+    first_records: Bytes,
+}
+
+/// A column of text: 32-bit offsets and the bytes between them.
+struct Strings {
+    offsets: Bytes,
+    text: Bytes,
+}
+
+impl Columns {
+    fn read(ipc: &IpcFile, index: usize) -> Result<Self> {
+        let batch = ipc.batch(index, COLUMNS)?;
+        let cut = || Error::corrupt(format!("record batch {index} is cut short")).at_path(ipc.blob().path());
+        let buffers: [Range<u64>; BUFFERS] = batch.buffers.try_into().map_err(|_| cut())?;
+        let [
+            _,
+            name_offsets,
+            names,
+            _,
+            split_offsets,
+            splits,
+            _,
+            records,
+            _,
+            bytes,
+            _,
+            sha256,
+            _,
+            first_records,
+        ] = buffers;
+        let column = |range: Range<u64>, width: u64, count: u64| {
+            // A product past u64 cannot be within a file either.
+            let enough = width.checked_mul(count).is_some_and(|need| range.end - range.start >= need);
+            if enough { ipc.bytes(range) } else { Err(cut()) }
+        };
+        let rows = batch.rows;
+        Ok(Self {
+            rows,
+            names: Strings { offsets: column(name_offsets, 4, rows + 1)?, text: column(names, 1, 0)? },
+            splits: Strings { offsets: column(split_offsets, 4, rows + 1)?, text: column(splits, 1, 0)? },
+            records: column(records, 8, rows)?,
+            bytes: column(bytes, 8, rows)?,
+            sha256: column(sha256, SHA256_BYTES as u64, rows)?,
+            first_records: column(first_records, 8, rows)?,
+        })
+    }
+
+    fn entry(&self, row: usize) -> Option<ShardEntry> {
+        let number = |column: &Bytes| column.as_chunks().0.get(row).map(|b| u64::from_le_bytes(*b));
+        Some(ShardEntry {
+            name: self.names.get(row)?,
+            split: self.splits.get(row)?,
+            records: number(&self.records)?,
+            bytes: number(&self.bytes)?,
+            sha256: hex(self.sha256.as_chunks::<SHA256_BYTES>().0.get(row)?),
+            first_record: number(&self.first_records)?,
+        })
+    }
+}
+
+impl Strings {
+    fn get(&self, row: usize) -> Option<String> {
+        let offset = |row: usize| {
+            let bytes = self.offsets.as_chunks().0.get(row)?;
+            usize::try_from(i32::from_le_bytes(*bytes)).ok()
+        };
+        let text = self.text.get(offset(row)?..offset(row + 1)?)?;
+        std::str::from_utf8(text).ok().map(str::to_owned)
+    }
+}
+
+/// The bytes of a SHA-256 in lower-case hexadecimal; `None` when it is none.
+fn sha256_bytes(hexadecimal: &str) -> Option<[u8; SHA256_BYTES]> {
+    let digit = |c: u8| match c {
+        b'0'..=b'9' => Some(c - b'0'),
+        b'a'..=b'f' => Some(c - b'a' + 10),
+        _ => None,
+    };
+    if hexadecimal.len() != 2 * SHA256_BYTES {
+        return None;
+    }
+    let mut bytes = [0; SHA256_BYTES];
+    for (byte, [high, low]) in bytes.iter_mut().zip(hexadecimal.as_bytes().as_chunks().0) {
+        *byte = digit(*high)? << 4 | digit(*low)?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::tests::entry;
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::index::testing::{altered, segment, segment_of};
+
+    /// Datasets depend on these: the test never changes.
+    #[test]
+    fn columns_of_the_shard_table_never_change() {
+        assert_eq!(SHARD_TABLE_PATH, "index/shards.arrow");
+        let schema = schema();
+        let columns: Vec<_> = schema
+            .fields()
+            .iter()
+            .map(|f| (f.name().as_str(), f.data_type().to_string(), f.is_nullable()))
+            .collect();
+        let expected = [
+            ("name", "Utf8"),
+            ("split", "Utf8"),
+            ("records", "UInt64"),
+            ("bytes", "UInt64"),
+            ("sha256", "FixedSizeBinary(32)"),
+            ("first_record", "UInt64"),
+        ];
+        assert_eq!(columns, expected.map(|(name, ty)| (name, ty.to_owned(), false)));
+        assert_eq!(schema.metadata["dsconvert.index"], "shards/1");
+    }
+
+    fn entries(sizes: &[u64]) -> Vec<ShardEntry> {
+        let mut first = 0;
+        let mut entry = |(i, &records): (usize, &u64)| {
+            let mut entry = entry("train", &format!("train-{i:06}-00.pb"), first, records);
+            entry.sha256 = hex(&[i as u8; SHA256_BYTES]);
+            first += records;
+            entry
+        };
+        sizes.iter().enumerate().map(&mut entry).collect()
+    }
+
+    fn read(dir: &Path, file: &IndexFile) -> Result<Vec<ShardEntry>> {
+        Ok(ShardTable::read(segment(dir, file))?.shards().cloned().collect())
+    }
+
+    proptest! {
+        #[test]
+        fn a_table_survives_its_file(sizes in prop::collection::vec(0u64..1 << 40, 0..40)) {
+            let dir = tempfile::tempdir().unwrap();
+            let entries = entries(&sizes);
+            let file = write_shard_table(dir.path(), &entries).unwrap();
+            prop_assert_eq!(file.records, sizes.len() as u64);
+            prop_assert_eq!(read(dir.path(), &file).unwrap(), entries);
+        }
+
+        #[test]
+        fn an_altered_table_is_an_error_or_still_a_table(
+            flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+            cut in prop::option::of(any::<prop::sample::Index>()),
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            let file = write_shard_table(dir.path(), &entries(&[5, 7, 0, 9])).unwrap();
+            let bytes = altered(&dir.path().join(&file.path), &flips, cut);
+            match ShardTable::read(segment_of(bytes, file.records)) {
+                Ok(table) => {
+                    prop_assert_eq!(table.shards().count(), 4);
+                    for split in table.splits() {
+                        prop_assert!(split.of_record(split.records()).is_err());
+                    }
+                }
+                Err(e) => prop_assert!(
+                    matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::Unsupported) && e.place().path.is_some()
+                ),
+            }
+        }
+    }
+
+    #[test]
+    fn many_shards_take_several_record_batches() {
+        let dir = tempfile::tempdir().unwrap();
+        let entries = entries(&vec![1; BATCH_ROWS as usize + 1]);
+        let file = write_shard_table(dir.path(), &entries).unwrap();
+        assert!(read(dir.path(), &file).unwrap() == entries);
+    }
+
+    #[test]
+    fn the_manifest_has_the_last_word_on_the_number_of_shards() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = write_shard_table(dir.path(), &entries(&[1, 2])).unwrap();
+        for wrong in [0, 1, 3] {
+            file.records = wrong;
+            assert_eq!(read(dir.path(), &file).unwrap_err().kind(), ErrorKind::Corrupt);
+        }
+    }
+
+    #[test]
+    fn a_hash_that_is_none_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        for bad in ["", "0f", &"0F".repeat(32), &"0g".repeat(32), &"0f".repeat(33)] {
+            let entry = ShardEntry { sha256: bad.to_owned(), ..entry("train", "a", 0, 1) };
+            assert_eq!(write_shard_table(dir.path(), &[entry]).unwrap_err().kind(), ErrorKind::Usage);
+        }
+    }
+}

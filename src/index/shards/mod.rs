@@ -1,0 +1,221 @@
+//! The shard table: every shard of a dataset, with its size and hash.
+//!
+//! It is small (a row per shard) and read as a whole, unlike the other sidecars.
+
+mod file;
+
+use std::collections::HashSet;
+
+pub use file::{SHARD_TABLE_PATH, write_shard_table};
+
+use super::check_split_name;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Longest file name of a shard, in bytes: leaves room for the suffixes of temporary files.
+const MAX_SHARD_NAME_BYTES: usize = 200;
+
+/// One shard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShardEntry {
+    /// File name; the file is `<split>/<name>`.
+    pub name: String,
+    /// Name of the split.
+    pub split: String,
+    /// Number of records.
+    pub records: u64,
+    /// Size of the file.
+    pub bytes: u64,
+    /// SHA-256 of the file, in lower-case hexadecimal.
+    pub sha256: String,
+    /// Ordinal in the split of the first record: the sum of the records of the shards before it.
+    pub first_record: u64,
+}
+
+impl ShardEntry {
+    /// Path of the shard, relative to the dataset.
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.split, self.name)
+    }
+}
+
+/// The shards of a dataset by split.
+#[derive(Debug, Clone, Default)]
+pub struct ShardTable {
+    splits: Vec<SplitShards>,
+}
+
+impl ShardTable {
+    /// The splits that have shards, in the order of the table.
+    pub fn splits(&self) -> &[SplitShards] {
+        &self.splits
+    }
+
+    /// The shards of `split`; `None` when it has none.
+    pub fn split(&self, split: &str) -> Option<&SplitShards> {
+        self.splits.iter().find(|s| s.name() == split)
+    }
+
+    /// All shards, in the order of the table.
+    pub fn shards(&self) -> impl Iterator<Item = &ShardEntry> {
+        self.splits.iter().flat_map(|split| &split.shards)
+    }
+
+    /// Appends a row, or says what is wrong with it. `paths` are those of the rows before.
+    fn push(&mut self, entry: ShardEntry, paths: &mut HashSet<String>) -> Result<(), String> {
+        let path = entry.path();
+        check_split_name(&entry.split).map_err(|e| e.to_string())?;
+        if !is_shard_name(&entry.name) {
+            return Err(format!("{:?} cannot be the name of a shard", entry.name));
+        }
+        if self.splits.last().is_none_or(|last| last.name() != entry.split) {
+            if self.split(&entry.split).is_some() {
+                return Err(format!("the shards of split {:?} are not together", entry.split));
+            }
+            self.splits.push(SplitShards { name: entry.split.clone(), shards: Vec::new(), records: 0 });
+        }
+        if let Some(split) = self.splits.last_mut() {
+            if entry.first_record != split.records {
+                let (first, before) = (entry.first_record, split.records);
+                return Err(format!("{path} starts at record {first}, but {before} come before it"));
+            }
+            if split.shards.len() > u32::MAX as usize {
+                return Err(format!("split {:?} has too many shards", entry.split));
+            }
+            split.records = split
+                .records
+                .checked_add(entry.records)
+                .ok_or_else(|| format!("split {:?} has too many records", entry.split))?;
+            split.shards.push(entry);
+        }
+        if paths.contains(&path) {
+            return Err(format!("{path} is there twice"));
+        }
+        paths.insert(path);
+        Ok(())
+    }
+}
+
+/// The shards of one split, in record order.
+#[derive(Debug, Clone)]
+pub struct SplitShards {
+    name: String,
+    shards: Vec<ShardEntry>,
+    records: u64,
+}
+
+impl SplitShards {
+    /// Name of the split.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The shards; the ordinal of a shard is its place here.
+    pub fn shards(&self) -> &[ShardEntry] {
+        &self.shards
+    }
+
+    /// Number of records in all shards.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// The shard with the ordinal `shard`, as a record index names it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`] when the table has no such shard: the record index is of another dataset.
+    pub fn get(&self, shard: u32) -> Result<&ShardEntry> {
+        self.shards.get(shard as usize).ok_or_else(|| {
+            let shards = self.shards.len();
+            Error::corrupt(format!(
+                "the record index names shard {shard} of {shards} of split {:?}",
+                self.name
+            ))
+        })
+    }
+
+    /// The shard that holds `record`: its ordinal, its entry, and the row of the record in it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::OutOfRange`] when the split has not so many records.
+    pub fn of_record(&self, record: u64) -> Result<(u32, &ShardEntry, u64)> {
+        let behind = self.shards.partition_point(|shard| shard.first_record <= record);
+        behind
+            .checked_sub(1)
+            .and_then(|shard| Some((u32::try_from(shard).ok()?, self.shards.get(shard)?)))
+            .map(|(shard, entry)| (shard, entry, record - entry.first_record))
+            .filter(|(_, entry, row)| *row < entry.records)
+            .ok_or_else(|| {
+                let what = format!("split {:?} has {} records", self.name, self.records);
+                Error::new(ErrorKind::OutOfRange, what).at_row(record)
+            })
+    }
+}
+
+/// Whether `name` is a plain file name: letters, digits, `.`, `_`, `-`, not starting with a dot.
+fn is_shard_name(name: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    (1..=MAX_SHARD_NAME_BYTES).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(super) fn entry(split: &str, name: &str, first_record: u64, records: u64) -> ShardEntry {
+        ShardEntry {
+            name: name.to_owned(),
+            split: split.to_owned(),
+            records,
+            bytes: records * 10,
+            sha256: "0f".repeat(32),
+            first_record,
+        }
+    }
+
+    fn table(entries: impl IntoIterator<Item = ShardEntry>) -> Result<ShardTable, String> {
+        let mut table = ShardTable::default();
+        let mut paths = HashSet::new();
+        entries.into_iter().try_for_each(|e| table.push(e, &mut paths)).map(|()| table)
+    }
+
+    #[test]
+    fn a_record_is_found_in_its_shard() {
+        let entries =
+            [entry("a", "x", 0, 3), entry("a", "empty", 3, 0), entry("a", "y", 3, 2), entry("b", "x", 0, 1)];
+        let table = table(entries).unwrap();
+        let split = table.split("a").unwrap();
+        let found = |record| split.of_record(record).map(|(shard, e, row)| (shard, e.name.clone(), row)).ok();
+        assert_eq!(found(0), Some((0, "x".into(), 0)));
+        assert_eq!(found(2), Some((0, "x".into(), 2)));
+        assert_eq!(found(3), Some((2, "y".into(), 0)));
+        assert_eq!(found(4), Some((2, "y".into(), 1)));
+        assert_eq!(split.of_record(5).unwrap_err().kind(), ErrorKind::OutOfRange);
+        assert_eq!(split.get(3).unwrap_err().kind(), ErrorKind::Corrupt);
+        assert_eq!(table.split("b").unwrap().records(), 1);
+        assert!(table.split("c").is_none());
+        assert_eq!(
+            table.shards().map(ShardEntry::path).collect::<Vec<_>>(),
+            ["a/x", "a/empty", "a/y", "b/x"]
+        );
+    }
+
+    #[test]
+    fn rows_that_contradict_each_other_are_refused() {
+        let bad = [
+            vec![entry("a", "x", 1, 1)],
+            vec![entry("a", "x", 0, 2), entry("a", "y", 1, 1)],
+            vec![entry("a", "x", 0, 1), entry("b", "x", 0, 1), entry("a", "y", 1, 1)],
+            vec![entry("a", "x", 0, 1), entry("a", "x", 1, 1)],
+            vec![entry("a", "x", 0, u64::MAX), entry("a", "y", u64::MAX, 1)],
+            vec![entry("..", "x", 0, 1)],
+        ];
+        for entries in bad {
+            assert!(table(entries.clone()).is_err(), "{entries:?}");
+        }
+        for name in ["", ".", "..", ".x", "a/b", "a\\b", "a b", &"x".repeat(201)] {
+            assert!(table([entry("a", name, 0, 1)]).is_err(), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Sorting more rows than fit in memory.
+//!
+//! Rows are arrays of bytes, ordered byte by byte: pack numbers big-endian, most significant column first. The rows
+//! are gathered until the memory is full, sorted, and appended as one *run* to a spill file; at the end the runs are
+//! merged. When nothing was spilled, everything happens in memory.
+//!
+//! A spill file loses its name as soon as it is open, so whatever happens to the process, the kernel frees it. The
+//! disk holds at most two copies of the rows (only while more runs than [`MAX_FAN_IN`] are brought down).
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+use std::path::PathBuf;
+
+use self::spill::{RunReader, Spill};
+use crate::error::Result;
+
+mod spill;
+
+/// Memory used even if the caller grants less, in bytes.
+pub const MIN_MEMORY_BYTES: usize = 1 << 20;
+/// Most runs that are merged at once.
+pub const MAX_FAN_IN: usize = 256;
+/// Smallest read from a run while merging, in bytes: less would make the disk seek more than read.
+const MIN_BUFFER_BYTES: usize = 64 << 10;
+/// Largest read from a run while merging, in bytes.
+const MAX_BUFFER_BYTES: usize = 1 << 20;
+
+/// How the memory is spent.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// Rows sorted in memory at a time.
+    run_rows: usize,
+    /// Runs merged at a time, at least 2.
+    fan_in: usize,
+    /// Rows read from a run at a time.
+    buffer_rows: usize,
+}
+
+impl Limits {
+    fn new(memory_bytes: usize, row_bytes: usize) -> Self {
+        let memory = memory_bytes.max(MIN_MEMORY_BYTES);
+        // One buffer more than runs: the output of a merge is buffered as well.
+        let fan_in = (memory / MIN_BUFFER_BYTES - 1).min(MAX_FAN_IN);
+        let buffer = (memory / (fan_in + 1)).min(MAX_BUFFER_BYTES);
+        Self { run_rows: (memory / row_bytes).max(1), fan_in, buffer_rows: (buffer / row_bytes).max(1) }
+    }
+}
+
+/// Sorts rows of `N` bytes, spilling to disk when the memory is full.
+///
+/// ```
+/// # use dsconvert::index::sort::ExternalSort;
+/// # fn main() -> dsconvert::error::Result<()> {
+/// let mut sort = ExternalSort::<8>::new(std::env::temp_dir(), 1 << 20);
+/// for number in [7u64, 256, 1] {
+///     sort.push(number.to_be_bytes())?;
+/// }
+/// let sorted: Vec<u64> = sort.finish()?.map(|row| row.map(u64::from_be_bytes)).collect::<Result<_, _>>()?;
+/// assert_eq!(sorted, [1, 7, 256]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct ExternalSort<const N: usize> {
+    limits: Limits,
+    spill_dir: PathBuf,
+    rows: Vec<[u8; N]>,
+    spill: Option<Spill<N>>,
+    len: u64,
+}
+
+impl<const N: usize> ExternalSort<N> {
+    /// A sorter that uses about `memory_bytes` (at least [`MIN_MEMORY_BYTES`]) and spills into `spill_dir`, which must
+    /// exist by then. Several sorters may share a directory.
+    pub fn new(spill_dir: impl Into<PathBuf>, memory_bytes: usize) -> Self {
+        const { assert!(N > 0, "rows must have bytes") };
+        Self::with_limits(spill_dir.into(), Limits::new(memory_bytes, N))
+    }
+
+    fn with_limits(spill_dir: PathBuf, limits: Limits) -> Self {
+        Self { limits, spill_dir, rows: Vec::new(), spill: None, len: 0 }
+    }
+
+    /// Adds a row. Equal rows are kept.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`](crate::error::ErrorKind) when a run cannot be spilled.
+    pub fn push(&mut self, row: [u8; N]) -> Result<()> {
+        if self.rows.len() == self.limits.run_rows {
+            self.spill_run()?;
+        }
+        if self.rows.len() == self.rows.capacity() {
+            // Doubles, but never past the limit.
+            let more = self.rows.len().max(1024).min(self.limits.run_rows - self.rows.len());
+            self.rows.reserve_exact(more);
+        }
+        self.rows.push(row);
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Rows pushed so far.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether no row was pushed.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All rows in order. The memory and the disk are given back when the iterator is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`](crate::error::ErrorKind) when runs cannot be spilled or read back.
+    pub fn finish(mut self) -> Result<Sorted<N>> {
+        if self.spill.is_none() {
+            self.rows.sort_unstable();
+            return Ok(Sorted(Source::Memory(self.rows.into_iter())));
+        }
+        self.spill_run()?;
+        self.rows = Vec::new();
+        let Some(mut spill) = self.spill else {
+            return Ok(Sorted(Source::Memory(Vec::new().into_iter())));
+        };
+        let Limits { fan_in, buffer_rows, .. } = self.limits;
+        while spill.runs().len() > fan_in {
+            let mut merged = Spill::create(&self.spill_dir)?;
+            for group in spill.runs().chunks(fan_in) {
+                let rows = Merge::new(spill.readers(group, buffer_rows))?;
+                merged.append_run(rows, buffer_rows)?;
+            }
+            spill = merged;
+        }
+        let readers = spill.readers(spill.runs(), buffer_rows);
+        Ok(Sorted(Source::Disk(Merge::new(readers)?)))
+    }
+
+    fn spill_run(&mut self) -> Result<()> {
+        let spill = match &mut self.spill {
+            Some(spill) => spill,
+            none => none.insert(Spill::create(&self.spill_dir)?),
+        };
+        self.rows.sort_unstable();
+        spill.append_sorted(&self.rows)?;
+        self.rows.clear();
+        Ok(())
+    }
+}
+
+/// The rows of an [`ExternalSort`], in order. After an error it ends.
+#[derive(Debug)]
+pub struct Sorted<const N: usize>(Source<N>);
+
+#[derive(Debug)]
+enum Source<const N: usize> {
+    Memory(std::vec::IntoIter<[u8; N]>),
+    Disk(Merge<N>),
+}
+
+impl<const N: usize> Iterator for Sorted<N> {
+    type Item = Result<[u8; N]>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match &mut self.0 {
+            Source::Memory(rows) => rows.next().map(Ok),
+            Source::Disk(merge) => merge.next(),
+        }
+    }
+}
+
+/// Merges sorted runs. The heap holds the next row of each run that has one.
+#[derive(Debug)]
+struct Merge<const N: usize> {
+    heap: BinaryHeap<Reverse<([u8; N], usize)>>,
+    runs: Vec<RunReader<N>>,
+}
+
+impl<const N: usize> Merge<N> {
+    fn new(mut runs: Vec<RunReader<N>>) -> Result<Self> {
+        let mut heap = BinaryHeap::with_capacity(runs.len());
+        for (i, run) in runs.iter_mut().enumerate() {
+            if let Some(row) = run.next()? {
+                heap.push(Reverse((row, i)));
+            }
+        }
+        Ok(Self { heap, runs })
+    }
+}
+
+impl<const N: usize> Iterator for Merge<N> {
+    type Item = Result<[u8; N]>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut top = self.heap.peek_mut()?;
+        let Reverse((row, run)) = *top;
+        match self.runs[run].next() {
+            // Replaced in place: the heap sifts once, not twice.
+            Ok(Some(next)) => top.0.0 = next,
+            Ok(None) => drop(PeekMut::pop(top)),
+            Err(e) => {
+                drop(top);
+                self.heap.clear();
+                return Some(Err(e));
+            }
+        }
+        Some(Ok(row))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sorted(rows: &[[u8; 3]], limits: Limits) -> Vec<[u8; 3]> {
+        let dir = tempfile::tempdir().unwrap();
+        let mut sort = ExternalSort::with_limits(dir.path().to_owned(), limits);
+        for &row in rows {
+            sort.push(row).unwrap();
+        }
+        assert_eq!(sort.len(), rows.len() as u64);
+        let sorted = sort.finish().unwrap();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "spill files have no name");
+        sorted.collect::<Result<_>>().unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn any_rows_in_any_memory_come_out_sorted(
+            rows in prop::collection::vec(prop::array::uniform3(0u8..4), 0..300),
+            run_rows in 1usize..40,
+            fan_in in 2usize..6,
+            buffer_rows in 1usize..9,
+        ) {
+            let mut expected = rows.clone();
+            expected.sort();
+            prop_assert_eq!(sorted(&rows, Limits { run_rows, fan_in, buffer_rows }), expected);
+        }
+    }
+
+    #[test]
+    fn the_memory_is_divided_as_promised() {
+        for (memory, row) in [(0, 16), (1 << 20, 24), (64 << 20, 16), (4 << 30, 24), (usize::MAX, 8)] {
+            let limits = Limits::new(memory, row);
+            let granted = memory.max(MIN_MEMORY_BYTES);
+            assert!((2..=MAX_FAN_IN).contains(&limits.fan_in));
+            assert!(limits.run_rows.checked_mul(row).unwrap() <= granted);
+            assert!((limits.fan_in + 1) * limits.buffer_rows * row <= granted);
+            assert!(limits.buffer_rows * row > MIN_BUFFER_BYTES - row);
+        }
+    }
+
+    #[test]
+    fn a_missing_spill_directory_is_an_error_with_its_path() {
+        let limits = Limits { run_rows: 1, fan_in: 2, buffer_rows: 1 };
+        let mut sort = ExternalSort::<1>::with_limits("/nonexistent/spill".into(), limits);
+        sort.push([2]).unwrap();
+        let error = sort.push([1]).unwrap_err();
+        assert!(error.to_string().contains("/nonexistent/spill"), "{error}");
+    }
+}

@@ -1,0 +1,154 @@
+//! Files of sorted runs that vanish with their process.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+
+/// A nameless file that holds sorted runs of rows of `N` bytes, one after the other.
+#[derive(Debug)]
+pub(super) struct Spill<const N: usize> {
+    file: Arc<File>,
+    /// Directory, for messages.
+    dir: Arc<PathBuf>,
+    /// Byte ranges of the runs.
+    runs: Vec<Range<u64>>,
+}
+
+impl<const N: usize> Spill<N> {
+    pub(super) fn create(dir: &Path) -> Result<Self> {
+        let file = nameless_file(dir).map_err(|e| Error::io("create a temporary file in", dir, e))?;
+        Ok(Self { file: Arc::new(file), dir: Arc::new(dir.to_owned()), runs: Vec::new() })
+    }
+
+    /// Byte ranges of the runs.
+    pub(super) fn runs(&self) -> &[Range<u64>] {
+        &self.runs
+    }
+
+    /// Appends one run. `rows` are sorted.
+    pub(super) fn append_sorted(&mut self, rows: &[[u8; N]]) -> Result<()> {
+        let start = self.end();
+        self.write(rows.as_flattened())?;
+        self.runs.push(start..start + rows.as_flattened().len() as u64);
+        Ok(())
+    }
+
+    /// Appends one run that arrives row by row, in order.
+    pub(super) fn append_run(
+        &mut self,
+        rows: impl Iterator<Item = Result<[u8; N]>>,
+        buffer_rows: usize,
+    ) -> Result<()> {
+        let start = self.end();
+        let mut end = start;
+        let mut buffer = Vec::with_capacity(buffer_rows);
+        for row in rows {
+            buffer.push(row?);
+            if buffer.len() == buffer_rows {
+                end += buffer.as_flattened().len() as u64;
+                self.write(buffer.as_flattened())?;
+                buffer.clear();
+            }
+        }
+        end += buffer.as_flattened().len() as u64;
+        self.write(buffer.as_flattened())?;
+        self.runs.push(start..end);
+        Ok(())
+    }
+
+    /// A reader for each of `runs`, reading `buffer_rows` at a time.
+    pub(super) fn readers(&self, runs: &[Range<u64>], buffer_rows: usize) -> Vec<RunReader<N>> {
+        let reader = |run: &Range<u64>| RunReader {
+            file: Arc::clone(&self.file),
+            dir: Arc::clone(&self.dir),
+            rest: run.clone(),
+            buffer: Vec::new(),
+            next: 0,
+            buffer_rows,
+        };
+        runs.iter().map(reader).collect()
+    }
+
+    fn end(&self) -> u64 {
+        self.runs.last().map_or(0, |run| run.end)
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<()> {
+        (&*self.file).write_all(bytes).map_err(|e| Error::io("write a temporary file in", &self.dir, e))
+    }
+}
+
+/// Reads one run, a buffer at a time.
+#[derive(Debug)]
+pub(super) struct RunReader<const N: usize> {
+    file: Arc<File>,
+    dir: Arc<PathBuf>,
+    /// Bytes of the run not yet in the buffer.
+    rest: Range<u64>,
+    buffer: Vec<[u8; N]>,
+    /// Next row in the buffer.
+    next: usize,
+    buffer_rows: usize,
+}
+
+impl<const N: usize> RunReader<N> {
+    /// The next row, `None` at the end of the run.
+    pub(super) fn next(&mut self) -> Result<Option<[u8; N]>> {
+        if self.next == self.buffer.len() {
+            let rows = ((self.rest.end - self.rest.start) / N as u64).min(self.buffer_rows as u64) as usize;
+            self.next = 0;
+            self.buffer.resize(rows, [0; N]);
+            self.file
+                .read_exact_at(self.buffer.as_flattened_mut(), self.rest.start)
+                .map_err(|e| Error::io("read a temporary file in", &self.dir, e))?;
+            self.rest.start += (rows * N) as u64;
+        }
+        let row = self.buffer.get(self.next).copied();
+        self.next += usize::from(row.is_some());
+        Ok(row)
+    }
+}
+
+/// A new file in `dir` for reading and writing, without a name.
+fn nameless_file(dir: &Path) -> io::Result<File> {
+    // Only as long as the file has its name can two processes (or a leftover of a dead one) want the same.
+    for number in 0u32.. {
+        let path = dir.join(format!("sort-{number}.tmp"));
+        match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
+            Ok(file) => {
+                std::fs::remove_file(&path)?;
+                return Ok(file);
+            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_come_back_as_they_went() {
+        let dir = tempfile::tempdir().unwrap();
+        // A leftover of a process that died between creating and unlinking.
+        std::fs::write(dir.path().join("sort-0.tmp"), "leftover").unwrap();
+        let mut spill = Spill::<2>::create(dir.path()).unwrap();
+        spill.append_sorted(&[[1, 2], [3, 4], [5, 6]]).unwrap();
+        spill.append_run([].into_iter(), 2).unwrap();
+        spill.append_run([[0, 1], [0, 2], [0, 3]].into_iter().map(Ok), 2).unwrap();
+        let mut readers = spill.readers(spill.runs(), 2);
+        let mut all = |run: usize| std::iter::from_fn(|| readers[run].next().unwrap()).collect::<Vec<_>>();
+        assert_eq!(all(0), [[1, 2], [3, 4], [5, 6]]);
+        assert!(all(1).is_empty());
+        assert_eq!(all(2), [[0, 1], [0, 2], [0, 3]]);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,172 @@
+//! Tables of unsigned numbers in Arrow IPC files: what record index, permutation and histogram have in common.
+//!
+//! Every column has a fixed width and no nulls, every record batch but the last of a file has the same number of
+//! rows, and every file but the last of a table too. So a row is found by two divisions and read where it lies.
+
+mod read;
+mod write;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+
+pub(super) use read::Table;
+pub(super) use write::TableWriter;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::schema::{LENGTH, LengthUnit};
+
+/// Key of the schema metadata that says which sidecar a file is: `<table>/<version>`.
+pub(super) const METADATA_KEY: &str = "dsconvert.index";
+/// Key of the field metadata that says what a length counts.
+pub(super) const UNIT_KEY: &str = "unit";
+/// Version of all sidecars.
+pub(super) const VERSION: u32 = 1;
+/// Rows of a record batch.
+pub(super) const BATCH_ROWS: u64 = 1 << 16;
+/// Rows of a file of a segmented table.
+pub(super) const SEGMENT_ROWS: u64 = 1 << 24;
+
+/// A column of numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Column {
+    pub(super) name: &'static str,
+    pub(super) width: Width,
+}
+
+/// How many bytes a number takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Width {
+    U32,
+    U64,
+}
+
+impl Width {
+    pub(super) fn bytes(self) -> u64 {
+        match self {
+            Width::U32 => 4,
+            Width::U64 => 8,
+        }
+    }
+}
+
+/// A column of 32-bit numbers.
+pub(super) const fn u32_column(name: &'static str) -> Column {
+    Column { name, width: Width::U32 }
+}
+
+/// A column of 64-bit numbers.
+pub(super) const fn u64_column(name: &'static str) -> Column {
+    Column { name, width: Width::U64 }
+}
+
+/// What a table is called and which columns it has.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spec {
+    /// Name of the table: part of its file names and of its metadata.
+    pub(super) table: &'static str,
+    pub(super) columns: &'static [Column],
+    /// What the column `length` counts, when there is one.
+    pub(super) unit: Option<LengthUnit>,
+    /// Whether the table is cut into numbered files.
+    pub(super) segmented: bool,
+}
+
+impl Spec {
+    pub(super) fn schema(&self) -> SchemaRef {
+        let field = |column: &Column| {
+            let ty = match column.width {
+                Width::U32 => DataType::UInt32,
+                Width::U64 => DataType::UInt64,
+            };
+            let field = Field::new(column.name, ty, false);
+            match self.unit {
+                Some(unit) if column.name == LENGTH => {
+                    field.with_metadata(one(UNIT_KEY, unit.name().to_owned()))
+                }
+                _ => field,
+            }
+        };
+        let fields: Vec<Field> = self.columns.iter().map(field).collect();
+        Arc::new(Schema::new_with_metadata(fields, metadata(self.table)))
+    }
+}
+
+/// How tables are cut. Anything but [`Geometry::STANDARD`] is for tests.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Geometry {
+    pub(super) batch_rows: u64,
+    pub(super) segment_rows: u64,
+}
+
+impl Geometry {
+    pub(super) const STANDARD: Geometry = Geometry { batch_rows: BATCH_ROWS, segment_rows: SEGMENT_ROWS };
+
+    /// Rows of one file of the table.
+    pub(super) fn file_rows(&self, spec: &Spec) -> u64 {
+        if spec.segmented { self.segment_rows } else { u64::MAX }
+    }
+}
+
+/// The schema metadata of a table. One key only: more would be written in the order of a hash map.
+pub(super) fn metadata(table: &str) -> HashMap<String, String> {
+    one(METADATA_KEY, format!("{table}/{VERSION}"))
+}
+
+/// Checks that `found`, the schema of a file, is `expected`; tells another table and a newer version apart.
+pub(super) fn check_schema(found: &Schema, expected: &Schema, table: &str) -> Result<()> {
+    let label = found.metadata.get(METADATA_KEY).map_or("", String::as_str);
+    match label.split_once('/') {
+        Some((name, version)) if name == table => {
+            if version.parse().is_ok_and(|v: u32| v > VERSION) {
+                return Err(Error::new(
+                    ErrorKind::Unsupported,
+                    format!("version {version} of this index is newer"),
+                )
+                .help("use the dsconvert that wrote the dataset, or a later one"));
+            }
+        }
+        _ => return Err(Error::corrupt(format!("this is not the index {table:?} but {label:?}"))),
+    }
+    if found != expected {
+        return Err(Error::corrupt(format!("the columns are not those of the index {table:?}")));
+    }
+    Ok(())
+}
+
+fn one(key: &str, value: String) -> HashMap<String, String> {
+    HashMap::from([(key.to_owned(), value)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Datasets depend on these: the test never changes.
+    #[test]
+    fn constants_of_the_tables_never_change() {
+        assert_eq!(METADATA_KEY, "dsconvert.index");
+        assert_eq!(UNIT_KEY, "unit");
+        assert_eq!(VERSION, 1);
+        assert_eq!(BATCH_ROWS, 65_536);
+        assert_eq!(SEGMENT_ROWS, 16_777_216);
+        assert_eq!(metadata("records"), HashMap::from([("dsconvert.index".into(), "records/1".into())]));
+    }
+
+    #[test]
+    fn a_newer_version_is_told_from_another_table() {
+        const COLUMNS: [Column; 1] = [u64_column("x")];
+        let spec = Spec { table: "a", columns: &COLUMNS, unit: None, segmented: false };
+        let expected = spec.schema();
+        let with = |label: &str| {
+            let schema = Schema::clone(&expected).with_metadata(one(METADATA_KEY, label.to_owned()));
+            check_schema(&schema, &expected, "a").map_err(|e| e.kind())
+        };
+        assert_eq!(with("a/1"), Ok(()));
+        assert_eq!(with("a/2"), Err(ErrorKind::Unsupported));
+        for other in ["b/1", "a/0", "a/x", "a", ""] {
+            assert_eq!(with(other), Err(ErrorKind::Corrupt), "{other}");
+        }
+    }
+}

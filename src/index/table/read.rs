@@ -1,0 +1,263 @@
+//! Reading tables: two divisions, then the number where it lies.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+
+use super::{Geometry, Spec, Width, check_schema};
+use crate::error::{Error, ErrorKind, Result};
+use crate::index::Segment;
+use crate::index::ipc::IpcFile;
+
+/// A table opened for random access. Memory: a footer per file, and some bytes for each record batch touched.
+#[derive(Debug)]
+pub(in crate::index) struct Table {
+    spec: Spec,
+    geometry: Geometry,
+    files: Vec<TableFile>,
+    rows: u64,
+}
+
+#[derive(Debug)]
+struct TableFile {
+    ipc: IpcFile,
+    rows: u64,
+    /// Offset of each column's values in the file, for each record batch; found out when the batch is first touched.
+    batches: Vec<OnceLock<Box<[u64]>>>,
+}
+
+/// Where a row lies.
+struct Cell<'a> {
+    ipc: &'a IpcFile,
+    columns: &'a [u64],
+    row: u64,
+    /// Rows from here to the end of the record batch, at least 1.
+    rest: u64,
+}
+
+impl Table {
+    /// Opens the files of a table, in order.
+    pub(in crate::index) fn open(segments: Vec<Segment>, spec: Spec, geometry: Geometry) -> Result<Self> {
+        let expected = spec.schema();
+        let file_rows = geometry.file_rows(&spec);
+        let last = segments.len().checked_sub(1).ok_or_else(|| {
+            Error::corrupt(format!("the manifest names no file of the index {:?}", spec.table))
+        })?;
+        let mut files = Vec::with_capacity(segments.len());
+        let mut rows = 0u64;
+        for (i, Segment { blob, records }) in segments.into_iter().enumerate() {
+            let path = blob.path().to_owned();
+            let shape_fits = if i < last { records == file_rows } else { records <= file_rows };
+            if !shape_fits || (records == 0 && last > 0) {
+                return Err(Error::corrupt(format!("the manifest gives it {records} rows")).at_path(path));
+            }
+            rows = rows.checked_add(records).ok_or_else(|| Error::corrupt("too many rows").at_path(&path))?;
+            let ipc = IpcFile::open(blob)?;
+            check_schema(ipc.schema(), &expected, spec.table).map_err(|e| e.at_path(&path))?;
+            let batches = ipc.batch_count();
+            if batches as u64 != records.div_ceil(geometry.batch_rows) {
+                let what = format!("{batches} record batches cannot hold the {records} rows of the manifest");
+                return Err(Error::corrupt(what).at_path(path));
+            }
+            let batches = std::iter::repeat_with(OnceLock::new).take(batches).collect();
+            files.push(TableFile { ipc, rows: records, batches });
+        }
+        Ok(Self { spec, geometry, files, rows })
+    }
+
+    /// Number of rows.
+    pub(in crate::index) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// The value of one column. The column exists in the spec.
+    pub(in crate::index) fn value(&self, row: u64, column: usize) -> Result<u64> {
+        self.number(&self.locate(row)?, column)
+    }
+
+    /// The first `N` values of a row; columns that the table lacks are 0.
+    pub(in crate::index) fn row<const N: usize>(&self, row: u64) -> Result<[u64; N]> {
+        let cell = self.locate(row)?;
+        let mut values = [0; N];
+        for (column, value) in values.iter_mut().enumerate().take(self.spec.columns.len()) {
+            *value = self.number(&cell, column)?;
+        }
+        Ok(values)
+    }
+
+    /// The values of `columns` for `rows`, in order; columns that the table lacks are 0.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::OutOfRange`] when there are fewer rows.
+    pub(in crate::index) fn iter<const N: usize>(
+        &self,
+        rows: Range<u64>,
+        columns: [usize; N],
+    ) -> Result<Rows<'_, N>> {
+        if rows.start > rows.end || rows.end > self.rows {
+            return Err(self.out_of_range(rows.end));
+        }
+        Ok(Rows { table: self, columns, rest: rows, chunk: None })
+    }
+
+    /// An error about this table, at its first file.
+    pub(in crate::index) fn corrupt(&self, what: String) -> Error {
+        let error = Error::corrupt(what);
+        match self.files.first() {
+            Some(file) => error.at_path(file.ipc.blob().path()),
+            None => error,
+        }
+    }
+
+    fn out_of_range(&self, row: u64) -> Error {
+        Error::new(ErrorKind::OutOfRange, format!("there are only {}", self.rows)).at_row(row)
+    }
+
+    fn locate(&self, row: u64) -> Result<Cell<'_>> {
+        let file_rows = self.geometry.file_rows(&self.spec);
+        let (file, in_file) = (row / file_rows, row % file_rows);
+        let (batch, in_batch) = (in_file / self.geometry.batch_rows, in_file % self.geometry.batch_rows);
+        let file = usize::try_from(file)
+            .ok()
+            .and_then(|file| self.files.get(file))
+            .filter(|file| in_file < file.rows)
+            .ok_or_else(|| self.out_of_range(row))?;
+        let rest = (self.geometry.batch_rows - in_batch).min(file.rows - in_file);
+        let columns = self.columns(file, batch as usize)?; // fewer than there are blocks in the footer
+        Ok(Cell { ipc: &file.ipc, columns, row: in_batch, rest })
+    }
+
+    /// Offsets of the columns of a record batch.
+    fn columns<'a>(&self, file: &'a TableFile, batch: usize) -> Result<&'a [u64]> {
+        let missing = || self.corrupt(format!("record batch {batch} is missing"));
+        let slot = file.batches.get(batch).ok_or_else(missing)?;
+        if let Some(columns) = slot.get() {
+            return Ok(columns);
+        }
+        let columns = self.read_columns(file, batch)?;
+        Ok(slot.get_or_init(|| columns))
+    }
+
+    fn read_columns(&self, file: &TableFile, index: usize) -> Result<Box<[u64]>> {
+        let corrupt = |what: &str| {
+            Error::corrupt(format!("record batch {index} {what}")).at_path(file.ipc.blob().path())
+        };
+        let batch = file.ipc.batch(index, self.spec.columns.len())?;
+        let before = index as u64 * self.geometry.batch_rows;
+        if batch.rows != (file.rows - before).min(self.geometry.batch_rows) {
+            return Err(corrupt("has another number of rows than its place demands"));
+        }
+        if batch.buffers.len() != 2 * self.spec.columns.len() {
+            return Err(corrupt("has buffers missing"));
+        }
+        let values = batch.buffers.iter().skip(1).step_by(2);
+        let offset = |(values, column): (&Range<u64>, &super::Column)| {
+            (values.end - values.start >= batch.rows * column.width.bytes()).then_some(values.start)
+        };
+        values
+            .zip(self.spec.columns)
+            .map(offset)
+            .collect::<Option<_>>()
+            .ok_or_else(|| corrupt("is cut short"))
+    }
+
+    fn number(&self, cell: &Cell<'_>, column: usize) -> Result<u64> {
+        let (Some(start), Some(spec)) = (cell.columns.get(column), self.spec.columns.get(column)) else {
+            return Ok(0);
+        };
+        let offset = start + cell.row * spec.width.bytes(); // inside the column: `read_columns` has checked its size
+        Ok(match spec.width {
+            Width::U32 => u64::from(u32::from_le_bytes(cell.ipc.array(offset)?)),
+            Width::U64 => u64::from_le_bytes(cell.ipc.array(offset)?),
+        })
+    }
+
+    /// The rows from the first of `rows` to the end of the record batch, at most all of `rows` (not empty).
+    fn chunk<const N: usize>(&self, rows: &Range<u64>, columns: [usize; N]) -> Result<Chunk<N>> {
+        let cell = self.locate(rows.start)?;
+        let len = cell.rest.min(rows.end - rows.start);
+        let mut chunk = Chunk { next: 0, len: len as usize, columns: [const { None }; N] };
+        for (slot, column) in chunk.columns.iter_mut().zip(columns) {
+            if let (Some(start), Some(spec)) = (cell.columns.get(column), self.spec.columns.get(column)) {
+                let start = start + cell.row * spec.width.bytes();
+                let bytes = cell.ipc.bytes(start..start + len * spec.width.bytes())?;
+                *slot = Some((spec.width, bytes));
+            }
+        }
+        Ok(chunk)
+    }
+}
+
+/// Iterator over rows. After an error it ends.
+#[derive(Debug)]
+pub(in crate::index) struct Rows<'a, const N: usize> {
+    table: &'a Table,
+    columns: [usize; N],
+    /// Rows not yet in a chunk.
+    rest: Range<u64>,
+    chunk: Option<Chunk<N>>,
+}
+
+/// Rows of one record batch.
+#[derive(Debug)]
+struct Chunk<const N: usize> {
+    next: usize,
+    len: usize,
+    columns: [Option<(Width, Bytes)>; N],
+}
+
+impl<const N: usize> Chunk<N> {
+    fn next(&mut self) -> Option<[u64; N]> {
+        if self.next == self.len {
+            return None;
+        }
+        let mut row = [0; N];
+        for (value, column) in row.iter_mut().zip(&self.columns) {
+            *value = match column {
+                Some((Width::U32, bytes)) => {
+                    bytes.as_chunks().0.get(self.next).map_or(0, |b| u32::from_le_bytes(*b).into())
+                }
+                Some((Width::U64, bytes)) => {
+                    bytes.as_chunks().0.get(self.next).map_or(0, |b| u64::from_le_bytes(*b))
+                }
+                None => 0,
+            };
+        }
+        self.next += 1;
+        Some(row)
+    }
+}
+
+impl<const N: usize> Iterator for Rows<'_, N> {
+    type Item = Result<[u64; N]>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(row) = self.chunk.as_mut().and_then(Chunk::next) {
+                return Some(Ok(row));
+            }
+            if self.rest.is_empty() {
+                return None;
+            }
+            match self.table.chunk(&self.rest, self.columns) {
+                Ok(chunk) => {
+                    self.rest.start += chunk.len as u64;
+                    self.chunk = Some(chunk);
+                }
+                Err(e) => {
+                    self.rest = 0..0;
+                    self.chunk = None;
+                    return Some(Err(e));
+                }
+            }
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let chunk = self.chunk.as_ref().map_or(0, |c| c.len - c.next);
+        let rows = (self.rest.end - self.rest.start).saturating_add(chunk as u64);
+        usize::try_from(rows).map_or((usize::MAX, None), |rows| (rows, Some(rows)))
+    }
+}

@@ -1,0 +1,142 @@
+//! Splits by hash of the key.
+//!
+//! The XXH3-64 of the key, seeded, falls into one of the named ranges of the 64-bit numbers. It depends on the key and
+//! the seed alone: adding files never moves an old one to another split.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::error::{Error, Result};
+use crate::index::check_split_name;
+
+/// Fractions are exact decimals with at most this many digits after the point.
+const DIGITS: usize = 9;
+const ONE: u64 = 10u64.pow(DIGITS as u32);
+
+/// Named fractions that add up to one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SplitSpec {
+    text: String,
+    /// Name and exclusive upper threshold of the hash; the last one takes the rest.
+    parts: Vec<(String, u64)>,
+}
+
+impl SplitSpec {
+    /// Names in the order given.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Ordinal of the split that `key` belongs to.
+    pub fn split_of(&self, key: &str, seed: u64) -> usize {
+        let hash = xxh3_64_with_seed(key.as_bytes(), seed);
+        let last = self.parts.len() - 1;
+        self.parts[..last].iter().position(|&(_, below)| hash < below).unwrap_or(last)
+    }
+}
+
+impl FromStr for SplitSpec {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let bad = |why: String| {
+            Error::usage(format!("--split {text}: {why}"))
+                .help("write it as train=0.9,validation=0.1; the fractions add up to 1")
+        };
+        let mut parts = Vec::new();
+        let mut sum = 0u64;
+        for part in text.split(',') {
+            let (name, fraction) =
+                part.split_once('=').ok_or_else(|| bad(format!("{part:?} is not NAME=FRACTION")))?;
+            let (name, fraction) = (name.trim(), fraction.trim());
+            check_split_name(name).map_err(|e| bad(e.to_string()))?;
+            if parts.iter().any(|(n, _)| n == name) {
+                return Err(bad(format!("{name:?} is named twice")));
+            }
+            sum += parse_fraction(fraction).ok_or_else(|| {
+                bad(format!("{fraction:?} is no fraction between 0 and 1 with up to {DIGITS} digits"))
+            })?;
+            // Exact: the product fits 128 bits.
+            let below = (u128::from(sum) << 64) / u128::from(ONE);
+            parts.push((name.to_owned(), u64::try_from(below).unwrap_or(u64::MAX)));
+        }
+        if sum != ONE {
+            let total = format!("{}.{:09}", sum / ONE, sum % ONE);
+            let total = total.trim_end_matches('0').trim_end_matches('.');
+            return Err(bad(format!("the fractions add up to {total}, not to 1")));
+        }
+        Ok(Self { text: text.to_owned(), parts })
+    }
+}
+
+/// `0.25` → 250,000,000 billionths. No floating point: 0.1 + 0.2 + 0.7 is one.
+fn parse_fraction(text: &str) -> Option<u64> {
+    let (whole, digits) = text.split_once('.').unwrap_or((text, ""));
+    let all_digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+    if !(all_digits(whole) && all_digits(digits)) || whole.len() + digits.len() == 0 || digits.len() > DIGITS
+    {
+        return None;
+    }
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let digits: u64 = format!("{digits:0<DIGITS$}").parse().ok()?;
+    whole.checked_mul(ONE)?.checked_add(digits).filter(|&f| f <= ONE)
+}
+
+impl fmt::Display for SplitSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Serialize for SplitSpec {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fractions_are_exact_and_must_add_up() {
+        "train=0.7,validation=0.1,test=0.2".parse::<SplitSpec>().unwrap();
+        "a=1".parse::<SplitSpec>().unwrap();
+        for bad in [
+            "",
+            "train",
+            "train=0.9",
+            "a=0.5,a=0.5",
+            "a=0.9,b=0.2",
+            "a=-1,b=2",
+            "a=0.5x,b=.5",
+            "a b=1",
+            "a=.",
+            "../x=1",
+        ] {
+            assert!(bad.parse::<SplitSpec>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn shares_come_out_as_asked() {
+        let spec: SplitSpec = "a=0.8,b=0.2,c=0".parse().unwrap();
+        let mut counts = [0; 3];
+        for i in 0..10_000 {
+            counts[spec.split_of(&format!("k{i}"), 1)] += 1;
+        }
+        assert!((7_800..8_200).contains(&counts[0]) && counts[2] == 0, "{counts:?}");
+    }
+
+    /// The split of a key is a promise: this test never changes.
+    #[test]
+    fn the_split_of_a_key_never_changes() {
+        let spec: SplitSpec = "a=0.5,b=0.5".parse().unwrap();
+        let found: String =
+            (0..16).map(|i| if spec.split_of(&format!("k{i}"), 7) == 0 { 'a' } else { 'b' }).collect();
+        assert_eq!(found, "ababbbbbabababaa");
+    }
+}

@@ -1,0 +1,301 @@
+//! From finished units to a dataset: shards to their place, indexes, manifest.
+//!
+//! Every step can be repeated after a crash: shards are renamed (already there is fine), everything else is written
+//! anew, the manifest last. Units and plan go only after the manifest is durable.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufReader, Read, Write};
+use std::path::Path;
+
+use super::keys::KeyCheck;
+use super::outcome::ContentHash;
+use super::output::{OutputDir, shard_path};
+use super::unit::{FILTERED_NAME, REJECTS_NAME, RowEntry, UnitDirs, UnitResult, rows_name};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::Format;
+use crate::index::{IndexEntry, LengthIndexBuilder, RecordIndexWriter, ShardEntry, write_shard_table};
+use crate::manifest::{Counts, FileEntry, MANIFEST_NAME, MANIFEST_VERSION, Manifest, Sources, Split};
+use crate::options::MaxRejects;
+use crate::schema::Schema;
+use crate::storage::{NewFile, Written, create_dir, sync_dir, write_file};
+
+/// Rejects that an error message shows.
+const SHOWN_REJECTS: usize = 3;
+/// Bytes that sorting may hold.
+const SORT_MEMORY_BYTES: usize = 64 << 20;
+
+/// What the commit needs beside the units.
+pub(super) struct Commit<'a> {
+    pub dir: &'a OutputDir,
+    pub plan_id: &'a str,
+    pub units: u32,
+    pub format: Format,
+    pub schema: &'a Schema,
+    pub splits: &'a [String],
+    pub options: &'a serde_json::Value,
+    pub tokenizer: Option<serde_json::Value>,
+    /// Bytes of `tokenizer.json`.
+    pub tokenizer_json: Option<&'a [u8]>,
+    /// Labels, files, bytes and skipped files, as planned.
+    pub sources: Sources,
+    pub max_rejects: MaxRejects,
+    /// Turns the content hash into the fingerprint.
+    pub fingerprint: &'a dyn Fn(&str) -> String,
+}
+
+/// Why nothing was committed.
+pub(super) struct Failure {
+    pub error: Error,
+    /// Whether the finished units can still become a dataset. If not, nothing of the run is worth keeping.
+    pub worth_resuming: bool,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, worth_resuming: true }
+    }
+}
+
+impl Commit<'_> {
+    /// Commits, or says why not.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotCommitted`] when no record came out or too many items were rejected; [`ErrorKind::Usage`] when
+    /// two records have one key.
+    pub(super) fn run(mut self) -> Result<Manifest, Failure> {
+        let dirs = UnitDirs::new(&self.dir.work());
+        let mut units = Vec::new();
+        for unit in 0..self.units {
+            units.push(dirs.result(unit, self.plan_id)?.ok_or_else(|| {
+                Error::new(ErrorKind::NotCommitted, format!("unit {unit} is not done"))
+                    .help("run again with --resume")
+            })?);
+        }
+        let mut counts = Counts::default();
+        units.iter().for_each(|u| counts.add(&u.counts()));
+        self.check_outcomes(&counts, &units, &dirs)?;
+
+        let mut content = ContentHash::default();
+        let mut reject_codes = BTreeMap::new();
+        let mut notes = BTreeMap::new();
+        for unit in &units {
+            content.add(&[u128::from_str_radix(&unit.content, 16).unwrap_or_default()]);
+            self.sources.skipped += unit.skipped;
+            add_all(&mut reject_codes, &unit.reject_codes);
+            add_all(&mut notes, &unit.notes);
+        }
+        self.sources.content = format!("xxh3-128:{:032x}", content.digest());
+
+        // Before anything is moved: when keys repeat, nothing of this run is worth keeping.
+        KeyCheck {
+            dir: self.dir,
+            dirs: &dirs,
+            units: &units,
+            splits: self.splits,
+            format: self.format,
+            schema: self.schema,
+        }
+        .run(SORT_MEMORY_BYTES)
+        .map_err(|error| Failure { worth_resuming: error.kind() != ErrorKind::Usage, error })?;
+        let shards = self.place_shards(&dirs, &units)?;
+        create_dir(&self.dir.path().join("index"))?;
+        let mut splits = BTreeMap::new();
+        for (ordinal, name) in self.splits.iter().enumerate() {
+            splits.insert(name.clone(), self.index_split(ordinal, name, &dirs, &units)?);
+        }
+        let shard_table = write_shard_table(self.dir.path(), &shards)?;
+        let mut files = vec![self.concatenate(REJECTS_NAME, &dirs)?];
+        if counts.filtered > 0 {
+            files.push(self.concatenate(FILTERED_NAME, &dirs)?);
+        }
+        if let Some(json) = self.tokenizer_json {
+            files.push(entry("tokenizer.json", write_file(&self.dir.path().join("tokenizer.json"), json)?));
+        }
+        let manifest = Manifest {
+            manifest_version: MANIFEST_VERSION,
+            dsconvert: env!("CARGO_PKG_VERSION").to_owned(),
+            fingerprint: (self.fingerprint)(&self.sources.content),
+            format: self.format,
+            schema: self.schema.clone(),
+            options: self.options.clone(),
+            tokenizer: self.tokenizer,
+            sources: self.sources,
+            counts,
+            reject_codes,
+            notes,
+            splits,
+            shard_table,
+            files,
+        };
+        sync_dir(self.dir.path())?;
+        write_file(&self.dir.path().join(MANIFEST_NAME), &manifest.to_json()?)?;
+        Ok(manifest)
+    }
+
+    fn check_outcomes(&self, counts: &Counts, units: &[UnitResult], dirs: &UnitDirs) -> Result<(), Failure> {
+        let records: u64 = units.iter().flat_map(|u| &u.splits).map(|s| s.records).sum();
+        if records > 0 && !self.max_rejects.exceeded(counts.rejected, counts.found) {
+            return Ok(());
+        }
+        let mut message = match counts.found {
+            0 => "nothing was found to convert".to_owned(),
+            found if records == 0 => format!(
+                "no record came out: of {found} items {} were rejected, {} filtered, {} duplicates",
+                counts.rejected, counts.filtered, counts.duplicates
+            ),
+            found => format!(
+                "{} of {found} items were rejected, which is more than --max-rejects {}",
+                counts.rejected, self.max_rejects
+            ),
+        };
+        for line in self.first_rejects(units, dirs) {
+            message.push_str("\n  ");
+            message.push_str(&line);
+        }
+        let help = match counts.found {
+            0 => "check the sources and their file types",
+            _ if records == 0 => "check the sources and options against these messages",
+            _ => "mend the sources, or accept them with a larger --max-rejects and --resume",
+        };
+        let error = Error::new(ErrorKind::NotCommitted, message).help(help);
+        Err(Failure { error, worth_resuming: records > 0 })
+    }
+
+    /// The first few rejects, for people.
+    fn first_rejects(&self, units: &[UnitResult], dirs: &UnitDirs) -> Vec<String> {
+        let mut shown = Vec::new();
+        for unit in units.iter().filter(|u| u.counts().rejected > 0) {
+            let Ok(text) = std::fs::read_to_string(dirs.done(unit.unit).join(REJECTS_NAME)) else { continue };
+            for line in text.lines() {
+                if shown.len() == SHOWN_REJECTS {
+                    return shown;
+                }
+                let Ok(reject) = serde_json::from_str::<serde_json::Value>(line) else { continue };
+                let part = |name: &str| reject[name].as_str().unwrap_or_default().to_owned();
+                shown.push(format!("{}: {} ({})", part("origin"), part("message"), part("code")));
+            }
+        }
+        shown
+    }
+
+    /// Moves all shards to their place, in the order of the shard table: by split, unit, ordinal.
+    fn place_shards(&self, dirs: &UnitDirs, units: &[UnitResult]) -> Result<Vec<ShardEntry>> {
+        let mut table = Vec::new();
+        for (ordinal, split) in self.splits.iter().enumerate() {
+            let folder = self.dir.path().join(split);
+            let mut first_record = 0;
+            let mut moved = false;
+            for unit in units {
+                for shard in &unit.splits[ordinal].shards {
+                    let from = dirs.done(unit.unit).join(&shard.name);
+                    let to = self.dir.path().join(shard_path(split, &shard.name));
+                    if !moved {
+                        create_dir(&folder)?;
+                        moved = true;
+                    }
+                    // A crash may have come after this rename.
+                    if from.exists() {
+                        std::fs::rename(&from, &to).map_err(|e| Error::io("move the shard", &from, e))?;
+                    }
+                    table.push(ShardEntry {
+                        name: shard.name.clone(),
+                        split: split.clone(),
+                        records: shard.records,
+                        bytes: shard.bytes,
+                        sha256: shard.sha256.clone(),
+                        first_record,
+                    });
+                    first_record += shard.records;
+                }
+            }
+            if moved {
+                sync_dir(&folder)?;
+            }
+        }
+        Ok(table)
+    }
+
+    /// Builds the record and length index of one split from the rows of its units.
+    fn index_split(
+        &self,
+        ordinal: usize,
+        name: &str,
+        dirs: &UnitDirs,
+        units: &[UnitResult],
+    ) -> Result<Split> {
+        let kind = self.schema.kind;
+        let out = self.dir.path();
+        let mut records = RecordIndexWriter::create(out, name, kind)?;
+        let mut lengths = LengthIndexBuilder::new(self.dir.work().join("sort"), SORT_MEMORY_BYTES);
+        let mut split = (Counts::default(), 0, 0, 0);
+        for unit in units {
+            let part = &unit.splits[ordinal];
+            let path = dirs.done(unit.unit).join(rows_name(name));
+            for_each_row(&path, part.records, |row| {
+                lengths.push(row.length)?;
+                records.push(&IndexEntry {
+                    shard: split.2 as u32 + row.shard,
+                    position: row.position,
+                    bytes: row.bytes,
+                    length: row.length,
+                    crc32c: row.crc32c,
+                    width: row.width,
+                    height: row.height,
+                })
+            })?;
+            split.0.add(&part.counts);
+            split.1 += part.records;
+            split.2 += part.shards.len() as u64;
+            split.3 += part.shards.iter().map(|s| s.bytes).sum::<u64>();
+        }
+        let record_index = records.finish()?;
+        let (mut length_index, length) = lengths.finish(out, name, kind.length_unit())?;
+        let length_histogram =
+            length_index.pop().ok_or_else(|| Error::corrupt("the length index has no histogram"))?;
+        let (counts, records, shards, bytes) = split;
+        Ok(Split { counts, records, shards, bytes, length, record_index, length_index, length_histogram })
+    }
+
+    /// One file of all units' files called `name`.
+    fn concatenate(&self, name: &str, dirs: &UnitDirs) -> Result<FileEntry> {
+        let mut all = NewFile::create(&self.dir.path().join(name))?;
+        for unit in 0..self.units {
+            let path = dirs.done(unit).join(name);
+            let mut part = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
+            std::io::copy(&mut part, &mut all).map_err(|e| Error::io("copy", &path, e))?;
+        }
+        all.flush().map_err(|e| Error::io("write", self.dir.path(), e))?;
+        Ok(entry(name, all.commit()?))
+    }
+}
+
+/// Calls `each` with all rows of a unit's split, in order.
+pub(super) fn for_each_row(
+    path: &Path,
+    records: u64,
+    mut each: impl FnMut(RowEntry) -> Result<()>,
+) -> Result<()> {
+    if records == 0 {
+        return Ok(());
+    }
+    let fail = |e| Error::io("read", path, e);
+    let mut file = BufReader::with_capacity(1 << 18, File::open(path).map_err(fail)?);
+    let mut row = [0; RowEntry::BYTES];
+    for _ in 0..records {
+        file.read_exact(&mut row).map_err(fail)?;
+        each(RowEntry::from_bytes(&row))?;
+    }
+    Ok(())
+}
+
+fn entry(path: &str, written: Written) -> FileEntry {
+    FileEntry { path: path.to_owned(), bytes: written.bytes, sha256: written.sha256 }
+}
+
+fn add_all(sum: &mut BTreeMap<String, u64>, other: &BTreeMap<String, u64>) {
+    for (name, count) in other {
+        *sum.entry(name.clone()).or_default() += count;
+    }
+}

@@ -1,0 +1,73 @@
+//! What a kind of conversion has to say; the scheduler and the units do the rest.
+
+use std::sync::Arc;
+
+use super::outcome::Outcomes;
+use crate::error::Result;
+use crate::format::Format;
+use crate::schema::Schema;
+
+/// A planned conversion: units, the tasks of a unit, and what a task becomes.
+///
+/// The outcomes of a unit depend on the plan and the items alone. Tasks of a unit are fed in order, converted in any
+/// order on any thread, and their outcomes written in the order they were fed.
+pub(super) trait Conversion: Sync {
+    /// A piece of work of about a millisecond to a second.
+    type Task: Send;
+    /// Buffers and caches of one worker.
+    type Scratch;
+
+    /// Number of units.
+    fn units(&self) -> u32;
+
+    /// Names of the splits; outcomes name them by ordinal.
+    fn splits(&self) -> &[String];
+
+    fn schema(&self) -> &Arc<Schema>;
+
+    fn scratch(&self) -> Self::Scratch;
+
+    /// The tasks of `unit`, in order. A unit that asked to be redone is opened with `careful`.
+    fn open(&self, unit: u32, careful: bool) -> Result<Box<dyn Feed<Self::Task> + '_>>;
+
+    /// Does `task`.
+    ///
+    /// # Errors
+    ///
+    /// Only for failures that are not the fault of an item's bytes: the unit fails.
+    fn convert(
+        &self,
+        task: Self::Task,
+        scratch: &mut Self::Scratch,
+        out: &mut Outcomes,
+    ) -> Result<Converting>;
+}
+
+/// How a task went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Converting {
+    /// The outcomes are there.
+    Done,
+    /// The unit has to be done again from its beginning, carefully: a fast engine was caught in a difference.
+    #[allow(dead_code, reason = "only engines that verify themselves ask for it")]
+    RedoUnit,
+}
+
+/// Tasks of one unit, in order.
+pub(super) trait Feed<T>: Send {
+    /// Bytes that the next task will hold until its outcomes are written, as far as known.
+    fn next_bytes(&self) -> u64;
+
+    /// The next task and the bytes it holds; `None` at the end.
+    fn next(&mut self) -> Result<Option<(T, u64)>>;
+}
+
+/// How the shards of a run are cut and written.
+#[derive(Debug, Clone)]
+pub(super) struct Cuts {
+    pub format: Format,
+    pub shard_bytes: u64,
+    pub shard_records: Option<u64>,
+    /// Records are put in a keyed order inside windows.
+    pub shuffle_seed: Option<u64>,
+}

@@ -1,0 +1,343 @@
+//! Image folders: one item per file.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::json;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::conversion::{Conversion, Converting, Feed};
+use super::memory::MemoryLimit;
+use super::outcome::{Converted, Outcome, Outcomes};
+use super::plan::PlanSummary;
+use super::progress::{Progress, Stop};
+use super::run::{Job, Planned, Report, run};
+use crate::error::{Error, Result};
+use crate::index::check_split_name;
+use crate::options::{OutputOptions, RunOptions, SourceSpec};
+use crate::sample::{Record, Reject, RejectCode, Value};
+use crate::schema::{Kind, LABEL, Schema};
+use crate::source::labels::{Folders, Layout};
+use crate::source::read_planned;
+use crate::source::walk::{SourceFile, list};
+use crate::transform::image::{self as transform, ImageOptions, ImageTransform, Scratch};
+
+/// Files of one unit. With [`UNIT_BYTES`], a unit takes seconds for thumbnails and minutes for camera files.
+const UNIT_FILES: usize = 16_384;
+/// Source bytes of one unit.
+const UNIT_BYTES: u64 = 2 << 30;
+/// Files of one task.
+const TASK_FILES: usize = 8;
+/// Source bytes of one task, unless one file alone has more.
+const TASK_BYTES: u64 = 1 << 20;
+/// Sets the permutation of `--shuffle` apart from the split hash, which has the same seed.
+const SHUFFLE_SALT: u64 = 0x5348_5546_464c_4531;
+
+/// What `dsconvert images` is told.
+#[derive(Debug, Clone)]
+pub struct ImagesOptions {
+    /// Files and folders.
+    pub sources: Vec<SourceSpec>,
+    /// Whether symbolic links are followed.
+    pub follow_symlinks: bool,
+    /// What the folders mean.
+    pub layout: Layout,
+    /// Class names in label order, instead of the sorted folder names.
+    pub classes: Option<Vec<String>>,
+    /// What becomes of the pixels.
+    pub image: ImageOptions,
+    /// What becomes of the records.
+    pub output: OutputOptions,
+}
+
+/// A planned conversion of images.
+pub struct ImagesJob {
+    options: ImagesOptions,
+    /// Semantic options as the manifest shows them.
+    described: serde_json::Value,
+    /// In record order.
+    files: Vec<SourceFile>,
+    skipped: u64,
+    folders: Folders,
+    splits: Vec<String>,
+    units: Vec<Range<usize>>,
+    schema: Arc<Schema>,
+    transform: ImageTransform,
+}
+
+impl ImagesJob {
+    /// Lists the sources and divides them.
+    ///
+    /// # Errors
+    ///
+    /// Sources that are missing or cannot be listed; two files with one key; options that contradict each other.
+    pub fn plan(options: ImagesOptions) -> Result<Self> {
+        let transform = ImageTransform::new(options.image.clone())?;
+        let listing = list(&options.sources, options.follow_symlinks, &|_| true)?;
+        let mut files = listing.files;
+        super::check_origins(&files, &options.sources)?;
+        let folders = Folders::of(&files, options.layout, options.classes.clone())?;
+        let splits: Vec<String> = match &options.output.split {
+            Some(_) if folders.layout == Layout::Splits => {
+                return Err(Error::usage("the folders are splits already, and --split asks for others")
+                    .help("leave --split out, or say --layout labels"));
+            }
+            Some(spec) => spec.names().map(str::to_owned).collect(),
+            None => folders.splits.clone(),
+        };
+        for split in &splits {
+            check_split_name(split)?;
+        }
+        if options.output.shuffle {
+            let seed = options.output.seed ^ SHUFFLE_SALT;
+            files.sort_by_cached_key(|f| (xxh3_64_with_seed(f.origin.as_bytes(), seed), f.origin.clone()));
+        }
+        let schema = Arc::new(Schema::images(folders.class_names.clone(), Vec::new())?);
+        Ok(Self {
+            described: describe(&options)?,
+            units: divide(&files, UNIT_FILES, UNIT_BYTES),
+            skipped: listing.skipped,
+            options,
+            files,
+            folders,
+            splits,
+            schema,
+            transform,
+        })
+    }
+
+    fn split_of(&self, file: &SourceFile) -> u16 {
+        let split = match &self.options.output.split {
+            Some(spec) => spec.split_of(&file.origin, self.options.output.seed),
+            None => self.folders.split_of(file),
+        };
+        split as u16
+    }
+}
+
+/// The semantic options, by the names of their flags.
+fn describe(options: &ImagesOptions) -> Result<serde_json::Value> {
+    let as_json = |value: serde_json::Result<serde_json::Value>| {
+        value.map_err(|e| Error::usage("the options cannot be written as JSON").caused_by(e))
+    };
+    Ok(json!({
+        "layout": options.layout.to_string(),
+        "classes": options.classes,
+        "follow_symlinks": options.follow_symlinks,
+        "image": as_json(serde_json::to_value(&options.image))?,
+        "output": as_json(serde_json::to_value(&options.output))?,
+    }))
+}
+
+/// Cuts the listing into runs of at most `max_files` files and about `max_bytes` bytes.
+fn divide(files: &[SourceFile], max_files: usize, max_bytes: u64) -> Vec<Range<usize>> {
+    let mut units = Vec::new();
+    let (mut start, mut bytes) = (0, 0);
+    for (i, file) in files.iter().enumerate() {
+        if i > start && (i - start == max_files || bytes + file.bytes > max_bytes) {
+            units.push(start..i);
+            (start, bytes) = (i, 0);
+        }
+        bytes += file.bytes;
+    }
+    if start < files.len() {
+        units.push(start..files.len());
+    }
+    units
+}
+
+impl Job for ImagesJob {
+    fn summary(&self) -> PlanSummary {
+        PlanSummary {
+            kind: Kind::Images.name(),
+            files: self.files.len() as u64,
+            items: Some(self.files.len() as u64),
+            bytes: self.files.iter().map(|f| f.bytes).sum(),
+            skipped: self.skipped,
+            units: self.units.len() as u32,
+            splits: self.splits.clone(),
+            classes: self.folders.class_names.as_ref().map(Vec::len),
+        }
+    }
+
+    fn run(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Report> {
+        let planned = Planned {
+            sources: &self.options.sources,
+            files: &self.files,
+            skipped: self.skipped,
+            options: &self.described,
+            output: &self.options.output,
+            tokenizer: None,
+            tokenizer_json: None,
+        };
+        // Half of the memory for pixels; the rest holds files, records and buffers of the writers.
+        let pixels = MemoryLimit::new(options.memory_bytes / 2);
+        run(planned, &Images { job: self, pixels }, options, progress, stop)
+    }
+}
+
+/// The running conversion.
+struct Images<'a> {
+    job: &'a ImagesJob,
+    pixels: MemoryLimit,
+}
+
+impl Conversion for Images<'_> {
+    type Task = Range<usize>;
+    type Scratch = Scratch;
+
+    fn units(&self) -> u32 {
+        self.job.units.len() as u32
+    }
+
+    fn splits(&self) -> &[String] {
+        &self.job.splits
+    }
+
+    fn schema(&self) -> &Arc<Schema> {
+        &self.job.schema
+    }
+
+    fn scratch(&self) -> Scratch {
+        Scratch::new()
+    }
+
+    fn open(&self, unit: u32, _careful: bool) -> Result<Box<dyn Feed<Range<usize>> + '_>> {
+        let range = self.job.units[unit as usize].clone();
+        let tasks = divide(&self.job.files[range.clone()], TASK_FILES, TASK_BYTES);
+        Ok(Box::new(FileFeed {
+            files: &self.job.files[range.clone()],
+            start: range.start,
+            tasks: tasks.into_iter(),
+        }))
+    }
+
+    fn convert(&self, task: Range<usize>, scratch: &mut Scratch, out: &mut Outcomes) -> Result<Converting> {
+        for file in &self.job.files[task] {
+            let bytes = Bytes::from(read_planned(&file.path(&self.job.options.sources), file.bytes)?);
+            out.read(&bytes);
+            out.source_bytes += file.bytes;
+            let name = file.path(&self.job.options.sources);
+            let name = name.file_name().map(crate::source::portable_name).unwrap_or_default();
+            if transform::sniff(&bytes).is_none() && !transform::has_image_extension(&name) {
+                out.skipped += 1;
+                continue;
+            }
+            let split = self.job.split_of(file);
+            let outcome = match self.image(file, split, &bytes, scratch, out) {
+                Ok(outcome) => outcome,
+                Err(reject) => Outcome::Rejected { split, origin: file.origin.clone(), reject },
+            };
+            out.list.push(outcome);
+        }
+        Ok(Converting::Done)
+    }
+}
+
+impl Images<'_> {
+    fn image(
+        &self,
+        file: &SourceFile,
+        split: u16,
+        bytes: &Bytes,
+        scratch: &mut Scratch,
+        out: &mut Outcomes,
+    ) -> Result<Outcome, Reject> {
+        let label = match self.job.folders.label_of(file) {
+            Some((class, None)) => {
+                return Err(Reject::new(
+                    RejectCode::UnknownLabel,
+                    format!("the class {class:?} is not in the list of classes"),
+                ));
+            }
+            Some((_, Some(label))) => Value::Int(i64::from(label)),
+            None => Value::Null,
+        };
+        let header = self.job.transform.peek(bytes)?;
+        let converted = {
+            let _permit = self.pixels.acquire(header.memory_bytes);
+            self.job.transform.convert(bytes, scratch)?
+        };
+        let image = match converted {
+            transform::Outcome::Filtered(reason) => {
+                return Ok(Outcome::Filtered {
+                    split,
+                    origin: file.origin.clone(),
+                    reason: reason.name().to_owned(),
+                });
+            }
+            transform::Outcome::Converted(image) => image,
+        };
+        if image.passthrough {
+            out.note("passed_through");
+        }
+        if image.lenient {
+            out.note("damaged_kept");
+        }
+        let (width, height) = (image.width, image.height);
+        let mut values = vec![
+            Value::Text(file.origin.as_str().into()),
+            Value::Bytes(image.bytes),
+            Value::UInt(u64::from(width)),
+            Value::UInt(u64::from(height)),
+        ];
+        if self.job.schema.index_of(LABEL).is_some() {
+            values.push(label);
+        }
+        values.push(Value::Text(file.origin.as_str().into()));
+        let mut converted = Converted::new(split, Record { values }, u64::from(width) * u64::from(height));
+        (converted.width, converted.height) = (width, height);
+        Ok(Outcome::Converted(converted))
+    }
+}
+
+/// Groups of files.
+struct FileFeed<'a> {
+    files: &'a [SourceFile],
+    /// Where `files` starts in the listing.
+    start: usize,
+    tasks: std::vec::IntoIter<Range<usize>>,
+}
+
+impl FileFeed<'_> {
+    /// Bytes that the task holds: its files, and about as much again for the records.
+    fn bytes(&self, task: &Range<usize>) -> u64 {
+        self.files[task.clone()].iter().map(|f| f.bytes).sum::<u64>() * 2
+    }
+}
+
+impl Feed<Range<usize>> for FileFeed<'_> {
+    fn next_bytes(&self) -> u64 {
+        self.tasks.as_slice().first().map_or(0, |task| self.bytes(task))
+    }
+
+    fn next(&mut self) -> Result<Option<(Range<usize>, u64)>> {
+        Ok(self.tasks.next().map(|task| {
+            let bytes = self.bytes(&task);
+            (self.start + task.start..self.start + task.end, bytes)
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_cover_the_listing_and_respect_both_limits() {
+        let files: Vec<_> = [5, 1, 1, 1, 9, 1]
+            .into_iter()
+            .map(|bytes| SourceFile {
+                source: 0,
+                relative: "x".into(),
+                origin: "x".into(),
+                bytes,
+                modified_ns: 0,
+            })
+            .collect();
+        assert_eq!(divide(&files, 3, 6), [0..2, 2..4, 4..5, 5..6]);
+        assert_eq!(divide(&files, 2, 100), [0..2, 2..4, 4..6]);
+        assert!(divide(&[], 2, 100).is_empty());
+    }
+}

@@ -1,0 +1,128 @@
+//! Keys are unique in a dataset.
+//!
+//! Keys that are origins are unique by construction. Keys that come from a field may repeat: each unit keeps the hashes
+//! of its keys, the commit sorts them all on disk and compares the keys themselves wherever hashes are equal.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::sync::Arc;
+
+use super::commit::for_each_row;
+use super::output::{OutputDir, shard_path};
+use super::unit::{RowEntry, UnitDirs, UnitResult, keys_name, rows_name};
+use crate::error::{Error, Result};
+use crate::format::{self, Format, Placed};
+use crate::index::sort::ExternalSort;
+use crate::sample::Value;
+use crate::schema::{KEY, ORIGIN, Schema};
+use crate::storage::{Access, Blob};
+
+const HASH_BYTES: usize = 16;
+/// Hash, split (2 bytes), unit (4 bytes), row in unit and split (8 bytes); big-endian, so that equal keys sort in
+/// plan order.
+const ROW_BYTES: usize = HASH_BYTES + 2 + 4 + 8;
+
+/// All that is needed to look a key up.
+pub(super) struct KeyCheck<'a> {
+    pub dir: &'a OutputDir,
+    pub dirs: &'a UnitDirs,
+    pub units: &'a [UnitResult],
+    pub splits: &'a [String],
+    pub format: Format,
+    pub schema: &'a Schema,
+}
+
+/// A record by unit, split and row.
+struct Row {
+    split: usize,
+    unit: u32,
+    row: u64,
+}
+
+impl Row {
+    fn to_bytes(&self, hash: [u8; HASH_BYTES]) -> [u8; ROW_BYTES] {
+        let mut bytes = [0; ROW_BYTES];
+        bytes[..HASH_BYTES].copy_from_slice(&hash);
+        bytes[16..18].copy_from_slice(&(self.split as u16).to_be_bytes());
+        bytes[18..22].copy_from_slice(&self.unit.to_be_bytes());
+        bytes[22..].copy_from_slice(&self.row.to_be_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8; ROW_BYTES]) -> Self {
+        Self {
+            split: usize::from(u16::from_be_bytes([bytes[16], bytes[17]])),
+            unit: u32::from_be_bytes(std::array::from_fn(|i| bytes[18 + i])),
+            row: u64::from_be_bytes(std::array::from_fn(|i| bytes[22 + i])),
+        }
+    }
+}
+
+impl KeyCheck<'_> {
+    /// Checks that no key comes twice among all splits.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) that names the key and both origins.
+    pub(super) fn run(&self, memory_bytes: usize) -> Result<()> {
+        let mut sort = ExternalSort::<ROW_BYTES>::new(self.dir.work().join("sort"), memory_bytes);
+        for unit in self.units {
+            for (split, name) in self.splits.iter().enumerate() {
+                let path = self.dirs.done(unit.unit).join(keys_name(name));
+                let Ok(file) = File::open(&path) else { continue };
+                let mut file = BufReader::new(file);
+                for row in 0..unit.splits[split].records {
+                    let mut hash = [0; HASH_BYTES];
+                    file.read_exact(&mut hash).map_err(|e| Error::io("read", &path, e))?;
+                    sort.push(Row { split, unit: unit.unit, row }.to_bytes(hash))?;
+                }
+            }
+        }
+        let mut before: Option<[u8; ROW_BYTES]> = None;
+        for entry in sort.finish()? {
+            let entry = entry?;
+            if let Some(before) = before.filter(|b| b[..HASH_BYTES] == entry[..HASH_BYTES]) {
+                self.compare(&Row::from_bytes(&before), &Row::from_bytes(&entry))?;
+            }
+            before = Some(entry);
+        }
+        Ok(())
+    }
+
+    fn compare(&self, first: &Row, second: &Row) -> Result<()> {
+        let ((key, first), (other, second)) = (self.read_key(first)?, self.read_key(second)?);
+        if key != other {
+            return Ok(());
+        }
+        Err(Error::usage(format!("two items have the key {key:?}: {first} and {second}"))
+            .help("keys are unique in a dataset: choose another --key-field, or none"))
+    }
+
+    /// Key and origin of a record.
+    fn read_key(&self, wanted: &Row) -> Result<(String, String)> {
+        let (unit, split) = (&self.units[wanted.unit as usize], &self.splits[wanted.split]);
+        let mut found: Option<RowEntry> = None;
+        let mut at = 0;
+        let rows = self.dirs.done(unit.unit).join(rows_name(split));
+        for_each_row(&rows, unit.splits[wanted.split].records, |entry| {
+            found = if at == wanted.row { Some(entry) } else { found };
+            at += 1;
+            Ok(())
+        })?;
+        let missing = || Error::corrupt("a key hash belongs to no record");
+        let entry = found.ok_or_else(missing)?;
+        let shard = unit.splits[wanted.split].shards.get(entry.shard as usize).ok_or_else(missing)?;
+        let in_unit = self.dirs.done(unit.unit).join(&shard.name);
+        // A commit that was interrupted may have moved the shard already.
+        let path =
+            if in_unit.exists() { in_unit } else { self.dir.path().join(shard_path(split, &shard.name)) };
+        let blob = Blob::open(&path, Access::Read, Some(shard.bytes))?;
+        let record = format::open(self.format, Arc::new(self.schema.clone()), blob)?
+            .get(Placed { position: entry.position, bytes: entry.bytes })?;
+        let text = |name: &str| match self.schema.index_of(name).and_then(|i| record.values.get(i)) {
+            Some(Value::Text(text)) => text.as_str().to_owned(),
+            _ => String::new(),
+        };
+        Ok((text(KEY), text(ORIGIN)))
+    }
+}

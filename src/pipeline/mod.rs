@@ -1,0 +1,53 @@
+//! From validated options to a committed dataset.
+//!
+//! ```text
+//! sources ─▶ plan (work units) ─▶ tasks ─▶ outcomes, in order ─▶ shards of the unit ─▶ commit
+//!            plan.rs              schedule.rs                     unit.rs               commit.rs
+//! ```
+//!
+//! A [conversion](conversion::Conversion) (images, text) divides its sources into units and turns tasks into
+//! [outcomes](outcome::Outcome). Everything else here is the same for all.
+
+mod commit;
+mod conversion;
+mod images;
+mod keys;
+mod memory;
+mod outcome;
+mod output;
+mod plan;
+mod progress;
+mod run;
+mod schedule;
+mod shuffle;
+mod text;
+mod unit;
+
+pub use images::{ImagesJob, ImagesOptions};
+pub use plan::PlanSummary;
+pub use progress::{Progress, Snapshot, Stop};
+pub use run::{Job, Report, check_output};
+pub use text::{DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, TextJob, TextOptions};
+
+use crate::error::{Error, Result};
+use crate::options::SourceSpec;
+use crate::source::walk::SourceFile;
+
+/// Refuses two files with one origin: sources of one label that hold files of one path.
+fn check_origins(files: &[SourceFile], sources: &[SourceSpec]) -> Result<()> {
+    if sources.len() < 2 {
+        return Ok(());
+    }
+    let mut sorted: Vec<&SourceFile> = files.iter().collect();
+    sorted.sort_by(|a, b| a.origin.cmp(&b.origin));
+    match sorted.windows(2).find(|pair| pair[0].origin == pair[1].origin) {
+        None => Ok(()),
+        Some(pair) => Err(Error::usage(format!(
+            "two sources give the key {:?}: {} and {}",
+            pair[0].origin,
+            pair[0].path(sources).display(),
+            pair[1].path(sources).display()
+        ))
+        .help("give a source another label, as LABEL=PATH, or name it once")),
+    }
+}

@@ -1,0 +1,85 @@
+//! What becomes of items.
+
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+use crate::sample::{Record, Reject};
+
+/// The outcome of one item. Every item found has exactly one.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// It became a record.
+    Converted(Converted),
+    /// Its bytes cannot become a record.
+    Rejected { split: u16, origin: String, reject: Reject },
+    /// The user's criteria leave it out.
+    #[allow(dead_code, reason = "images and text select in the same way")]
+    Filtered { split: u16, origin: String, reason: String },
+}
+
+/// A record with all that the indexes want to know of it. Computed by the workers, so that the writer only writes.
+#[derive(Debug)]
+pub(super) struct Converted {
+    pub split: u16,
+    pub record: Record,
+    /// In the length unit of the kind.
+    pub length: u64,
+    pub width: u32,
+    pub height: u32,
+    /// [`Record::canonical_size`].
+    pub canonical_bytes: u64,
+    /// [`Record::crc32c`].
+    pub crc32c: u32,
+    /// XXH3-128 of the key, when keys are not unique by construction.
+    pub key_hash: Option<u128>,
+}
+
+impl Converted {
+    pub(super) fn new(split: u16, record: Record, length: u64) -> Self {
+        let (canonical_bytes, crc32c) = (record.canonical_size(), record.crc32c());
+        Self { split, record, length, width: 0, height: 0, canonical_bytes, crc32c, key_hash: None }
+    }
+}
+
+/// The outcomes of one task, in item order, with what it read.
+#[derive(Default)]
+pub(super) struct Outcomes {
+    pub list: Vec<Outcome>,
+    /// Files that turned out not to be what the command reads.
+    pub skipped: u64,
+    /// Counted peculiarities, by name.
+    pub notes: Vec<(&'static str, u64)>,
+    /// Source bytes this task stands for, for the progress display.
+    pub source_bytes: u64,
+    /// Hashes of the content that was read, in order.
+    pub content: Vec<u128>,
+}
+
+impl Outcomes {
+    /// Takes note of content that was read.
+    pub(super) fn read(&mut self, content: &[u8]) {
+        self.content.push(xxh3_128(content));
+    }
+
+    pub(super) fn note(&mut self, name: &'static str) {
+        match self.notes.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, count)) => *count += 1,
+            None => self.notes.push((name, 1)),
+        }
+    }
+}
+
+/// Running hash over the content hashes of tasks, in order.
+#[derive(Default)]
+pub(super) struct ContentHash(Xxh3);
+
+impl ContentHash {
+    pub(super) fn add(&mut self, hashes: &[u128]) {
+        for hash in hashes {
+            self.0.update(&hash.to_le_bytes());
+        }
+    }
+
+    pub(super) fn digest(&self) -> u128 {
+        self.0.digest128()
+    }
+}

@@ -1,0 +1,178 @@
+//! The plan: what a run will read, in which order, under which options.
+//!
+//! It is kept as `.dsconvert/plan.jsonl` while the run lasts: first a line with the options and the version, then one
+//! line per source file. Its hash ties unit results to it, and comparing it line by line with a new plan tells what has
+//! changed since.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, Result};
+use crate::source::walk::SourceFile;
+use crate::storage::{NewFile, hex};
+
+/// Name of the plan in the working directory.
+pub(super) const PLAN_NAME: &str = "plan.jsonl";
+
+/// What a run would do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PlanSummary {
+    /// What the dataset would be made of.
+    pub kind: &'static str,
+    /// Source files.
+    pub files: u64,
+    /// Items, where they can be counted without reading: one per file.
+    pub items: Option<u64>,
+    /// Bytes of the source files.
+    pub bytes: u64,
+    /// Files that are left out because of their name or type.
+    pub skipped: u64,
+    /// Work units.
+    pub units: u32,
+    /// Names of the splits.
+    pub splits: Vec<String>,
+    /// Number of classes, when the records have labels.
+    pub classes: Option<usize>,
+}
+
+/// The header and the listing of a plan.
+pub(super) struct Plan<'a> {
+    pub options: &'a Value,
+    pub units: u32,
+    pub files: &'a [SourceFile],
+}
+
+impl Plan<'_> {
+    fn lines(&self) -> impl Iterator<Item = Value> + '_ {
+        let header = json!({
+            "dsconvert": env!("CARGO_PKG_VERSION"),
+            "options": self.options,
+            "units": self.units,
+        });
+        let files = self.files.iter().map(|f| {
+            // Nanoseconds as text: they do not fit the integers that all JSON readers can hold.
+            json!({ "origin": f.origin, "bytes": f.bytes, "modified_ns": f.modified_ns.to_string() })
+        });
+        std::iter::once(header).chain(files)
+    }
+
+    /// Identity of the plan.
+    pub(super) fn id(&self) -> String {
+        let mut hash = Sha256::new();
+        for line in self.lines() {
+            hash.update(line.to_string());
+            hash.update(b"\n");
+        }
+        hex(&hash.finalize())
+    }
+
+    /// Hash of the options and of what the listing says of content: names and sizes, but not times.
+    pub(super) fn fingerprint(&self, content: &str) -> String {
+        let mut hash = Sha256::new();
+        hash.update(
+            json!({ "dsconvert": env!("CARGO_PKG_VERSION"), "options": self.options, "content": content })
+                .to_string(),
+        );
+        for file in self.files {
+            hash.update(json!({ "origin": file.origin, "bytes": file.bytes }).to_string());
+        }
+        hex(&hash.finalize())
+    }
+
+    /// Writes the plan into the working directory.
+    pub(super) fn write(&self, work: &Path) -> Result<()> {
+        let path = work.join(PLAN_NAME);
+        let mut file = NewFile::create(&path)?;
+        for line in self.lines() {
+            writeln!(file, "{line}").map_err(|e| Error::io("write", &path, e))?;
+        }
+        file.commit()?;
+        Ok(())
+    }
+
+    /// Compares with the plan in the working directory; the error names the first difference.
+    pub(super) fn check_same(&self, work: &Path) -> Result<()> {
+        let path = work.join(PLAN_NAME);
+        let file = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
+        let mut old = BufReader::new(file).lines();
+        for (i, new) in self.lines().enumerate() {
+            let old = old.next().transpose().map_err(|e| Error::io("read", &path, e))?;
+            if old.as_deref() != Some(&new.to_string()) {
+                let old = old.and_then(|line| serde_json::from_str(&line).ok());
+                let what = if i == 0 { header_difference(old, &new) } else { file_difference(old, &new) };
+                return Err(refused(&what));
+            }
+        }
+        match old.next() {
+            Some(_) => Err(refused("a source file that was planned is gone")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn refused(what: &str) -> Error {
+    Error::usage(format!("cannot resume: {what}"))
+        .help("repeat the command that was interrupted, or start again with --overwrite")
+}
+
+fn header_difference(old: Option<Value>, new: &Value) -> String {
+    let Some(old) = old else { return "its plan cannot be read".to_owned() };
+    if old["dsconvert"] != new["dsconvert"] {
+        return format!("the run was begun by dsconvert {}, this is {}", old["dsconvert"], new["dsconvert"]);
+    }
+    differing_option(&old["options"], &new["options"])
+        .unwrap_or_else(|| "the sources or options changed".to_owned())
+}
+
+/// Says which option differs, and how.
+pub(super) fn differing_option(old: &Value, new: &Value) -> Option<String> {
+    let (old, new) = (old.as_object()?, new.as_object()?);
+    let show = |v: Option<&Value>| v.map_or_else(|| "not given".to_owned(), Value::to_string);
+    old.keys()
+        .chain(new.keys())
+        .find(|&key| old.get(key) != new.get(key))
+        .map(|key| format!("option {key:?} was {} and is {} now", show(old.get(key)), show(new.get(key))))
+}
+
+fn file_difference(old: Option<Value>, new: &Value) -> String {
+    let name = |v: &Value| v["origin"].as_str().unwrap_or_default().to_owned();
+    match old {
+        Some(old) if old["origin"] == new["origin"] => format!("the source file {} changed", name(new)),
+        Some(old) if name(&old) < name(new) => format!("the source file {} is gone", name(&old)),
+        _ => format!("the source file {} is new", name(new)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(origin: &str, bytes: u64) -> SourceFile {
+        SourceFile { source: 0, relative: origin.into(), origin: origin.into(), bytes, modified_ns: 1 }
+    }
+
+    #[test]
+    fn a_changed_plan_is_refused_with_the_difference() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = json!({"resize": "shorter:256", "seed": 0});
+        let files = [file("a", 1), file("b", 2)];
+        let plan = Plan { options: &options, units: 1, files: &files };
+        plan.write(dir.path()).unwrap();
+        plan.check_same(dir.path()).unwrap();
+        let message = |options: &Value, files: &[SourceFile]| {
+            Plan { options, units: 1, files }.check_same(dir.path()).unwrap_err().to_string()
+        };
+        assert!(
+            message(&json!({"resize": "none", "seed": 0}), &files)
+                .contains("\"resize\" was \"shorter:256\" and is \"none\"")
+        );
+        assert!(message(&options, &[file("a", 1), file("b", 3)]).contains("file b changed"));
+        assert!(message(&options, &[file("a", 1)]).contains("is gone"));
+        assert!(message(&options, &[file("a", 1), file("aa", 1), file("b", 2)]).contains("aa is new"));
+    }
+}

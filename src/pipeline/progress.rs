@@ -1,0 +1,73 @@
+//! What a run tells the outside while it runs, and how the outside stops it.
+
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
+
+/// Counters that a display polls.
+#[derive(Debug, Default)]
+pub struct Progress {
+    items: AtomicU64,
+    source_bytes: AtomicU64,
+    records: AtomicU64,
+    rejected: AtomicU64,
+    total_files: AtomicU64,
+    total_bytes: AtomicU64,
+}
+
+/// The counters at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Items with an outcome.
+    pub items: u64,
+    /// Source bytes behind them.
+    pub source_bytes: u64,
+    /// Records written.
+    pub records: u64,
+    /// Items rejected.
+    pub rejected: u64,
+    /// Files in the plan.
+    pub total_files: u64,
+    /// Source bytes in the plan.
+    pub total_bytes: u64,
+}
+
+impl Progress {
+    /// The counters now.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            items: self.items.load(Relaxed),
+            source_bytes: self.source_bytes.load(Relaxed),
+            records: self.records.load(Relaxed),
+            rejected: self.rejected.load(Relaxed),
+            total_files: self.total_files.load(Relaxed),
+            total_bytes: self.total_bytes.load(Relaxed),
+        }
+    }
+
+    pub(super) fn planned(&self, files: u64, bytes: u64) {
+        self.total_files.store(files, Relaxed);
+        self.total_bytes.store(bytes, Relaxed);
+    }
+
+    pub(super) fn done(&self, items: u64, source_bytes: u64, records: u64, rejected: u64) {
+        self.items.fetch_add(items, Relaxed);
+        self.source_bytes.fetch_add(source_bytes, Relaxed);
+        self.records.fetch_add(records, Relaxed);
+        self.rejected.fetch_add(rejected, Relaxed);
+    }
+}
+
+/// A request to stop, set from a signal handler. What is done stays done.
+#[derive(Debug, Default)]
+pub struct Stop(AtomicI32);
+
+impl Stop {
+    /// Asks the run to stop because of signal number `signal`.
+    pub fn request(&self, signal: i32) {
+        self.0.store(signal, Relaxed);
+    }
+
+    /// The signal, when there was one.
+    pub fn requested(&self) -> Option<i32> {
+        Some(self.0.load(Relaxed)).filter(|&s| s != 0)
+    }
+}

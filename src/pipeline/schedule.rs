@@ -1,0 +1,391 @@
+//! Workers: feed, convert, write in order.
+//!
+//! Every worker does whatever is most urgent: write outcomes that are next in order, else convert the next task of the
+//! oldest unit that has room, else open another unit. So one thread alone does the whole job without handing anything
+//! over, several threads share one unit, and when writing one unit becomes the bottleneck the next one is begun.
+//!
+//! Order is kept by numbers: the tasks of a unit are counted as they are fed, and only the worker that holds the
+//! unit's sink writes, in that order. Memory is bounded by the bytes that tasks hold from being fed to being written;
+//! the tasks of a unit are fed in order, so the one that must be written next always has its share already.
+//!
+//! Waiting for the disk (fsync, rename) happens on one more thread.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::conversion::{Conversion, Converting, Feed};
+use super::outcome::{Outcome, Outcomes};
+use super::progress::{Progress, Stop};
+use super::unit::{ClosedShard, ClosedUnit, UnitShard, UnitSink};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Tasks of one unit that may be under way or waiting to be written, per thread.
+const WINDOW_PER_THREAD: usize = 4;
+
+/// A further unit is begun beside the ones under way for this many threads.
+const THREADS_PER_UNIT: usize = 4;
+
+/// Closed shards that may wait for the disk before the workers wait too.
+const CLOSING_QUEUE: usize = 4;
+
+/// What the workers are told.
+pub(super) struct Schedule<'a, C: Conversion> {
+    pub conversion: &'a C,
+    pub threads: usize,
+    /// Limit of the bytes held by tasks.
+    pub memory_bytes: u64,
+    pub progress: &'a Progress,
+    pub stop: &'a Stop,
+    /// Starts the sink of a unit.
+    pub sink: &'a (dyn Fn(u32) -> Result<UnitSink> + Sync),
+}
+
+/// Units that could not be finished, with the reason: their sources could not be read.
+pub(super) type FailedUnits = Vec<(u32, Error)>;
+
+/// Does all `units`, in about this order.
+///
+/// # Errors
+///
+/// When output cannot be written, or the run is stopped. Failures to read sources only fail their unit.
+pub(super) fn run<C: Conversion>(schedule: &Schedule<'_, C>, units: Vec<u32>) -> Result<FailedUnits> {
+    let shared = Shared {
+        state: Mutex::new(State { todo: units.into(), ..State::default() }),
+        changed: Condvar::new(),
+    };
+    let (closing, closed) = sync_channel(CLOSING_QUEUE);
+    std::thread::scope(|scope| {
+        scope.spawn(|| close_all(&shared, closed));
+        for _ in 0..schedule.threads {
+            let closing = closing.clone();
+            scope.spawn(|| Worker { schedule, shared: &shared, closing }.run());
+        }
+        drop(closing);
+    });
+    let state = shared.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some(error) = state.fatal {
+        return Err(error);
+    }
+    if let Some(signal) = schedule.stop.requested() {
+        return Err(Error::new(ErrorKind::Interrupted(signal), "stopped before the end")
+            .help("run the same command with --resume to go on"));
+    }
+    let mut failed = state.failed;
+    failed.sort_by_key(|(unit, _)| *unit);
+    Ok(failed)
+}
+
+struct Shared<'c, T> {
+    state: Mutex<State<'c, T>>,
+    changed: Condvar,
+}
+
+struct State<'c, T> {
+    todo: VecDeque<u32>,
+    open: Vec<OpenUnit<'c, T>>,
+    /// Units being opened right now.
+    opening: usize,
+    /// Bytes held by tasks of all units.
+    held: u64,
+    failed: FailedUnits,
+    fatal: Option<Error>,
+}
+
+impl<T> Default for State<'_, T> {
+    fn default() -> Self {
+        Self { todo: VecDeque::new(), open: Vec::new(), opening: 0, held: 0, failed: Vec::new(), fatal: None }
+    }
+}
+
+struct OpenUnit<'c, T> {
+    unit: u32,
+    /// `None` while a worker feeds from it, and at the end.
+    feed: Option<Box<dyn Feed<T> + 'c>>,
+    exhausted: bool,
+    /// `None` while a worker writes.
+    sink: Option<Box<UnitSink>>,
+    /// Number of the next task to be fed, and to be written.
+    fed: u64,
+    written: u64,
+    /// Outcomes that wait for earlier ones, with the bytes their tasks hold.
+    ready: BTreeMap<u64, (Outcomes, u64)>,
+    careful: bool,
+    failure: Option<Failure>,
+}
+
+enum Failure {
+    Error(Error),
+    Redo,
+}
+
+impl<T> OpenUnit<'_, T> {
+    fn is_writable(&self) -> bool {
+        self.sink.is_some() && self.ready.contains_key(&self.written)
+    }
+
+    fn is_finished(&self) -> bool {
+        self.sink.is_some() && self.exhausted && self.fed == self.written
+    }
+
+    fn under_way(&self) -> usize {
+        (self.fed - self.written) as usize
+    }
+}
+
+/// What a worker does next.
+enum Action<'c, T> {
+    Write { unit: u32, sink: Box<UnitSink>, ready: Vec<(Outcomes, u64)>, finished: bool },
+    Feed { unit: u32, feed: Box<dyn Feed<T> + 'c> },
+    Open { unit: u32, careful: bool },
+    Wait,
+    End,
+}
+
+struct Worker<'a, 'c, C: Conversion> {
+    schedule: &'a Schedule<'c, C>,
+    shared: &'a Shared<'c, C::Task>,
+    closing: SyncSender<Closing>,
+}
+
+impl<'c, C: Conversion> Worker<'_, 'c, C> {
+    fn run(&self) {
+        let mut scratch = self.schedule.conversion.scratch();
+        loop {
+            let mut state = self.lock();
+            let action = loop {
+                match self.next_action(&mut state) {
+                    Action::Wait => {
+                        state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    }
+                    action => break action,
+                }
+            };
+            drop(state);
+            let result = match action {
+                Action::End => return self.shared.changed.notify_all(),
+                Action::Wait => Ok(()),
+                Action::Write { unit, sink, ready, finished } => self.write(unit, sink, ready, finished),
+                Action::Feed { unit, feed } => {
+                    self.feed_and_convert(unit, feed, &mut scratch);
+                    Ok(())
+                }
+                Action::Open { unit, careful } => self.open(unit, careful),
+            };
+            if let Err(error) = result {
+                self.lock().fatal.get_or_insert(error);
+            }
+            self.shared.changed.notify_all();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<'c, C::Task>> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_action(&self, state: &mut State<'c, C::Task>) -> Action<'c, C::Task> {
+        if state.fatal.is_some() || self.schedule.stop.requested().is_some() {
+            return Action::End;
+        }
+        if let Some(action) = self.drop_failed(state) {
+            return action;
+        }
+        if let Some(open) = state.open.iter_mut().find(|u| u.is_writable() || u.is_finished()) {
+            let mut ready = Vec::new();
+            while let Some(outcomes) = open.ready.remove(&(open.written + ready.len() as u64)) {
+                ready.push(outcomes);
+            }
+            let finished = open.exhausted && open.fed == open.written + ready.len() as u64;
+            if let Some(sink) = open.sink.take() {
+                return Action::Write { unit: open.unit, sink, ready, finished };
+            }
+        }
+        let window = self.schedule.threads * WINDOW_PER_THREAD;
+        let (held, limit) = (state.held, self.schedule.memory_bytes);
+        for open in &mut state.open {
+            let room =
+                |feed: &dyn Feed<C::Task>| held == 0 || held.saturating_add(feed.next_bytes()) <= limit;
+            if open.failure.is_none()
+                && open.under_way() < window
+                && let Some(feed) = open.feed.take_if(|feed| room(feed.as_ref()))
+            {
+                return Action::Feed { unit: open.unit, feed };
+            }
+        }
+        let active = state.opening + state.open.iter().filter(|u| !u.exhausted).count();
+        if active < 1 + self.schedule.threads / THREADS_PER_UNIT
+            && let Some(unit) = state.todo.pop_front()
+        {
+            state.opening += 1;
+            return Action::Open { unit, careful: false };
+        }
+        if state.open.is_empty() && state.opening == 0 && state.todo.is_empty() {
+            Action::End
+        } else {
+            Action::Wait
+        }
+    }
+
+    /// Takes a unit that failed off the list once no worker holds a part of it.
+    fn drop_failed(&self, state: &mut State<'c, C::Task>) -> Option<Action<'c, C::Task>> {
+        let at = state.open.iter().position(|u| {
+            let idle = u.fed == u.written + u.ready.len() as u64 && (u.feed.is_some() || u.exhausted);
+            u.failure.is_some() && u.sink.is_some() && idle
+        })?;
+        let open = state.open.remove(at);
+        state.held -= open.ready.values().map(|(_, bytes)| bytes).sum::<u64>();
+        match open.failure {
+            Some(Failure::Redo) => {
+                state.opening += 1;
+                Some(Action::Open { unit: open.unit, careful: true })
+            }
+            Some(Failure::Error(error)) => {
+                state.failed.push((open.unit, error));
+                None
+            }
+            None => None,
+        }
+    }
+
+    fn open(&self, unit: u32, careful: bool) -> Result<()> {
+        let opened =
+            (self.schedule.sink)(unit).map(|sink| (sink, self.schedule.conversion.open(unit, careful)));
+        let mut state = self.lock();
+        state.opening -= 1;
+        let (sink, feed) = opened?;
+        let (feed, failure) = match feed {
+            Ok(feed) => (Some(feed), None),
+            Err(error) => (None, Some(Failure::Error(error))),
+        };
+        let open = OpenUnit {
+            unit,
+            exhausted: feed.is_none(),
+            feed,
+            sink: Some(Box::new(sink)),
+            fed: 0,
+            written: 0,
+            ready: BTreeMap::new(),
+            careful,
+            failure,
+        };
+        state.open.push(open);
+        state.open.sort_by_key(|u| u.unit);
+        Ok(())
+    }
+
+    fn feed_and_convert(&self, unit: u32, mut feed: Box<dyn Feed<C::Task> + 'c>, scratch: &mut C::Scratch) {
+        let next = feed.next();
+        let mut state = self.lock();
+        let Some(open) = state.open.iter_mut().find(|u| u.unit == unit) else { return };
+        let (task, bytes) = match next {
+            Ok(Some((task, bytes))) if open.failure.is_none() => (task, bytes),
+            other => {
+                open.exhausted = true;
+                if let Err(error) = other {
+                    open.failure.get_or_insert(Failure::Error(error));
+                }
+                return;
+            }
+        };
+        let number = open.fed;
+        let careful = open.careful;
+        open.fed += 1;
+        open.feed = Some(feed);
+        state.held += bytes;
+        drop(state);
+        // Others may feed now.
+        self.shared.changed.notify_one();
+
+        let mut outcomes = Outcomes::default();
+        let converted = self.schedule.conversion.convert(task, scratch, &mut outcomes);
+        let mut state = self.lock();
+        let Some(open) = state.open.iter_mut().find(|u| u.unit == unit) else { return };
+        match converted {
+            Ok(Converting::Done) => {}
+            Ok(Converting::RedoUnit) if careful => {
+                // A careful attempt has nothing to be caught at; this cannot happen.
+            }
+            Ok(Converting::RedoUnit) => drop(open.failure.get_or_insert(Failure::Redo)),
+            Err(error) => drop(open.failure.get_or_insert(Failure::Error(error))),
+        }
+        open.ready.insert(number, (outcomes, bytes));
+    }
+
+    fn write(
+        &self,
+        unit: u32,
+        mut sink: Box<UnitSink>,
+        ready: Vec<(Outcomes, u64)>,
+        finished: bool,
+    ) -> Result<()> {
+        let mut closed = Vec::new();
+        let tasks = ready.len() as u64;
+        let mut freed = 0;
+        for (outcomes, bytes) in ready {
+            freed += bytes;
+            self.count(&outcomes);
+            sink.write(outcomes, &mut closed)?;
+        }
+        let mut state = self.lock();
+        state.held -= freed;
+        let at = state.open.iter().position(|u| u.unit == unit);
+        let Some(open) = at.and_then(|at| state.open.get_mut(at)) else { return Ok(()) };
+        open.written += tasks;
+        if finished && open.failure.is_none() {
+            state.open.retain(|u| u.unit != unit);
+            drop(state);
+            let end = sink.close(&mut closed)?;
+            self.hand_over(closed.into_iter().map(Closing::Shard).chain([Closing::Unit(Box::new(end))]));
+        } else {
+            open.sink = Some(sink);
+            drop(state);
+            self.hand_over(closed.into_iter().map(Closing::Shard));
+        }
+        Ok(())
+    }
+
+    /// Gives files to the thread that waits for the disk. It is gone only after a failure, which is already known.
+    fn hand_over(&self, messages: impl Iterator<Item = Closing>) {
+        for message in messages {
+            if self.closing.send(message).is_err() {
+                break;
+            }
+        }
+    }
+
+    fn count(&self, outcomes: &Outcomes) {
+        let records = outcomes.list.iter().filter(|o| matches!(o, Outcome::Converted(_))).count() as u64;
+        let rejected = outcomes.list.iter().filter(|o| matches!(o, Outcome::Rejected { .. })).count() as u64;
+        self.schedule.progress.done(outcomes.list.len() as u64, outcomes.source_bytes, records, rejected);
+    }
+}
+
+/// Work for the thread that waits for the disk.
+enum Closing {
+    Shard(ClosedShard),
+    Unit(Box<ClosedUnit>),
+}
+
+fn close_all<T>(shared: &Shared<'_, T>, closing: Receiver<Closing>) {
+    if let Err(error) = try_close_all(closing) {
+        shared.state.lock().unwrap_or_else(PoisonError::into_inner).fatal.get_or_insert(error);
+        shared.changed.notify_all();
+    }
+}
+
+fn try_close_all(closing: Receiver<Closing>) -> Result<()> {
+    let mut shards: BTreeMap<u64, Vec<(usize, UnitShard)>> = BTreeMap::new();
+    for message in closing {
+        match message {
+            Closing::Shard(shard) => {
+                let attempt = shard.attempt();
+                shards.entry(attempt).or_default().push(shard.commit()?);
+            }
+            Closing::Unit(end) => {
+                let shards = shards.remove(&end.attempt()).unwrap_or_default();
+                end.finish(shards)?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! A keyed order inside windows of neighbouring records.
+//!
+//! Together with units in a keyed order, this is what `--shuffle` does where the whole listing is not known in advance.
+//! The full shuffle is the reader's, from its random access.
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::outcome::Converted;
+use crate::sample::Value;
+
+/// Records of one window.
+pub(super) const WINDOW_RECORDS: usize = 65_536;
+/// Canonical bytes of one window.
+pub(super) const WINDOW_BYTES: u64 = 32 << 20;
+/// Sets this order apart from the split hash, which has the same seed.
+const SALT: u64 = 0x5348_5546_464c_4533;
+
+/// Collects records until a window is full.
+pub(super) struct Window {
+    seed: u64,
+    bytes: u64,
+    records: Vec<(u64, Converted)>,
+}
+
+impl Window {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { seed: seed ^ SALT, bytes: 0, records: Vec::new() }
+    }
+
+    /// Adds a record; gives back a whole window, in its order, when it is full.
+    pub(super) fn push(&mut self, converted: Converted) -> Option<Vec<Converted>> {
+        self.bytes += converted.canonical_bytes;
+        let key = match converted.record.values.first() {
+            Some(Value::Text(key)) => key.as_bytes().clone(),
+            _ => bytes::Bytes::new(),
+        };
+        self.records.push((xxh3_64_with_seed(&key, self.seed), converted));
+        (self.records.len() >= WINDOW_RECORDS || self.bytes >= WINDOW_BYTES).then(|| self.take())
+    }
+
+    /// What is left.
+    pub(super) fn take(&mut self) -> Vec<Converted> {
+        self.bytes = 0;
+        let mut records = std::mem::take(&mut self.records);
+        // Stable: equal hashes keep the order of the plan.
+        records.sort_by_key(|(hash, _)| *hash);
+        records.into_iter().map(|(_, converted)| converted).collect()
+    }
+}

@@ -1,0 +1,195 @@
+//! Whole lines of a byte range of a file, in pieces of bounded size.
+//!
+//! A line belongs to the range in which it starts. So any division of a file into ranges gives every line exactly once,
+//! and a range can be read without looking at the others.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// A piece of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Piece {
+    /// Whole lines with their line ends (the last one of the file may lack it), from byte `offset` on.
+    Lines {
+        /// Offset in the file.
+        offset: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// A line of `bytes` bytes, more than allowed, that was passed over.
+    Overlong {
+        /// Offset of the line in the file.
+        offset: u64,
+        /// Its size.
+        bytes: u64,
+    },
+}
+
+/// Reads [`Piece`]s of a range.
+#[derive(Debug)]
+pub struct LineReader {
+    file: File,
+    path: PathBuf,
+    /// Where the next line starts.
+    offset: u64,
+    /// Lines that start here or later belong to the next range.
+    end: u64,
+    /// Size of the file when it was planned.
+    file_bytes: u64,
+    max_line_bytes: u64,
+}
+
+impl LineReader {
+    /// Opens `path`, which had `file_bytes` bytes when it was planned, for the lines that start in `range`.
+    pub fn open(path: &Path, file_bytes: u64, range: Range<u64>, max_line_bytes: u64) -> Result<Self> {
+        let fail = |e| Error::io("open", path, e);
+        let file = File::open(path).map_err(fail)?;
+        let now = file.metadata().map_err(fail)?.len();
+        if now != file_bytes {
+            return Err(super::changed(path, file_bytes, now));
+        }
+        let mut reader = Self {
+            file,
+            path: path.to_owned(),
+            offset: range.start,
+            end: range.end,
+            file_bytes,
+            max_line_bytes,
+        };
+        if range.start > 0 {
+            // The line that is under way at the start belongs to the range before.
+            reader.offset = reader.line_end(range.start - 1)?;
+        }
+        Ok(reader)
+    }
+
+    /// The next piece of about `target` bytes; `None` at the end of the range.
+    pub fn next(&mut self, target: usize) -> Result<Option<Piece>> {
+        if self.offset >= self.end {
+            return Ok(None);
+        }
+        let offset = self.offset;
+        // Up to the target, but no further than the first line end behind the range.
+        let mut want = (target as u64).min(self.end - offset).max(1);
+        let mut bytes = Vec::new();
+        loop {
+            let have = bytes.len();
+            let until = want.min(self.file_bytes - offset) as usize;
+            bytes.resize(until, 0);
+            self.read(&mut bytes[have..], offset + have as u64)?;
+            if offset + until as u64 == self.file_bytes {
+                break;
+            }
+            if let Some(last) = bytes.iter().rposition(|&b| b == b'\n') {
+                bytes.truncate(last + 1);
+                break;
+            }
+            if bytes.len() as u64 > self.max_line_bytes {
+                drop(bytes);
+                let end = self.line_end(offset + self.max_line_bytes)?;
+                self.offset = end;
+                return Ok(Some(Piece::Overlong { offset, bytes: end - offset }));
+            }
+            want = bytes.len() as u64 * 2;
+        }
+        // A piece that reaches the end of the file may hold lines of the next range: give those back.
+        if offset + bytes.len() as u64 > self.end {
+            let inside = (self.end - offset - 1) as usize;
+            if let Some(newline) = bytes[inside..].iter().position(|&b| b == b'\n') {
+                bytes.truncate(inside + newline + 1);
+            }
+        }
+        self.offset = offset + bytes.len() as u64;
+        if bytes.len() as u64 > self.max_line_bytes && !bytes[..bytes.len() - 1].contains(&b'\n') {
+            return Ok(Some(Piece::Overlong { offset, bytes: bytes.len() as u64 }));
+        }
+        Ok(Some(Piece::Lines { offset, bytes }))
+    }
+
+    /// Where the line that holds byte `from` ends: just behind its line end, or at the end of the file.
+    fn line_end(&self, from: u64) -> Result<u64> {
+        let mut buffer = vec![0; 64 << 10];
+        let mut offset = from;
+        while offset < self.file_bytes {
+            let n = (self.file_bytes - offset).min(buffer.len() as u64) as usize;
+            self.read(&mut buffer[..n], offset)?;
+            if let Some(i) = buffer[..n].iter().position(|&b| b == b'\n') {
+                return Ok(offset + i as u64 + 1);
+            }
+            offset += n as u64;
+        }
+        Ok(self.file_bytes)
+    }
+
+    fn read(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        super::retried(|| self.file.read_exact_at(buffer, offset))
+            .map_err(|e| Error::io("read", &self.path, e).at_offset(offset))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn lines(path: &Path, ranges: &[Range<u64>], target: usize) -> Vec<u8> {
+        let size = std::fs::metadata(path).unwrap().len();
+        let mut all = Vec::new();
+        for range in ranges {
+            let mut reader = LineReader::open(path, size, range.clone(), 1 << 20).unwrap();
+            while let Some(piece) = reader.next(target).unwrap() {
+                match piece {
+                    Piece::Lines { offset, bytes } => {
+                        assert_eq!(offset, all.len() as u64);
+                        assert!(offset < range.end);
+                        all.extend(bytes);
+                    }
+                    Piece::Overlong { .. } => panic!("no line is that long"),
+                }
+            }
+        }
+        all
+    }
+
+    proptest! {
+        #[test]
+        fn any_division_gives_every_line_once(
+            text in proptest::collection::vec(prop_oneof![3 => Just(b'a'), 1 => Just(b'\n')], 0..200),
+            cuts in proptest::collection::vec(0u64..200, 0..5),
+            target in 1usize..50,
+        ) {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), &text).unwrap();
+            let size = text.len() as u64;
+            let mut cuts: Vec<u64> = cuts.into_iter().map(|c| c.min(size)).chain([0, size]).collect();
+            cuts.sort_unstable();
+            let ranges: Vec<_> = cuts.windows(2).map(|w| w[0]..w[1]).collect();
+            prop_assert_eq!(lines(file.path(), &ranges, target), text);
+        }
+    }
+
+    #[test]
+    fn an_overlong_line_is_passed_over_without_being_held() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = format!("short\n{}\nend", "x".repeat(5000));
+        std::fs::write(file.path(), &text).unwrap();
+        let mut reader =
+            LineReader::open(file.path(), text.len() as u64, 0..text.len() as u64, 1000).unwrap();
+        let mut found = Vec::new();
+        while let Some(piece) = reader.next(100).unwrap() {
+            found.push(piece);
+        }
+        assert_eq!(
+            found,
+            [
+                Piece::Lines { offset: 0, bytes: b"short\n".to_vec() },
+                Piece::Overlong { offset: 6, bytes: 5001 },
+                Piece::Lines { offset: 5007, bytes: b"end".to_vec() },
+            ]
+        );
+    }
+}

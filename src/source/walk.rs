@@ -1,0 +1,215 @@
+//! The files of the sources, in a fixed order.
+//!
+//! Entries of a directory sort by the bytes of their name, a directory as name + `/`. That is the order of full paths,
+//! and the one in which object stores list, so it does not depend on the file system.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs::Metadata;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::portable_name;
+use crate::error::{Error, Result};
+use crate::options::SourceSpec;
+
+/// Deepest folder nesting that is followed.
+const MAX_DEPTH: usize = 256;
+
+/// One file of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceFile {
+    /// Ordinal of the source.
+    pub source: u32,
+    /// Path under the source; empty when the source is itself a file.
+    pub relative: PathBuf,
+    /// Label of the source and relative path, with `/`: the origin of what the file holds.
+    pub origin: String,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Time of the last change, in nanoseconds since 1970: tells an unchanged file from a changed one.
+    pub modified_ns: i128,
+}
+
+impl SourceFile {
+    /// Where the file is now.
+    pub fn path(&self, sources: &[SourceSpec]) -> PathBuf {
+        let root = &sources[self.source as usize].path;
+        if self.relative.as_os_str().is_empty() { root.clone() } else { root.join(&self.relative) }
+    }
+
+    /// Whether the source was named as a file.
+    pub fn is_named(&self) -> bool {
+        self.relative.as_os_str().is_empty()
+    }
+}
+
+/// What a walk found.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// Files that the filter kept, in order: sources as given, files by path.
+    pub files: Vec<SourceFile>,
+    /// Files left out: not kept by the filter, hidden, links that are not followed, sockets and devices.
+    pub skipped: u64,
+}
+
+/// Lists the files of all `sources` that `keep` (given the file name) wants. Names that begin with a dot are skipped,
+/// except for a source itself.
+///
+/// # Errors
+///
+/// A source that is missing, a folder that cannot be listed, a loop of symbolic links.
+pub fn list(sources: &[SourceSpec], follow_links: bool, keep: &dyn Fn(&str) -> bool) -> Result<Listing> {
+    let mut listing = Listing::default();
+    for (ordinal, source) in sources.iter().enumerate() {
+        let meta = std::fs::metadata(&source.path).map_err(|e| {
+            let error = match e.kind() {
+                ErrorKind::NotFound => Error::usage("there is no such source").at_path(&source.path),
+                _ => Error::io("look at the source", &source.path, e),
+            };
+            error.help("check the path; sources are files or folders")
+        })?;
+        let mut walk = Walk {
+            source: ordinal as u32,
+            follow_links,
+            keep,
+            ancestors: HashSet::new(),
+            listing: &mut listing,
+        };
+        if meta.is_dir() {
+            walk.folder(&source.path, Path::new(""), &source.label, &meta, 0)?;
+        } else {
+            walk.file(PathBuf::new(), source.label.clone(), &meta);
+        }
+    }
+    Ok(listing)
+}
+
+struct Walk<'a> {
+    source: u32,
+    follow_links: bool,
+    keep: &'a dyn Fn(&str) -> bool,
+    /// Device and inode of the folders above: meeting one again is a loop of links.
+    ancestors: HashSet<(u64, u64)>,
+    listing: &'a mut Listing,
+}
+
+impl Walk<'_> {
+    fn folder(
+        &mut self,
+        path: &Path,
+        relative: &Path,
+        origin: &str,
+        meta: &Metadata,
+        depth: usize,
+    ) -> Result<()> {
+        let id = (meta.dev(), meta.ino());
+        if depth > MAX_DEPTH || !self.ancestors.insert(id) {
+            return Err(Error::usage("symbolic links lead in a circle, or folders nest too deeply")
+                .at_path(path)
+                .help("remove the link, or run without --follow-symlinks"));
+        }
+        for (name, meta) in self.entries(path)? {
+            let text = portable_name(&name);
+            let origin = format!("{origin}/{text}");
+            let relative = relative.join(&name);
+            if meta.is_dir() {
+                self.folder(&path.join(&name), &relative, &origin, &meta, depth + 1)?;
+            } else if (self.keep)(&text) {
+                self.file(relative, origin, &meta);
+            } else {
+                self.listing.skipped += 1;
+            }
+        }
+        self.ancestors.remove(&id);
+        Ok(())
+    }
+
+    /// The entries of a folder that are files or folders, in order.
+    fn entries(&mut self, folder: &Path) -> Result<Vec<(OsString, Metadata)>> {
+        let fail = |e| Error::io("list the folder", folder, e);
+        let mut entries = Vec::new();
+        for entry in std::fs::read_dir(folder).map_err(fail)? {
+            let entry = entry.map_err(fail)?;
+            let name = entry.file_name();
+            let mut meta = entry.metadata().map_err(|e| Error::io("look at the file", &entry.path(), e))?;
+            if meta.file_type().is_symlink() && self.follow_links {
+                // A dangling link is skipped like a link that is not followed.
+                if let Ok(target) = std::fs::metadata(entry.path()) {
+                    meta = target;
+                }
+            }
+            if name.as_bytes().starts_with(b".") || !(meta.is_file() || meta.is_dir()) {
+                self.listing.skipped += u64::from(!meta.is_dir());
+                continue;
+            }
+            entries.push((name, meta));
+        }
+        entries.sort_by(|(a, am), (b, bm)| {
+            let key = |name: &OsString, dir: bool| [name.as_bytes(), if dir { b"/" } else { b"" }].concat();
+            key(a, am.is_dir()).cmp(&key(b, bm.is_dir()))
+        });
+        Ok(entries)
+    }
+
+    fn file(&mut self, relative: PathBuf, origin: String, meta: &Metadata) {
+        self.listing.files.push(SourceFile {
+            source: self.source,
+            relative,
+            origin,
+            bytes: meta.len(),
+            modified_ns: i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec()),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(path: &Path) -> SourceSpec {
+        SourceSpec { label: "src".into(), path: path.to_owned() }
+    }
+
+    fn origins(path: &Path, follow: bool) -> Vec<String> {
+        list(&[spec(path)], follow, &|n| n.ends_with("jpg"))
+            .unwrap()
+            .files
+            .into_iter()
+            .map(|f| f.origin)
+            .collect()
+    }
+
+    #[test]
+    fn order_is_that_of_full_paths() {
+        let dir = tempfile::tempdir().unwrap();
+        for file in
+            ["a/x.jpg", "a-b/x.jpg", "a.jpg", "b/c/y.jpg", "Z.jpg", ".hidden.jpg", ".git/x.jpg", "notes.txt"]
+        {
+            let path = dir.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "x").unwrap();
+        }
+        let found = origins(dir.path(), false);
+        let mut sorted = found.clone();
+        sorted.sort();
+        assert_eq!(found, sorted);
+        assert_eq!(found, ["src/Z.jpg", "src/a-b/x.jpg", "src/a.jpg", "src/a/x.jpg", "src/b/c/y.jpg"]);
+        let listing = list(&[spec(dir.path())], false, &|n| n.ends_with("jpg")).unwrap();
+        assert_eq!(listing.skipped, 2);
+    }
+
+    #[test]
+    fn links_are_followed_only_when_asked_and_never_in_circles() {
+        let dir = tempfile::tempdir().unwrap();
+        let other = tempfile::tempdir().unwrap();
+        std::fs::write(other.path().join("x.jpg"), "x").unwrap();
+        std::os::unix::fs::symlink(other.path(), dir.path().join("link")).unwrap();
+        assert!(origins(dir.path(), false).is_empty());
+        assert_eq!(origins(dir.path(), true), ["src/link/x.jpg"]);
+        std::os::unix::fs::symlink(dir.path(), dir.path().join("loop")).unwrap();
+        assert!(list(&[spec(dir.path())], true, &|_| true).is_err());
+    }
+}

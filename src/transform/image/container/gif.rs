@@ -1,0 +1,96 @@
+//! GIF: a header, then blocks: extensions, images, and the trailer (GIF89a specification, CompuServe 1990).
+
+use super::{Structure, corrupt, size, truncated, u16_le};
+use crate::sample::Reject;
+
+const EXTENSION: u8 = 0x21;
+const IMAGE: u8 = 0x2c;
+const TRAILER: u8 = 0x3b;
+
+/// Bytes of a colour table, from the flags byte that announces it.
+fn color_table_bytes(flags: u8) -> usize {
+    if flags & 0x80 == 0 { 0 } else { 3 << ((flags & 7) + 1) }
+}
+
+/// The position after the data sub-blocks that start at `at`; `None` when the file ends first.
+fn skip_sub_blocks(bytes: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        let length = usize::from(*bytes.get(at)?);
+        at += 1 + length;
+        if length == 0 {
+            return Some(at);
+        }
+    }
+}
+
+/// The structure of the GIF file `bytes`; its size is that of the logical screen.
+pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Reject> {
+    let cut = || truncated("its header");
+    let (width, height) = (u16_le(bytes, 6).ok_or_else(cut)?, u16_le(bytes, 8).ok_or_else(cut)?);
+    let mut structure = Structure::of_size(size(width.into(), height.into())?);
+    let mut at = 13 + color_table_bytes(*bytes.get(10).ok_or_else(cut)?);
+    let mut frames = 0u32;
+    loop {
+        let next = match bytes.get(at) {
+            Some(&TRAILER) => break,
+            Some(&EXTENSION) => skip_sub_blocks(bytes, at + 2),
+            Some(&IMAGE) => {
+                frames += 1;
+                let flags = bytes.get(at + 9).copied();
+                flags.and_then(|flags| skip_sub_blocks(bytes, at + 11 + color_table_bytes(flags)))
+            }
+            Some(&other) => {
+                structure.note(corrupt(format!("byte {at} starts a block of unknown kind {other:#04x}")));
+                break;
+            }
+            None => None,
+        };
+        match next {
+            Some(next) => at = next,
+            None => {
+                structure.note(truncated("its blocks"));
+                break;
+            }
+        }
+    }
+    if frames == 0 {
+        return Err(structure.damage.unwrap_or_else(|| corrupt("the GIF holds no frame")));
+    }
+    structure.animated = frames > 1;
+    Ok(structure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::RejectCode;
+
+    /// A 1×1 GIF with `frames` frames.
+    pub(in crate::transform::image) fn gif(frames: usize) -> Vec<u8> {
+        let mut out = b"GIF89a\x01\0\x01\0\x80\0\0\xff\xff\xff\0\0\0".to_vec();
+        for _ in 0..frames {
+            out.extend(b"\x2c\0\0\0\0\x01\0\x01\0\0\x02\x02\x44\x01\0");
+        }
+        out.push(TRAILER);
+        out
+    }
+
+    #[test]
+    fn frames_are_counted() {
+        assert!(!walk(&gif(1)).unwrap().animated);
+        assert!(walk(&gif(2)).unwrap().animated);
+        assert_eq!(walk(&gif(0)).unwrap_err().code, RejectCode::Corrupt);
+    }
+
+    #[test]
+    fn every_cut_is_noticed() {
+        let whole = gif(1);
+        for end in 6..whole.len() {
+            let damage = match walk(&whole[..end]) {
+                Ok(structure) => structure.damage.expect("a cut file is damaged"),
+                Err(reject) => reject,
+            };
+            assert_eq!(damage.code, RejectCode::Truncated, "cut at {end}");
+        }
+    }
+}

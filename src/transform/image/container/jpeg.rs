@@ -1,0 +1,256 @@
+//! JPEG: marker segments, then scans of entropy-coded data, then the end marker (ITU T.81, annex B).
+
+use super::super::exif::{self, Orientation};
+use super::{Structure, corrupt, size, truncated, u16_be, unsupported};
+use crate::sample::Reject;
+
+pub(in crate::transform::image) const SOI: u8 = 0xd8;
+pub(in crate::transform::image) const EOI: u8 = 0xd9;
+pub(in crate::transform::image) const SOS: u8 = 0xda;
+pub(in crate::transform::image) const APP0: u8 = 0xe0;
+pub(in crate::transform::image) const APP1: u8 = 0xe1;
+pub(in crate::transform::image) const APP2: u8 = 0xe2;
+pub(in crate::transform::image) const APP14: u8 = 0xee;
+pub(in crate::transform::image) const APP15: u8 = 0xef;
+pub(in crate::transform::image) const COM: u8 = 0xfe;
+
+const ICC_MARK: &[u8] = b"ICC_PROFILE\0";
+const EXIF_MARK: &[u8] = b"Exif\0\0";
+const ADOBE_MARK: &[u8] = b"Adobe";
+
+/// How the coefficients are coded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::transform::image) enum Process {
+    /// Baseline or extended: one pass from top to bottom, unless the components come in scans of their own.
+    Sequential,
+    /// Coefficients come in several scans.
+    Progressive,
+    /// Predicted samples, no DCT: cannot be decoded at a smaller scale.
+    Lossless,
+}
+
+/// Horizontal and vertical sampling factors of a component, 1 to 4 in a valid file.
+pub(in crate::transform::image) type Sampling = (u8, u8);
+
+/// The frame header.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::transform::image) struct Frame {
+    pub(in crate::transform::image) process: Process,
+    /// Bits per sample.
+    pub(in crate::transform::image) precision: u8,
+    /// Number of components: 1, 3 or 4.
+    pub(in crate::transform::image) components: usize,
+    sampling: [Sampling; 4],
+    ids: [u8; 4],
+}
+
+impl Frame {
+    /// Sampling factors of each component.
+    pub(in crate::transform::image) fn sampling(&self) -> &[Sampling] {
+        &self.sampling[..self.components]
+    }
+
+    /// Whether the components are called R, G and B.
+    pub(in crate::transform::image) fn is_named_rgb(&self) -> bool {
+        self.ids[..3] == *b"RGB"
+    }
+}
+
+/// What stands before the first scan.
+#[derive(Debug)]
+pub(in crate::transform::image) struct Header<'a> {
+    pub(in crate::transform::image) structure: Structure,
+    pub(in crate::transform::image) frame: Frame,
+    /// Position of the marker of the first scan.
+    pub(in crate::transform::image) first_scan: usize,
+    /// The transform byte of Adobe's APP14 segment: 0 none, 1 YCbCr, 2 YCCK.
+    pub(in crate::transform::image) adobe_transform: Option<u8>,
+    pub(in crate::transform::image) has_jfif: bool,
+    /// Whether there are segments that only carry metadata.
+    pub(in crate::transform::image) has_metadata: bool,
+    /// Parts of the ICC profile: number from 1, count, bytes.
+    icc_parts: Vec<(u8, u8, &'a [u8])>,
+}
+
+impl Header<'_> {
+    /// The ICC profile, put together; `None` when there is none or parts are missing.
+    pub(in crate::transform::image) fn icc_profile(&self) -> Option<Vec<u8>> {
+        let count = usize::from(self.icc_parts.first()?.1);
+        let mut profile = Vec::new();
+        for number in 1..=count {
+            let part = self.icc_parts.iter().find(|part| usize::from(part.0) == number)?;
+            profile.extend_from_slice(part.2);
+        }
+        (count > 0).then_some(profile)
+    }
+}
+
+/// One marker segment before the first scan.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::transform::image) struct Segment<'a> {
+    pub(in crate::transform::image) marker: u8,
+    /// Bytes after the length.
+    pub(in crate::transform::image) payload: &'a [u8],
+    /// Marker, length and payload as they stand in the file.
+    pub(in crate::transform::image) whole: &'a [u8],
+}
+
+impl Segment<'_> {
+    /// Whether pixels are the same without it. JFIF and Adobe segments decide how colours are read.
+    pub(in crate::transform::image) fn is_metadata(&self) -> bool {
+        match self.marker {
+            APP0 => !self.payload.starts_with(b"JFIF\0"),
+            APP14 => !self.payload.starts_with(ADOBE_MARK),
+            APP1..=APP15 | COM => true,
+            _ => false,
+        }
+    }
+}
+
+/// Steps over the segments before the first scan.
+pub(in crate::transform::image) struct Segments<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// Bytes that belong to no segment.
+    stray_bytes: usize,
+}
+
+impl<'a> Segments<'a> {
+    pub(in crate::transform::image) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 2, stray_bytes: 0 }
+    }
+
+    /// The next segment; `None` at the first scan, which [`Self::position`] then points at.
+    pub(in crate::transform::image) fn next(&mut self) -> Result<Option<Segment<'a>>, Reject> {
+        let cut = || truncated("its header");
+        loop {
+            while *self.bytes.get(self.at).ok_or_else(cut)? != 0xff {
+                self.at += 1;
+                self.stray_bytes += 1;
+            }
+            // Any number of 0xff bytes may fill the space before a marker.
+            while *self.bytes.get(self.at + 1).ok_or_else(cut)? == 0xff {
+                self.at += 1;
+            }
+            let marker = *self.bytes.get(self.at + 1).ok_or_else(cut)?;
+            match marker {
+                0x00 => {
+                    self.at += 2;
+                    self.stray_bytes += 2;
+                }
+                // TEM and restart markers stand alone; so does a second start of image.
+                0x01 | 0xd0..=0xd7 | SOI => self.at += 2,
+                EOI => return Err(corrupt("the JPEG ends before its first scan")),
+                SOS => return Ok(None),
+                _ => {
+                    let length = usize::from(u16_be(self.bytes, self.at + 2).ok_or_else(cut)?);
+                    if length < 2 {
+                        return Err(corrupt(format!("segment {marker:#04x} has a length of {length}")));
+                    }
+                    let whole = self.bytes.get(self.at..self.at + 2 + length).ok_or_else(cut)?;
+                    self.at += whole.len();
+                    return Ok(Some(Segment { marker, payload: &whole[4..], whole }));
+                }
+            }
+        }
+    }
+
+    /// Where the next segment starts.
+    pub(in crate::transform::image) fn position(&self) -> usize {
+        self.at
+    }
+}
+
+/// Reads a frame header; `None` when `marker` starts no frame.
+fn frame(marker: u8, payload: &[u8]) -> Result<Option<(Frame, super::Size)>, Reject> {
+    let process = match marker {
+        0xc0 | 0xc1 | 0xc9 => Process::Sequential,
+        0xc2 | 0xca => Process::Progressive,
+        0xc3 | 0xcb => Process::Lossless,
+        0xc5..=0xc7 | 0xcd..=0xcf => return Err(unsupported("hierarchical JPEG is not supported")),
+        _ => return Ok(None),
+    };
+    let [precision, h0, h1, w0, w1, components, rest @ ..] = payload else {
+        return Err(corrupt("the frame header is too short"));
+    };
+    let (height, width) = (u16::from_be_bytes([*h0, *h1]), u16::from_be_bytes([*w0, *w1]));
+    if height == 0 && width != 0 {
+        return Err(unsupported("a JPEG that states its height after the first scan is not supported"));
+    }
+    let (mut sampling, mut ids) = ([(0, 0); 4], [0; 4]);
+    let components = usize::from(*components);
+    if !matches!(components, 1 | 3 | 4) || rest.len() < 3 * components {
+        return Err(corrupt(format!("the frame header announces {components} components")));
+    }
+    for (i, component) in rest.chunks_exact(3).take(components).enumerate() {
+        ids[i] = component[0];
+        sampling[i] = (component[1] >> 4, component[1] & 15);
+        if !(1..=4).contains(&sampling[i].0) || !(1..=4).contains(&sampling[i].1) {
+            return Err(corrupt(format!("component {i} has sampling factors {:?}", sampling[i])));
+        }
+    }
+    let size = size(width.into(), height.into())?;
+    Ok(Some((Frame { process, precision: *precision, components, sampling, ids }, size)))
+}
+
+/// Reads everything before the first scan of the JPEG file `bytes`.
+pub(in crate::transform::image) fn header(bytes: &[u8]) -> Result<Header<'_>, Reject> {
+    let mut segments = Segments::new(bytes);
+    let mut found = None;
+    let mut orientation: Option<Orientation> = None;
+    let (mut adobe_transform, mut has_jfif, mut has_metadata) = (None, false, false);
+    let mut icc_parts = Vec::new();
+    while let Some(segment) = segments.next()? {
+        has_metadata |= segment.is_metadata();
+        match segment.marker {
+            APP0 => has_jfif |= segment.payload.starts_with(b"JFIF\0"),
+            APP1 if orientation.is_none() && segment.payload.starts_with(EXIF_MARK) => {
+                orientation = exif::orientation(segment.payload);
+            }
+            APP2 => {
+                if let Some([number, count, part @ ..]) = segment.payload.strip_prefix(ICC_MARK) {
+                    icc_parts.push((*number, *count, part));
+                }
+            }
+            APP14 if segment.payload.starts_with(ADOBE_MARK) => {
+                adobe_transform = segment.payload.get(11).copied().or(adobe_transform);
+            }
+            marker => {
+                if let Some(frame) = frame(marker, segment.payload)?
+                    && found.replace(frame).is_some()
+                {
+                    return Err(corrupt("the JPEG has two frame headers"));
+                }
+            }
+        }
+    }
+    let (frame, size) = found.ok_or_else(|| corrupt("the JPEG has a scan but no frame header"))?;
+    let mut structure = Structure::of_size(size);
+    structure.orientation = orientation.unwrap_or_default();
+    if segments.stray_bytes > 0 {
+        structure.note(corrupt(format!("{} stray bytes stand between segments", segments.stray_bytes)));
+    }
+    let first_scan = segments.position();
+    Ok(Header { structure, frame, first_scan, adobe_transform, has_jfif, has_metadata, icc_parts })
+}
+
+/// The position after the end marker, looked for from `first_scan` on; `None` when there is none.
+pub(in crate::transform::image) fn end(bytes: &[u8], first_scan: usize) -> Option<usize> {
+    let mut at = first_scan;
+    loop {
+        at += memchr::memchr(0xff, bytes.get(at..)?)?;
+        match *bytes.get(at + 1)? {
+            EOI => return Some(at + 2),
+            // Stuffed, fill and restart: still inside the entropy-coded data.
+            0x00 => at += 2,
+            0xff => at += 1,
+            0x01 | 0xd0..=0xd8 => at += 2,
+            _ => at += 2 + usize::from(u16_be(bytes, at + 2)?),
+        }
+    }
+}
+
+/// Whether the end marker is there. Nearly every whole file ends in it; only the others are searched.
+pub(in crate::transform::image) fn is_ended(bytes: &[u8], first_scan: usize) -> bool {
+    bytes.ends_with(&[0xff, EOI]) || end(bytes, first_scan).is_some()
+}

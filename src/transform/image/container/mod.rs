@@ -1,0 +1,75 @@
+//! Walks over the structure of image files: what a file says about itself, and whether its structure is whole, before
+//! any pixel is decoded.
+//!
+//! Pixel decoders disagree on what they let pass (a missing end, a wrong checksum, bytes between segments). These walks
+//! are where dsconvert takes its own view, cheaply: they read headers and lengths, never pixels, and allocate nothing
+//! that the file's numbers could make large.
+
+pub(super) mod bmp;
+pub(super) mod gif;
+pub(super) mod jpeg;
+pub(super) mod png;
+pub(super) mod webp;
+
+use super::exif::Orientation;
+use super::geometry::Size;
+use crate::sample::{Reject, RejectCode};
+
+/// What the walk over a file found.
+#[derive(Debug)]
+pub(super) struct Structure {
+    /// Size as stored, before the orientation.
+    pub(super) size: Size,
+    pub(super) orientation: Orientation,
+    /// Whether the file holds several frames to be shown one after the other.
+    pub(super) animated: bool,
+    /// Damage that need not keep the pixels from being decoded. Strict conversion rejects with it.
+    pub(super) damage: Option<Reject>,
+}
+
+impl Structure {
+    pub(super) fn of_size(size: Size) -> Self {
+        Self { size, orientation: Orientation::Upright, animated: false, damage: None }
+    }
+
+    /// Notes damage; the first one noted stays.
+    pub(super) fn note(&mut self, damage: Reject) {
+        self.damage.get_or_insert(damage);
+    }
+}
+
+pub(super) fn truncated(what: &str) -> Reject {
+    Reject::new(RejectCode::Truncated, format!("the file ends inside {what}"))
+}
+
+pub(super) fn corrupt(message: impl Into<String>) -> Reject {
+    Reject::new(RejectCode::Corrupt, message)
+}
+
+pub(super) fn unsupported(message: impl Into<String>) -> Reject {
+    Reject::new(RejectCode::Unsupported, message)
+}
+
+/// A size from a header, both sides at least 1.
+pub(super) fn size(width: u32, height: u32) -> Result<Size, Reject> {
+    if width == 0 || height == 0 {
+        return Err(corrupt(format!("the header says {width}×{height} pixels")));
+    }
+    Ok(Size::new(width, height))
+}
+
+pub(super) fn u16_le(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
+}
+
+pub(super) fn u32_le(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
+}
+
+pub(super) fn u16_be(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(bytes.get(at..)?.first_chunk().copied()?))
+}
+
+pub(super) fn u32_be(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.get(at..)?.first_chunk().copied()?))
+}

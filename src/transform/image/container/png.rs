@@ -1,0 +1,72 @@
+//! PNG: a signature, then chunks of length, type, data and CRC (W3C PNG, third edition).
+
+use super::super::exif;
+use super::{Structure, corrupt, size, truncated, u32_be};
+use crate::sample::Reject;
+
+/// The eight bytes every PNG starts with.
+pub(in crate::transform::image) const SIGNATURE: &[u8; 8] = b"\x89PNG\r\n\x1a\n";
+
+/// One chunk of a PNG file.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::transform::image) struct Chunk<'a> {
+    pub(in crate::transform::image) kind: [u8; 4],
+    pub(in crate::transform::image) data: &'a [u8],
+    /// Length, type, data and CRC as they stand in the file.
+    pub(in crate::transform::image) whole: &'a [u8],
+}
+
+impl Chunk<'_> {
+    /// Whether an image cannot be shown without it: the first letter of its type is a capital.
+    pub(in crate::transform::image) fn is_critical(&self) -> bool {
+        self.kind[0].is_ascii_uppercase()
+    }
+
+    fn crc_holds(&self) -> bool {
+        u32_be(self.whole, self.whole.len() - 4)
+            == Some(crc32fast::hash(&self.whole[4..self.whole.len() - 4]))
+    }
+}
+
+/// The chunks of a PNG file, up to its end or to the first that is cut.
+pub(in crate::transform::image) fn chunks(bytes: &[u8]) -> impl Iterator<Item = Chunk<'_>> {
+    let mut rest = bytes.get(SIGNATURE.len()..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let length = usize::try_from(u32_be(rest, 0)?).ok()?;
+        let (whole, after) = rest.split_at_checked(length.checked_add(12)?)?;
+        rest = after;
+        let kind = *whole.get(4..)?.first_chunk()?;
+        Some(Chunk { kind, data: &whole[8..8 + length], whole })
+    })
+}
+
+/// The structure of the PNG file `bytes`. All checksums are verified.
+pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Reject> {
+    let (Some(width), Some(height)) = (u32_be(bytes, 16), u32_be(bytes, 20)) else {
+        return Err(truncated("its header"));
+    };
+    if bytes.get(12..16) != Some(b"IHDR") {
+        return Err(corrupt("the first chunk is no IHDR"));
+    }
+    let mut structure = Structure::of_size(size(width, height)?);
+    let mut ended = false;
+    for chunk in chunks(bytes) {
+        if !chunk.crc_holds() {
+            let kind = chunk.kind.escape_ascii();
+            structure.note(corrupt(format!("the checksum of chunk {kind} is wrong")));
+        }
+        match &chunk.kind {
+            b"acTL" => structure.animated = u32_be(chunk.data, 0).is_some_and(|frames| frames > 1),
+            b"eXIf" => structure.orientation = exif::orientation(chunk.data).unwrap_or_default(),
+            b"IEND" => {
+                ended = true;
+                break;
+            }
+            _ => {}
+        }
+    }
+    if !ended {
+        structure.note(truncated("its chunks"));
+    }
+    Ok(structure)
+}

@@ -1,0 +1,84 @@
+//! WebP: a RIFF container of chunks (RFC 9649).
+
+use super::super::exif;
+use super::{Structure, corrupt, size, truncated, u16_le, u32_le};
+use crate::sample::Reject;
+
+const ANIMATION_FLAG: u8 = 0x02;
+const HEADER_BYTES: usize = 12;
+
+/// One chunk of a RIFF file.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::transform::image) struct Chunk<'a> {
+    pub(in crate::transform::image) kind: [u8; 4],
+    pub(in crate::transform::image) data: &'a [u8],
+}
+
+/// The chunks of a WebP file, up to its end or to the first that is cut.
+pub(in crate::transform::image) fn chunks(bytes: &[u8]) -> impl Iterator<Item = Chunk<'_>> {
+    let mut rest = bytes.get(HEADER_BYTES..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let kind = *rest.first_chunk()?;
+        let length = usize::try_from(u32_le(rest, 4)?).ok()?;
+        let data = rest.get(8..)?.get(..length)?;
+        // Chunks are padded to an even length; the pad of the last one may be missing.
+        rest = rest.get(8 + length + length % 2..).unwrap_or_default();
+        Some(Chunk { kind, data })
+    })
+}
+
+/// Whether the pixels are coded without loss.
+pub(in crate::transform::image) fn is_lossless(bytes: &[u8]) -> bool {
+    chunks(bytes).any(|chunk| &chunk.kind == b"VP8L")
+}
+
+/// The embedded ICC profile.
+pub(in crate::transform::image) fn icc_profile(bytes: &[u8]) -> Option<&[u8]> {
+    chunks(bytes).find(|chunk| &chunk.kind == b"ICCP").map(|chunk| chunk.data)
+}
+
+fn u24_le(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..)?.first_chunk::<3>()?;
+    Some(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]))
+}
+
+/// Width and height from the header of the first chunk.
+fn dimensions(first: &Chunk<'_>) -> Option<(u32, u32)> {
+    match &first.kind {
+        b"VP8X" => Some((u24_le(first.data, 4)? + 1, u24_le(first.data, 7)? + 1)),
+        b"VP8L" => {
+            let bits = u32_le(first.data, 1)?;
+            Some(((bits & 0x3fff) + 1, (bits >> 14 & 0x3fff) + 1))
+        }
+        b"VP8 " => {
+            let side = |at| u16_le(first.data, at).map(|bits| u32::from(bits & 0x3fff));
+            Some((side(6)?, side(8)?))
+        }
+        _ => None,
+    }
+}
+
+/// The structure of the WebP file `bytes`.
+pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Reject> {
+    let cut = || truncated("its chunks");
+    let announced = u64::from(u32_le(bytes, 4).ok_or_else(cut)?) + 8;
+    // The last pad byte is often missing in the wild, and says nothing.
+    let is_cut = (bytes.len() as u64) + 1 < announced;
+    let first = chunks(bytes)
+        .next()
+        .ok_or_else(|| if is_cut { cut() } else { corrupt("the WebP holds no chunk") })?;
+    let (width, height) =
+        dimensions(&first).ok_or_else(|| corrupt("the first chunk of the WebP holds no image header"))?;
+    let mut structure = Structure::of_size(size(width, height)?);
+    if is_cut {
+        structure.note(cut());
+    }
+    if &first.kind == b"VP8X" {
+        structure.animated = first.data.first().is_some_and(|flags| flags & ANIMATION_FLAG != 0)
+            && chunks(bytes).filter(|chunk| &chunk.kind == b"ANMF").count() > 1;
+        if let Some(block) = chunks(bytes).find(|chunk| &chunk.kind == b"EXIF") {
+            structure.orientation = exif::orientation(block.data).unwrap_or_default();
+        }
+    }
+    Ok(structure)
+}

@@ -1,0 +1,161 @@
+//! What the output is encoded as: the `--encode` option.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::sniff::ImageType;
+use super::text::{not_accepted, serde_as_text};
+use crate::error::{Error, Result};
+
+/// JPEG quality where none is said.
+pub const DEFAULT_JPEG_QUALITY: u8 = 90;
+/// WebP quality where none is said.
+pub const DEFAULT_WEBP_QUALITY: u8 = 90;
+
+/// Resolution of the colour channels of a JPEG.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Subsampling {
+    /// 4:2:0: one colour sample for 2×2 pixels.
+    #[default]
+    S420,
+    /// 4:4:4: full resolution.
+    S444,
+}
+
+/// What the output is encoded as.
+///
+/// | text | output |
+/// |---|---|
+/// | `jpeg`, `jpeg:Q`, `jpeg:Q:420`, `jpeg:Q:444` | baseline JPEG of quality Q from 1 to 100 |
+/// | `png` | 8-bit PNG |
+/// | `webp:Q` | lossy WebP of quality Q from 1 to 100 |
+/// | `webp-lossless` | lossless WebP |
+/// | `raw` | bare samples, see [`ImageType::Raw`] |
+/// | `keep` | the type of the source |
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encode {
+    /// Baseline JPEG.
+    Jpeg {
+        /// 1 to 100, on the scale of the IJG library.
+        quality: u8,
+        /// Resolution of the colour channels.
+        subsampling: Subsampling,
+    },
+    /// 8-bit PNG.
+    Png,
+    /// Lossy WebP.
+    Webp {
+        /// 1 to 100, on the scale of libwebp.
+        quality: u8,
+    },
+    /// Lossless WebP.
+    WebpLossless,
+    /// Bare samples.
+    Raw,
+    /// The type of the source, where nothing must change its very bytes.
+    Keep,
+}
+
+impl Encode {
+    /// The type of the output; `None` for [`Encode::Keep`], where the source decides.
+    pub fn output_type(self) -> Option<ImageType> {
+        match self {
+            Encode::Jpeg { .. } => Some(ImageType::Jpeg),
+            Encode::Png => Some(ImageType::Png),
+            Encode::Webp { .. } | Encode::WebpLossless => Some(ImageType::Webp),
+            Encode::Raw => Some(ImageType::Raw),
+            Encode::Keep => None,
+        }
+    }
+
+    /// The longest side the encoding can hold, in pixels.
+    pub fn max_side(self) -> u32 {
+        match self {
+            Encode::Jpeg { .. } => 65_500,
+            Encode::Webp { .. } | Encode::WebpLossless => 16_383,
+            Encode::Png | Encode::Raw | Encode::Keep => i32::MAX.cast_unsigned(),
+        }
+    }
+}
+
+impl Default for Encode {
+    fn default() -> Self {
+        Encode::Jpeg { quality: DEFAULT_JPEG_QUALITY, subsampling: Subsampling::default() }
+    }
+}
+
+fn quality(text: &str) -> Option<u8> {
+    super::text::positive::<u8>(text).filter(|q| *q <= 100)
+}
+
+impl FromStr for Encode {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let parts: Vec<&str> = text.split(':').collect();
+        let parsed = match parts[..] {
+            ["jpeg"] => Some(Encode::default()),
+            ["jpeg", q] => {
+                quality(q).map(|quality| Encode::Jpeg { quality, subsampling: Subsampling::default() })
+            }
+            ["jpeg", q, "420"] => {
+                quality(q).map(|quality| Encode::Jpeg { quality, subsampling: Subsampling::S420 })
+            }
+            ["jpeg", q, "444"] => {
+                quality(q).map(|quality| Encode::Jpeg { quality, subsampling: Subsampling::S444 })
+            }
+            ["png"] => Some(Encode::Png),
+            ["webp"] => Some(Encode::Webp { quality: DEFAULT_WEBP_QUALITY }),
+            ["webp", q] => quality(q).map(|quality| Encode::Webp { quality }),
+            ["webp-lossless"] => Some(Encode::WebpLossless),
+            ["raw"] => Some(Encode::Raw),
+            ["keep"] => Some(Encode::Keep),
+            _ => None,
+        };
+        parsed.ok_or_else(|| {
+            not_accepted(
+                "encoding",
+                text,
+                "jpeg:Q, jpeg:Q:420, jpeg:Q:444, png, webp:Q, webp-lossless, raw or keep, with Q from 1 to 100",
+            )
+        })
+    }
+}
+
+impl fmt::Display for Encode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Encode::Jpeg { quality, subsampling: Subsampling::S420 } => write!(f, "jpeg:{quality}:420"),
+            Encode::Jpeg { quality, subsampling: Subsampling::S444 } => write!(f, "jpeg:{quality}:444"),
+            Encode::Png => f.write_str("png"),
+            Encode::Webp { quality } => write!(f, "webp:{quality}"),
+            Encode::WebpLossless => f.write_str("webp-lossless"),
+            Encode::Raw => f.write_str("raw"),
+            Encode::Keep => f.write_str("keep"),
+        }
+    }
+}
+
+serde_as_text!(Encode);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_survive_a_round_trip() {
+        for text in ["jpeg:90:420", "jpeg:75:444", "png", "webp:80", "webp-lossless", "raw", "keep"] {
+            assert_eq!(text.parse::<Encode>().unwrap().to_string(), text);
+        }
+        assert_eq!("jpeg".parse::<Encode>().unwrap(), Encode::default());
+        assert_eq!("jpeg:90".parse::<Encode>().unwrap(), Encode::default());
+    }
+
+    #[test]
+    fn wrong_texts_are_told_what_is_accepted() {
+        for text in ["", "jpg", "jpeg:0", "jpeg:101", "jpeg:90:422", "jpeg:90:420:1", "webp:x", "png:9"] {
+            let error = text.parse::<Encode>().unwrap_err().to_string();
+            assert!(error.contains("webp-lossless"), "{error}");
+        }
+    }
+}

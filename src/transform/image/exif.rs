@@ -1,0 +1,144 @@
+//! The one thing the transform wants from EXIF: how to turn the image upright.
+//!
+//! EXIF is a TIFF structure (byte order, first directory, 12-byte entries; Exif 2.3, CIPA DC-008); the orientation is
+//! tag 0x0112 of the first directory. A broken block means no orientation, never a reject: readers agree on that, and
+//! the pixels are whole.
+
+/// How the stored pixels must be turned to stand upright: the values 1 to 8 of the EXIF tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Orientation {
+    /// 1: they stand upright.
+    #[default]
+    Upright,
+    /// 2: mirror left and right.
+    FlipHorizontal,
+    /// 3: turn by 180°.
+    Rotate180,
+    /// 4: mirror top and bottom.
+    FlipVertical,
+    /// 5: mirror along the main diagonal.
+    Transpose,
+    /// 6: turn clockwise by 90°.
+    Rotate90,
+    /// 7: mirror along the other diagonal.
+    Transverse,
+    /// 8: turn clockwise by 270°.
+    Rotate270,
+}
+
+impl Orientation {
+    /// The orientation of EXIF value `tag`; `None` outside 1 to 8.
+    pub(super) fn from_tag(tag: u16) -> Option<Self> {
+        Some(match tag {
+            1 => Self::Upright,
+            2 => Self::FlipHorizontal,
+            3 => Self::Rotate180,
+            4 => Self::FlipVertical,
+            5 => Self::Transpose,
+            6 => Self::Rotate90,
+            7 => Self::Transverse,
+            8 => Self::Rotate270,
+            _ => return None,
+        })
+    }
+
+    /// Whether width and height change places.
+    pub(super) fn transposes(self) -> bool {
+        matches!(self, Self::Transpose | Self::Rotate90 | Self::Transverse | Self::Rotate270)
+    }
+}
+
+const ORIENTATION_TAG: u16 = 0x0112;
+const SHORT: u16 = 3;
+
+/// The orientation that the TIFF structure in `block` states. An optional `Exif\0\0` prefix is skipped, as some
+/// encoders keep it where only the TIFF structure belongs.
+pub(super) fn orientation(block: &[u8]) -> Option<Orientation> {
+    let tiff = block.strip_prefix(b"Exif\0\0").unwrap_or(block);
+    let little = match tiff.get(..4)? {
+        [b'I', b'I', 42, 0] => true,
+        [b'M', b'M', 0, 42] => false,
+        _ => return None,
+    };
+    let u16_at = |at: usize| {
+        let bytes = [*tiff.get(at)?, *tiff.get(at.checked_add(1)?)?];
+        Some(if little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) })
+    };
+    let offset = tiff.get(4..8)?;
+    let offset = [offset[0], offset[1], offset[2], offset[3]];
+    let directory = if little { u32::from_le_bytes(offset) } else { u32::from_be_bytes(offset) };
+    let directory = usize::try_from(directory).ok()?;
+    let entries = usize::from(u16_at(directory)?);
+    for entry in 0..entries {
+        let at = directory.checked_add(2 + 12 * entry)?;
+        if u16_at(at)? == ORIENTATION_TAG {
+            return match u16_at(at + 2)? {
+                SHORT => Orientation::from_tag(u16_at(at + 8)?),
+                _ => None,
+            };
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A minimal EXIF TIFF structure with one orientation entry.
+    pub(in crate::transform::image) fn block(tag: u16, little: bool) -> Vec<u8> {
+        let u16b = |v: u16| if little { v.to_le_bytes() } else { v.to_be_bytes() };
+        let u32b = |v: u32| if little { v.to_le_bytes() } else { v.to_be_bytes() };
+        let mut out = if little { b"II".to_vec() } else { b"MM".to_vec() };
+        out.extend(u16b(42));
+        out.extend(u32b(8));
+        out.extend(u16b(2));
+        for (id, value) in [(0x0100, 77), (ORIENTATION_TAG, tag)] {
+            out.extend(u16b(id));
+            out.extend(u16b(SHORT));
+            out.extend(u32b(1));
+            out.extend(u16b(value));
+            out.extend([0, 0]);
+        }
+        out.extend(u32b(0));
+        out
+    }
+
+    #[test]
+    fn both_byte_orders_are_read() {
+        for little in [true, false] {
+            assert_eq!(orientation(&block(6, little)), Some(Orientation::Rotate90));
+            assert_eq!(orientation(&block(9, little)), None);
+            let mut prefixed = b"Exif\0\0".to_vec();
+            prefixed.extend(block(3, little));
+            assert_eq!(orientation(&prefixed), Some(Orientation::Rotate180));
+        }
+    }
+
+    #[test]
+    fn broken_blocks_say_nothing() {
+        let whole = block(6, true);
+        for end in 0..30 {
+            assert_eq!(orientation(&whole[..end]), None, "cut at {end}");
+        }
+        let mut far = whole.clone();
+        far[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(orientation(&far), None);
+        let mut other_type = whole;
+        other_type[24] = 7;
+        assert_eq!(orientation(&other_type), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(mut bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = orientation(&bytes);
+            for (byte, fixed) in bytes.iter_mut().zip(b"II*\0\x08\0\0\0\xff\xff") {
+                *byte = *fixed;
+            }
+            let _ = orientation(&bytes);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The semantic options of the image transform: everything that decides a pixel or drops an image.
+//!
+//! They are serialised into the manifest and enter the fingerprint; nothing operational belongs here.
+
+use serde::{Deserialize, Serialize};
+
+use super::encoding::Encode;
+use super::text::{Animated, Color, Crop, Filter, Icc, Pad, Resize, Rgb};
+use crate::error::{Error, Result};
+
+/// Most pixels an image may have where nothing else is said: 178,956,970, the bound Pillow warns at.
+pub const DEFAULT_MAX_PIXELS: u64 = 178_956_970;
+
+/// Everything that decides what an image becomes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImageOptions {
+    /// Size after the resize.
+    pub resize: Resize,
+    /// Whether a resize may make an image larger.
+    pub enlarge: bool,
+    /// Kernel of the resize.
+    pub filter: Filter,
+    /// Rectangle kept after the resize.
+    pub crop: Option<Crop>,
+    /// Canvas laid under the image after the crop.
+    pub pad: Option<Pad>,
+    /// Colour channels of the output.
+    pub color: Color,
+    /// What transparency is laid onto when the output has no alpha.
+    pub background: Rgb,
+    /// What becomes of an embedded colour profile.
+    pub icc: Icc,
+    /// What becomes of an animated file.
+    pub animated: Animated,
+    /// Type and quality of the output.
+    pub encode: Encode,
+    /// Whether a passed-through file keeps its EXIF, XMP, comments and other metadata.
+    pub keep_metadata: bool,
+    /// Whether a damaged image is kept as far as it decodes, instead of being rejected.
+    pub lenient: bool,
+    /// Most pixels of the source, and of the output. An image with more is a reject.
+    pub max_pixels: u64,
+    /// Images whose shorter side has fewer pixels are filtered.
+    pub min_size: Option<u32>,
+    /// Images whose longer side is more than this many times the shorter are filtered. At least 1.
+    pub max_aspect: Option<f64>,
+    /// Images with fewer pixels are filtered.
+    pub min_pixels: Option<u64>,
+}
+
+impl Default for ImageOptions {
+    fn default() -> Self {
+        Self {
+            resize: Resize::default(),
+            enlarge: false,
+            filter: Filter::default(),
+            crop: None,
+            pad: None,
+            color: Color::default(),
+            background: Rgb::WHITE,
+            icc: Icc::default(),
+            animated: Animated::default(),
+            encode: Encode::default(),
+            keep_metadata: false,
+            lenient: false,
+            max_pixels: DEFAULT_MAX_PIXELS,
+            min_size: None,
+            max_aspect: None,
+            min_pixels: None,
+        }
+    }
+}
+
+impl ImageOptions {
+    /// Refuses options that contradict each other, naming the flags.
+    pub(super) fn checked(self) -> Result<Self> {
+        if self.max_pixels == 0 {
+            return Err(Error::usage("--max-pixels must be at least 1"));
+        }
+        if let Some(aspect) = self.max_aspect
+            && !(aspect.is_finite() && aspect >= 1.0)
+        {
+            return Err(Error::usage(format!("--max-aspect {aspect} would filter every image"))
+                .help("give 1 or more"));
+        }
+        if self.color == Color::Rgba && matches!(self.encode, Encode::Jpeg { .. }) {
+            return Err(Error::usage(
+                "JPEG holds no alpha channel, so --color rgba cannot be encoded as jpeg",
+            )
+            .help("choose --encode png, webp:Q, webp-lossless or raw"));
+        }
+        if let (Encode::Raw, Icc::Drop | Icc::Convert, true) = (self.encode, self.icc, self.keep_metadata) {
+            return Err(Error::usage("--encode raw has no place for what --keep-metadata keeps"));
+        }
+        let longest = self.encode.max_side();
+        let (w, h) = match self.resize {
+            Resize::Exact(w, h) => (w, h),
+            Resize::Shorter(n) | Resize::Longer(n) => (n, n),
+            Resize::None | Resize::Area(_) => (1, 1),
+        };
+        for (flag, side) in
+            [("--resize", w.max(h)), ("--pad", self.pad.map_or(1, |pad| pad.width.max(pad.height)))]
+        {
+            if side > longest {
+                return Err(Error::usage(format!(
+                    "{flag} asks for {side} pixels, but {} holds at most {longest} per side",
+                    self.encode
+                )));
+            }
+        }
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_survive_json() {
+        let options = ImageOptions {
+            resize: Resize::Shorter(256),
+            crop: Some(Crop { width: 224, height: 224 }),
+            pad: Some(Pad { width: 256, height: 256, color: Rgb::BLACK }),
+            max_aspect: Some(2.5),
+            ..ImageOptions::default()
+        };
+        let json = serde_json::to_value(&options).unwrap();
+        assert_eq!(json["resize"], "shorter:256");
+        assert_eq!(json["encode"], "jpeg:90:420");
+        assert_eq!(json["background"], "#ffffff");
+        assert_eq!(serde_json::from_value::<ImageOptions>(json).unwrap(), options);
+    }
+
+    #[test]
+    fn contradictions_name_the_flag() {
+        let refused = |options: ImageOptions| options.checked().unwrap_err().to_string();
+        let rgba = ImageOptions { color: Color::Rgba, ..ImageOptions::default() };
+        assert!(refused(rgba).contains("--color"));
+        let aspect = ImageOptions { max_aspect: Some(f64::NAN), ..ImageOptions::default() };
+        assert!(refused(aspect).contains("--max-aspect"));
+        let webp = Encode::Webp { quality: 90 };
+        let pad = Some(Pad { width: 20_000, height: 1, color: Rgb::BLACK });
+        assert!(refused(ImageOptions { encode: webp, pad, ..ImageOptions::default() }).contains("--pad"));
+        assert!(refused(ImageOptions { max_pixels: 0, ..ImageOptions::default() }).contains("--max-pixels"));
+    }
+}

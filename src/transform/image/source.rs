@@ -1,0 +1,81 @@
+//! One source file before its pixels: type, size, orientation, and what it costs to convert it.
+
+use super::container::{self, Structure, jpeg};
+use super::decode_other;
+use super::geometry::Size;
+use super::options::ImageOptions;
+use super::sniff::{self, ImageType};
+use crate::sample::{Reject, RejectCode};
+
+/// What a header says: enough to plan with, without a pixel decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// What the content is.
+    pub image_type: ImageType,
+    /// Width of the upright image, in pixels.
+    pub width: u32,
+    /// Height of the upright image, in pixels.
+    pub height: u32,
+    /// Upper estimate of the memory a conversion needs at once, in bytes, beside the source itself.
+    pub memory_bytes: u64,
+}
+
+/// A source file whose structure has been walked over and whose size is within the limits.
+#[derive(Debug)]
+pub(super) struct Source<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) image_type: ImageType,
+    pub(super) structure: Structure,
+    /// For JPEG.
+    pub(super) jpeg: Option<jpeg::Header<'a>>,
+}
+
+impl<'a> Source<'a> {
+    /// Reads the structure of `bytes` and checks its size against the limits of `options`.
+    pub(super) fn read(bytes: &'a [u8], options: &ImageOptions) -> Result<Self, Reject> {
+        if bytes.is_empty() {
+            return Err(Reject::new(RejectCode::Empty, "the file holds no bytes"));
+        }
+        let image_type = sniff::sniff(bytes).ok_or_else(|| match sniff::foreign_format(bytes) {
+            Some(name) => container::unsupported(format!("{name} images cannot be read by this build")),
+            None => Reject::new(RejectCode::UnknownType, "the content is no image of a known type"),
+        })?;
+        let mut jpeg = None;
+        let structure = match image_type {
+            ImageType::Jpeg => {
+                let header = jpeg.insert(jpeg::header(bytes)?);
+                std::mem::replace(&mut header.structure, Structure::of_size(Size::new(1, 1)))
+            }
+            ImageType::Png => container::png::walk(bytes)?,
+            ImageType::Webp => container::webp::walk(bytes)?,
+            ImageType::Gif => container::gif::walk(bytes)?,
+            ImageType::Bmp => container::bmp::walk(bytes)?,
+            ImageType::Tiff | ImageType::Raw => decode_other::tiff_structure(bytes)?,
+        };
+        check_pixels(structure.size, options.max_pixels, "the image")?;
+        Ok(Self { bytes, image_type, structure, jpeg })
+    }
+
+    /// Size of the upright image.
+    pub(super) fn oriented_size(&self) -> Size {
+        if self.structure.orientation.transposes() {
+            self.structure.size.transposed()
+        } else {
+            self.structure.size
+        }
+    }
+}
+
+/// Rejects a size of more than `max_pixels`.
+pub(super) fn check_pixels(size: Size, max_pixels: u64, what: &str) -> Result<(), Reject> {
+    if size.pixels() > max_pixels {
+        return Err(Reject::new(
+            RejectCode::TooLarge,
+            format!(
+                "{what} would have {}×{} pixels, more than the limit of {max_pixels}",
+                size.width, size.height
+            ),
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,277 @@
+//! Behaviour of the whole transform on images made here.
+
+use bytes::Bytes;
+use libjpeg_turbo_rs::PixelFormat;
+
+use super::*;
+use crate::sample::{Reject, RejectCode};
+
+/// A smooth RGB picture whose corners differ.
+fn picture(width: u32, height: u32) -> Vec<u8> {
+    let mut out = Vec::new();
+    for y in 0..height {
+        for x in 0..width {
+            let (x, y) = (x * 255 / width.max(2), y * 255 / height.max(2));
+            out.extend([x as u8, y as u8, (255 - x / 2 - y / 2) as u8]);
+        }
+    }
+    out
+}
+
+fn jpeg(width: u32, height: u32) -> Vec<u8> {
+    libjpeg_turbo_rs::compress(
+        &picture(width, height),
+        width as usize,
+        height as usize,
+        PixelFormat::Rgb,
+        95,
+        libjpeg_turbo_rs::Subsampling::S420,
+    )
+    .unwrap()
+}
+
+fn with_orientation(jpeg: &[u8], tag: u16) -> Vec<u8> {
+    let mut payload = b"Exif\0\0".to_vec();
+    payload.extend(exif::tests::block(tag, false));
+    let mut out = jpeg[..2].to_vec();
+    out.extend([0xff, 0xe1]);
+    out.extend((payload.len() as u16 + 2).to_be_bytes());
+    out.extend(payload);
+    out.extend(&jpeg[2..]);
+    out
+}
+
+fn png(width: u32, height: u32) -> Vec<u8> {
+    let pixels = pixels::Pixels { data: picture(width, height), width, height, channels: 3 };
+    encode::encode(&pixels, Encode::Png).unwrap()
+}
+
+fn options(texts: &[(&str, &str)]) -> ImageOptions {
+    let mut json = serde_json::to_value(ImageOptions::default()).unwrap();
+    for (key, text) in texts {
+        json[*key] = serde_json::from_str(text).unwrap_or_else(|_| (*text).into());
+    }
+    serde_json::from_value(json).unwrap()
+}
+
+fn convert(source: &[u8], texts: &[(&str, &str)]) -> Result<Converted, Reject> {
+    let transform = ImageTransform::new(options(texts)).unwrap();
+    match transform.convert(&Bytes::copy_from_slice(source), &mut Scratch::new())? {
+        Outcome::Converted(image) => Ok(image),
+        Outcome::Filtered(reason) => panic!("filtered: {reason:?}"),
+    }
+}
+
+fn raw(source: &[u8], texts: &[(&str, &str)]) -> Converted {
+    let mut texts = texts.to_vec();
+    texts.push(("encode", "raw"));
+    convert(source, &texts).unwrap()
+}
+
+fn code(source: &[u8], texts: &[(&str, &str)]) -> RejectCode {
+    convert(source, texts).unwrap_err().code
+}
+
+fn pixel(image: &Converted, x: u32, y: u32) -> [u8; 3] {
+    let at = ((y * image.width + x) * 3) as usize;
+    [image.bytes[at], image.bytes[at + 1], image.bytes[at + 2]]
+}
+
+fn near(a: [u8; 3], b: [u8; 3], by: u8) -> bool {
+    a.iter().zip(b).all(|(a, b)| a.abs_diff(b) <= by)
+}
+
+#[test]
+fn a_jpeg_becomes_the_size_asked_for() {
+    let image = convert(&jpeg(500, 375), &[("resize", "shorter:256")]).unwrap();
+    assert_eq!((image.width, image.height, image.encoding), (341, 256, ImageType::Jpeg));
+    assert_eq!(sniff(&image.bytes), Some(ImageType::Jpeg));
+    let again = raw(&image.bytes, &[]);
+    assert_eq!((again.width, again.height, again.bytes.len()), (341, 256, 341 * 256 * 3));
+}
+
+#[test]
+fn every_orientation_gives_the_same_upright_image() {
+    let upright = raw(&jpeg(64, 48), &[("resize", "longer:32")]);
+    let sizes = [(64, 48), (64, 48), (64, 48), (64, 48), (48, 64), (48, 64), (48, 64), (48, 64)];
+    for (tag, (w, h)) in (1..=8u16).zip(sizes) {
+        // The picture as a camera would have stored it: turned by the inverse of its orientation.
+        let inverse = match tag {
+            6 => 8,
+            8 => 6,
+            other => other,
+        };
+        let mut stored = pixels::Pixels::default();
+        let source = pixels::Pixels { data: picture(64, 48), width: 64, height: 48, channels: 3 };
+        pixels::orient(&source, exif::Orientation::from_tag(inverse).unwrap(), &mut stored);
+        assert_eq!((stored.width, stored.height), (w, h));
+        let encode = Encode::Jpeg { quality: 95, subsampling: Subsampling::S420 };
+        let file = with_orientation(&encode::encode(&stored, encode).unwrap(), tag);
+        let header = ImageTransform::new(ImageOptions::default()).unwrap().peek(&file).unwrap();
+        assert_eq!((header.width, header.height), (64, 48));
+        let image = raw(&file, &[("resize", "longer:32")]);
+        assert_eq!((image.width, image.height), (32, 24));
+        for (x, y) in [(0, 0), (31, 0), (0, 23), (31, 23), (16, 12)] {
+            assert!(near(pixel(&image, x, y), pixel(&upright, x, y), 8), "orientation {tag} at {x},{y}");
+        }
+    }
+}
+
+#[test]
+fn a_reduced_decode_is_as_good_as_a_full_one() {
+    let source = jpeg(1601, 1203);
+    let small = raw(&source, &[("resize", "shorter:100")]);
+    let full = raw(&png_of(&raw(&source, &[])), &[("resize", "shorter:100")]);
+    assert_eq!((small.width, small.height), (133, 100));
+    let worst = small.bytes.iter().zip(&full.bytes).map(|(a, b)| a.abs_diff(*b)).max();
+    assert!(worst <= Some(4), "{worst:?}");
+}
+
+fn png_of(image: &Converted) -> Vec<u8> {
+    let pixels =
+        pixels::Pixels { data: image.bytes.to_vec(), width: image.width, height: image.height, channels: 3 };
+    encode::encode(&pixels, Encode::Png).unwrap()
+}
+
+#[test]
+fn cut_files_are_rejected_wherever_they_are_cut() {
+    for whole in [jpeg(120, 90), png(60, 45)] {
+        for end in (8..whole.len()).step_by(7).chain([whole.len() - 1, whole.len() - 2]) {
+            let code = code(&whole[..end], &[("encode", "raw")]);
+            assert_eq!(code, RejectCode::Truncated, "{:?} cut at {end} of {}", sniff(&whole), whole.len());
+        }
+    }
+}
+
+#[test]
+fn changed_png_bytes_are_rejected() {
+    let whole = png(20, 15);
+    for at in 8..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        assert!(convert(&bytes, &[]).is_err(), "byte {at} changed");
+    }
+}
+
+#[test]
+fn a_jpeg_damaged_in_the_middle_is_kept_only_when_lenient() {
+    let mut bytes = jpeg(200, 150);
+    let middle = bytes.len() / 2;
+    bytes.truncate(middle);
+    assert_eq!(code(&bytes, &[]), RejectCode::Truncated);
+    let image = convert(&bytes, &[("lenient", "true")]).unwrap();
+    assert!(image.lenient && !image.passthrough);
+    assert_eq!((image.width, image.height), (200, 150));
+}
+
+#[test]
+fn bytes_after_the_end_of_a_jpeg_are_no_damage() {
+    let mut bytes = jpeg(40, 30);
+    bytes.extend(b"a second image, or a video, as phones append them");
+    assert!(convert(&bytes, &[]).is_ok());
+}
+
+#[test]
+fn nothing_and_text_are_named() {
+    assert_eq!(code(b"", &[]), RejectCode::Empty);
+    assert_eq!(code(b"<!DOCTYPE html><html>404</html>", &[]), RejectCode::UnknownType);
+}
+
+#[test]
+fn pixels_are_counted_before_any_is_decoded() {
+    let mut bytes = jpeg(16, 16);
+    let frame = bytes.windows(2).position(|w| w == [0xff, 0xc0]).unwrap();
+    bytes[frame + 5..frame + 9].copy_from_slice(&[0xff, 0xdc, 0xff, 0xdc]);
+    assert_eq!(code(&bytes, &[]), RejectCode::TooLarge);
+    assert_eq!(code(&jpeg(16, 16), &[("max_pixels", "255")]), RejectCode::TooLarge);
+    assert!(convert(&jpeg(16, 16), &[("max_pixels", "256")]).is_ok());
+    let enlarged = [("resize", "shorter:10000"), ("enlarge", "true"), ("max_pixels", "1000000")];
+    assert_eq!(code(&jpeg(16, 16), &enlarged), RejectCode::TooLarge);
+}
+
+#[test]
+fn keep_gives_back_the_very_bytes() {
+    for file in [jpeg(40, 30), png(40, 30)] {
+        let source = Bytes::from(file);
+        let transform =
+            ImageTransform::new(options(&[("encode", "keep"), ("resize", "shorter:256")])).unwrap();
+        let Ok(Outcome::Converted(image)) = transform.convert(&source, &mut Scratch::new()) else {
+            panic!("not converted")
+        };
+        assert!(image.passthrough);
+        assert_eq!(image.bytes.as_ptr(), source.as_ptr());
+        assert_eq!(Some(image.encoding), sniff(&source));
+    }
+    let turned = convert(&with_orientation(&jpeg(40, 30), 6), &[("encode", "keep")]).unwrap();
+    assert!(!turned.passthrough);
+    assert_eq!((turned.width, turned.height, turned.encoding), (30, 40, ImageType::Jpeg));
+    let small = convert(&png(40, 30), &[("encode", "keep"), ("resize", "shorter:15")]).unwrap();
+    assert_eq!((small.passthrough, small.encoding, small.width), (false, ImageType::Png, 20));
+}
+
+#[test]
+fn transparency_is_laid_onto_the_background() {
+    let data = [255, 0, 0, 255, 0, 255, 0, 0, 0, 0, 255, 128].to_vec();
+    let rgba = pixels::Pixels { data, width: 3, height: 1, channels: 4 };
+    let file = encode::encode(&rgba, Encode::Png).unwrap();
+    let image = raw(&file, &[("background", "#204060")]);
+    assert_eq!(pixel(&image, 0, 0), [255, 0, 0]);
+    assert_eq!(pixel(&image, 1, 0), [0x20, 0x40, 0x60]);
+    assert_eq!(pixel(&image, 2, 0), [16, 32, 176]);
+    assert_eq!(raw(&file, &[("color", "rgba")]).bytes.as_ref(), rgba.data);
+}
+
+#[test]
+fn crop_and_pad_give_the_size_asked_for() {
+    let texts = [("resize", "shorter:32"), ("crop", "center:24x40"), ("pad", "64x48:#ff0000")];
+    let image = raw(&jpeg(80, 60), &texts);
+    assert_eq!((image.width, image.height), (64, 48));
+    assert_eq!(pixel(&image, 0, 0), [255, 0, 0]);
+    assert_eq!(pixel(&image, 63, 24), [255, 0, 0]);
+    assert_ne!(pixel(&image, 32, 24), [255, 0, 0]);
+}
+
+#[test]
+fn selection_looks_at_the_source() {
+    let outcome = |file: &[u8], texts: &[(&str, &str)]| {
+        let transform = ImageTransform::new(options(texts)).unwrap();
+        transform.convert(&Bytes::copy_from_slice(file), &mut Scratch::new()).unwrap()
+    };
+    let file = jpeg(80, 20);
+    assert_eq!(outcome(&file, &[("min_size", "21")]), Outcome::Filtered(Filtered::MinSize));
+    assert_eq!(outcome(&file, &[("max_aspect", "3.9")]), Outcome::Filtered(Filtered::MaxAspect));
+    assert_eq!(outcome(&file, &[("min_pixels", "1601")]), Outcome::Filtered(Filtered::MinPixels));
+    let all = [("min_size", "20"), ("max_aspect", "4"), ("min_pixels", "1600")];
+    assert!(matches!(outcome(&file, &all), Outcome::Converted(_)));
+}
+
+#[test]
+fn greyscale_and_colour_modes() {
+    let gray = libjpeg_turbo_rs::compress(
+        &[90; 16 * 16],
+        16,
+        16,
+        PixelFormat::Grayscale,
+        90,
+        libjpeg_turbo_rs::Subsampling::S444,
+    )
+    .unwrap();
+    assert_eq!(pixel(&raw(&gray, &[]), 3, 3), [90; 3]);
+    assert_eq!(raw(&jpeg(16, 16), &[("color", "gray")]).bytes.len(), 256);
+    let image = convert(&jpeg(16, 16), &[("color", "gray")]).unwrap();
+    assert_eq!(raw(&image.bytes, &[("color", "gray")]).bytes.len(), 256);
+}
+
+#[test]
+fn one_scratch_serves_all_images() {
+    let transform = ImageTransform::new(options(&[("resize", "longer:50")])).unwrap();
+    let mut scratch = Scratch::new();
+    let files =
+        [jpeg(300, 200), png(70, 90), with_orientation(&jpeg(90, 70), 5), jpeg(20, 20), jpeg(300, 200)];
+    for file in files.map(Bytes::from) {
+        let reused = transform.convert(&file, &mut scratch);
+        assert_eq!(reused, transform.convert(&file, &mut Scratch::new()));
+        assert!(transform.convert(&file.slice(..file.len() / 2), &mut scratch).is_err());
+    }
+    assert!(scratch.kept_bytes() > 0);
+}

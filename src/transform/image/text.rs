@@ -1,0 +1,323 @@
+//! Options that are written as short texts: one parser and one printer each, used by the command line, the manifest and
+//! the Python package alike.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+
+/// Implements serde for a type through its `Display` and `FromStr`.
+macro_rules! serde_as_text {
+    ($($ty:ty),+ $(,)?) => {$(
+        impl serde::Serialize for $ty {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $ty {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str> as serde::Deserialize>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )+};
+}
+pub(super) use serde_as_text;
+
+/// A usage error that says what was given and what is accepted.
+pub(super) fn not_accepted(what: &str, given: &str, accepted: &str) -> Error {
+    Error::usage(format!("{given:?} is no {what}: expected {accepted}"))
+}
+
+/// Parses a number of at least 1.
+pub(super) fn positive<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Option<T> {
+    text.bytes()
+        .all(|b| b.is_ascii_digit())
+        .then(|| text.parse::<T>().ok())
+        .flatten()
+        .filter(|n| *n >= T::from(1))
+}
+
+/// Parses `WxH`, both at least 1.
+pub(super) fn dimensions(text: &str) -> Option<(u32, u32)> {
+    let (width, height) = text.split_once('x')?;
+    Some((positive(width)?, positive(height)?))
+}
+
+/// How large an image becomes. Sizes are in pixels of the oriented image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Resize {
+    /// The image keeps its size.
+    #[default]
+    None,
+    /// The shorter side becomes this long, the other follows.
+    Shorter(u32),
+    /// The longer side becomes this long, the other follows.
+    Longer(u32),
+    /// Width and height become these; the aspect ratio may change.
+    Exact(u32, u32),
+    /// The aspect ratio stays, and width × height becomes as large as it can without passing this.
+    Area(u64),
+}
+
+impl FromStr for Resize {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let parsed = match text.split_once(':') {
+            None if text == "none" => Some(Resize::None),
+            Some(("shorter", n)) => positive(n).map(Resize::Shorter),
+            Some(("longer", n)) => positive(n).map(Resize::Longer),
+            Some(("exact", size)) => dimensions(size).map(|(w, h)| Resize::Exact(w, h)),
+            Some(("area", n)) => positive(n).map(Resize::Area),
+            _ => None,
+        };
+        parsed.ok_or_else(|| {
+            not_accepted(
+                "resize",
+                text,
+                "shorter:N, longer:N, exact:WxH, area:PIXELS or none, with N, W and H at least 1",
+            )
+        })
+    }
+}
+
+impl fmt::Display for Resize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Resize::None => f.write_str("none"),
+            Resize::Shorter(n) => write!(f, "shorter:{n}"),
+            Resize::Longer(n) => write!(f, "longer:{n}"),
+            Resize::Exact(w, h) => write!(f, "exact:{w}x{h}"),
+            Resize::Area(n) => write!(f, "area:{n}"),
+        }
+    }
+}
+
+/// A rectangle kept from the middle of the resized image: `center:WxH`.
+///
+/// A side that is already shorter than asked for stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Crop {
+    /// Pixels.
+    pub width: u32,
+    /// Pixels.
+    pub height: u32,
+}
+
+impl FromStr for Crop {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        text.strip_prefix("center:")
+            .and_then(dimensions)
+            .map(|(width, height)| Crop { width, height })
+            .ok_or_else(|| not_accepted("crop", text, "center:WxH, with W and H at least 1"))
+    }
+}
+
+impl fmt::Display for Crop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "center:{}x{}", self.width, self.height)
+    }
+}
+
+/// An opaque colour, 8 bits per channel, sRGB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rgb(pub [u8; 3]);
+
+impl Rgb {
+    /// `#ffffff`.
+    pub const WHITE: Rgb = Rgb([255; 3]);
+    /// `#000000`.
+    pub const BLACK: Rgb = Rgb([0; 3]);
+}
+
+impl FromStr for Rgb {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let hex = |digits: &str| {
+            let all_hex = digits.len() == 6 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+            all_hex.then(|| u32::from_str_radix(digits, 16).ok()).flatten().map(|n| {
+                let [_, r, g, b] = n.to_be_bytes();
+                Rgb([r, g, b])
+            })
+        };
+        match text {
+            "white" => Some(Rgb::WHITE),
+            "black" => Some(Rgb::BLACK),
+            "gray" => Some(Rgb([128; 3])),
+            _ => hex(text.strip_prefix('#').unwrap_or(text)),
+        }
+        .ok_or_else(|| {
+            not_accepted("colour", text, "white, black, gray or six hexadecimal digits such as #7f7f7f")
+        })
+    }
+}
+
+impl fmt::Display for Rgb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [r, g, b] = self.0;
+        write!(f, "#{r:02x}{g:02x}{b:02x}")
+    }
+}
+
+/// A canvas in whose middle the image is laid, last of all: `WxH` or `WxH:COLOR` (black when not said).
+///
+/// A side that is already longer than the canvas stays as it is: padding never cuts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pad {
+    /// Pixels.
+    pub width: u32,
+    /// Pixels.
+    pub height: u32,
+    /// Colour of what the image does not cover.
+    pub color: Rgb,
+}
+
+impl FromStr for Pad {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (size, color) = match text.split_once(':') {
+            Some((size, color)) => (size, color.parse()?),
+            None => (text, Rgb::BLACK),
+        };
+        let (width, height) = dimensions(size)
+            .ok_or_else(|| not_accepted("padding", text, "WxH or WxH:COLOR, with W and H at least 1"))?;
+        Ok(Pad { width, height, color })
+    }
+}
+
+impl fmt::Display for Pad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}:{}", self.width, self.height, self.color)
+    }
+}
+
+/// A choice among words: enum, parser, printer and serde in one place.
+macro_rules! word_choice {
+    (
+        $(#[$meta:meta])* $name:ident, $what:literal, $accepted:literal:
+        $($(#[$variant_meta:meta])* $variant:ident = $word:literal),+ $(,)?
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        pub enum $name { $($(#[$variant_meta])* $variant),+ }
+
+        impl FromStr for $name {
+            type Err = Error;
+
+            fn from_str(text: &str) -> Result<Self> {
+                match text {
+                    $($word => Ok(Self::$variant),)+
+                    _ => Err(not_accepted($what, text, $accepted)),
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $(Self::$variant => $word),+ })
+            }
+        }
+
+        serde_as_text!($name);
+    };
+}
+
+word_choice! {
+    /// The kernel of the resize.
+    Filter, "filter", "lanczos3, catmullrom, bilinear or box":
+    /// Lanczos with a radius of 3: the sharpest.
+    #[default]
+    Lanczos3 = "lanczos3",
+    /// Cubic convolution (Catmull–Rom).
+    CatmullRom = "catmullrom",
+    /// Triangle, widened when shrinking.
+    Bilinear = "bilinear",
+    /// Mean of the covered area.
+    Box = "box",
+}
+
+word_choice! {
+    /// The colour channels of the output.
+    Color, "colour mode", "rgb, gray or rgba":
+    /// Red, green, blue; transparency is laid onto the background colour.
+    #[default]
+    Rgb = "rgb",
+    /// One channel, BT.601 luma.
+    Gray = "gray",
+    /// Red, green, blue and unmultiplied alpha.
+    Rgba = "rgba",
+}
+
+word_choice! {
+    /// What becomes of an embedded colour profile.
+    Icc, "profile policy", "convert or drop":
+    /// Pixels are converted to sRGB.
+    #[default]
+    Convert = "convert",
+    /// Pixel values stay, the profile is ignored.
+    Drop = "drop",
+}
+
+word_choice! {
+    /// What becomes of an animated file.
+    Animated, "animation policy", "first or reject":
+    /// The first frame is the image.
+    #[default]
+    First = "first",
+    /// The file is a reject.
+    Reject = "reject",
+}
+
+serde_as_text!(Resize, Crop, Rgb, Pad);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip<T: FromStr<Err = Error> + fmt::Display>(texts: &[&str]) {
+        for text in texts {
+            assert_eq!(text.parse::<T>().unwrap().to_string(), *text);
+        }
+    }
+
+    #[test]
+    fn texts_survive_a_round_trip() {
+        round_trip::<Resize>(&["none", "shorter:256", "longer:512", "exact:224x320", "area:50176"]);
+        round_trip::<Crop>(&["center:224x224"]);
+        round_trip::<Pad>(&["640x640:#727272"]);
+        round_trip::<Filter>(&["lanczos3", "catmullrom", "bilinear", "box"]);
+        round_trip::<Color>(&["rgb", "gray", "rgba"]);
+        round_trip::<Icc>(&["convert", "drop"]);
+        round_trip::<Animated>(&["first", "reject"]);
+        assert_eq!("8x9".parse::<Pad>().unwrap().color, Rgb::BLACK);
+        assert_eq!("white".parse::<Rgb>().unwrap(), Rgb::WHITE);
+    }
+
+    #[test]
+    fn wrong_texts_are_told_what_is_accepted() {
+        for text in [
+            "",
+            "shorter",
+            "shorter:0",
+            "shorter:-1",
+            "shorter:+5",
+            "exact:5",
+            "exact:0x5",
+            "area:1e6",
+            "256",
+        ] {
+            let error = text.parse::<Resize>().unwrap_err().to_string();
+            assert!(error.contains("shorter:N"), "{error}");
+        }
+        assert!("center:0x1".parse::<Crop>().is_err());
+        assert!("#12345".parse::<Rgb>().is_err());
+        assert!("#12345é".parse::<Rgb>().is_err());
+        assert!("5x5:mauve".parse::<Pad>().unwrap_err().to_string().contains("mauve"));
+    }
+}

@@ -1,0 +1,110 @@
+//! Reading a `tokenizer.json`: what is wrong with it is said in a sentence, what it must not do is switched off.
+//!
+//! Switched off: truncation, padding, and the dropout of BPE, whose random merges would give other ids every time.
+
+use std::panic::catch_unwind;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+use tokenizers::ModelWrapper;
+
+use crate::error::{Error, Result};
+
+/// Model types that the reference knows.
+const MODEL_TYPES: [&str; 4] = ["BPE", "WordPiece", "Unigram", "WordLevel"];
+
+/// What this crate itself reads in a `tokenizer.json`; the reference reads the rest.
+#[derive(Debug, Deserialize)]
+pub(super) struct Outline {
+    model: Option<ModelOutline>,
+    /// As written.
+    #[serde(default)]
+    pub(super) normalizer: Value,
+    /// As written.
+    #[serde(default)]
+    pub(super) pre_tokenizer: Value,
+    /// As written.
+    #[serde(default)]
+    pub(super) post_processor: Value,
+}
+
+#[derive(Debug, Deserialize)]
+struct ModelOutline {
+    #[serde(rename = "type")]
+    ty: Option<Value>,
+    vocab: Option<IgnoredAny>,
+    #[serde(default)]
+    unk_id: Option<usize>,
+}
+
+/// A tokenizer that the reference accepted.
+pub(super) struct Loaded {
+    pub(super) tokenizer: tokenizers::Tokenizer,
+    pub(super) outline: Outline,
+}
+
+impl Loaded {
+    /// Name of the model type, as in the file format.
+    pub(super) fn model_type(&self) -> &'static str {
+        match self.tokenizer.get_model() {
+            ModelWrapper::BPE(_) => "BPE",
+            ModelWrapper::WordPiece(_) => "WordPiece",
+            ModelWrapper::WordLevel(_) => "WordLevel",
+            ModelWrapper::Unigram(_) => "Unigram",
+        }
+    }
+
+    /// Index of the unknown token of a Unigram model.
+    pub(super) fn unigram_unk_id(&self) -> Option<usize> {
+        self.outline.model.as_ref().and_then(|m| m.unk_id)
+    }
+}
+
+/// Loads the tokenizer in `json`, or says why not.
+pub(super) fn load(json: &[u8]) -> Result<Loaded> {
+    let outline: Outline = serde_json::from_slice(json).map_err(|e| {
+        Error::usage("the tokenizer is not a JSON object of the tokenizer.json kind").caused_by(e)
+    })?;
+    check(outline.model.as_ref())?;
+    // The parsers of some parts index into tables that the file itself provides.
+    let mut tokenizer = catch_unwind(|| tokenizers::Tokenizer::from_bytes(json))
+        .map_err(|_| Error::usage("the tokenizer.json contradicts itself: loading it failed"))?
+        .map_err(|e| Error::usage("the tokenizer.json cannot be loaded").caused_by(e))?;
+    tokenizer.with_padding(None);
+    tokenizer
+        .with_truncation(None)
+        .map_err(|e| Error::usage("truncation cannot be switched off in this tokenizer.json").caused_by(e))?;
+    if let ModelWrapper::BPE(bpe) = tokenizer.get_model()
+        && bpe.dropout.is_some()
+    {
+        let mut bpe = bpe.clone();
+        bpe.dropout = None;
+        tokenizer.with_model(bpe);
+    }
+    if tokenizer.get_vocab_size(true) == 0 {
+        return Err(Error::usage("the tokenizer.json has an empty vocabulary"));
+    }
+    Ok(Loaded { tokenizer, outline })
+}
+
+/// The mistakes that deserve a better sentence than the reference's.
+fn check(model: Option<&ModelOutline>) -> Result<()> {
+    let Some(model) = model else {
+        return Err(Error::usage("the tokenizer.json has no \"model\"")
+            .help("pass the tokenizer.json of a fast tokenizer, not tokenizer_config.json or vocab.json"));
+    };
+    match &model.ty {
+        // Files from before the type was written: the reference tells by the fields.
+        None => {}
+        Some(Value::String(ty)) if MODEL_TYPES.contains(&ty.as_str()) => {}
+        Some(ty) => {
+            return Err(Error::usage(format!("the tokenizer.json has a model of the unknown type {ty}"))
+                .help(format!("known types: {}", MODEL_TYPES.join(", "))));
+        }
+    }
+    if model.vocab.is_none() {
+        return Err(Error::usage("the model in the tokenizer.json has no \"vocab\""));
+    }
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! Small tokenizers of every kind, trained by code on a page of text, for tests.
+
+use serde_json::{Value, json};
+use tokenizers::models::TrainerWrapper;
+use tokenizers::models::bpe::{BPE, BpeTrainer};
+use tokenizers::models::unigram::{Unigram, UnigramTrainer};
+use tokenizers::models::wordlevel::{WordLevel, WordLevelTrainer};
+use tokenizers::models::wordpiece::{WordPiece, WordPieceTrainer};
+use tokenizers::normalizers::BertNormalizer;
+use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::pre_tokenizers::metaspace::Metaspace;
+use tokenizers::pre_tokenizers::whitespace::WhitespaceSplit;
+use tokenizers::{AddedToken, Model, Tokenizer};
+
+/// What the tokenizers learn from.
+pub(crate) const PAGE: &str = "The quick brown fox jumps over the lazy dog; the dog's owner isn't pleased, they've \
+    said. Don't I'll we're 1234 5678 90 numbers: 3.14159, 2026-11-20.\n\tdef encode(text):\n        return text\r\n\r\n \
+    Größe naïve café über straße. Привет, мир! Это предложение написано по-русски. 日本語のテキスト、中文文本。 한국어 문장. \
+    नमस्ते दुनिया. שלום עולם. مرحبا بالعالم. 👩‍👩‍👧 🇫🇷 e\u{301} x\u{0}y \u{a0}\u{2003}\u{200b} the the the and and of of to";
+
+fn trained(mut tokenizer: Tokenizer, trainer: impl Into<TrainerWrapper>) -> Value {
+    let mut trainer = trainer.into();
+    tokenizer.train(&mut trainer, std::iter::repeat_n(PAGE, 3)).unwrap();
+    serde_json::from_str(&tokenizer.to_string(false).unwrap()).unwrap()
+}
+
+fn special(names: &[&str]) -> Vec<AddedToken> {
+    names.iter().map(|n| AddedToken::from(*n, true)).collect()
+}
+
+/// Byte-level BPE as gpt2 has it, with `<|endoftext|>`.
+pub(crate) fn bpe() -> Value {
+    let mut tokenizer = Tokenizer::new(BPE::default());
+    tokenizer.with_pre_tokenizer(Some(ByteLevel::new(false, true, true)));
+    let trainer = BpeTrainer::builder()
+        .show_progress(false)
+        .vocab_size(600)
+        .min_frequency(1)
+        .initial_alphabet(ByteLevel::alphabet().into_iter().collect())
+        .special_tokens(special(&["<|endoftext|>"]))
+        .build();
+    trained(tokenizer, trainer)
+}
+
+/// The same vocabulary behind the split pattern `pattern`.
+pub(crate) fn bpe_with_pattern(pattern: &str, ignore_merges: bool) -> Value {
+    let mut value = bpe();
+    value["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false},
+        {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]});
+    value["model"]["ignore_merges"] = json!(ignore_merges);
+    value
+}
+
+/// WordPiece as BERT has it.
+pub(crate) fn wordpiece() -> Value {
+    let mut tokenizer = Tokenizer::new(WordPiece::builder().build().unwrap());
+    tokenizer.with_normalizer(Some(BertNormalizer::default())).unwrap();
+    tokenizer.with_pre_tokenizer(Some(BertPreTokenizer));
+    let trainer = WordPieceTrainer::builder()
+        .show_progress(false)
+        .vocab_size(300)
+        .special_tokens(special(&["[UNK]", "[CLS]", "[SEP]"]))
+        .build();
+    let mut value = trained(tokenizer, trainer);
+    value["post_processor"] = json!({"type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+                   {"SpecialToken": {"id": "[SEP]", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [1], "tokens": ["[CLS]"]},
+                           "[SEP]": {"id": "[SEP]", "ids": [2], "tokens": ["[SEP]"]}}});
+    value
+}
+
+/// WordLevel, split at white space.
+pub(crate) fn wordlevel() -> Value {
+    let model = WordLevel::builder().unk_token("[UNK]".to_owned()).build().unwrap();
+    let mut tokenizer = Tokenizer::new(model);
+    tokenizer.with_pre_tokenizer(Some(WhitespaceSplit));
+    let mut trainer = WordLevelTrainer::builder();
+    trainer.show_progress(false).special_tokens(special(&["[UNK]", "[CLS]", "[SEP]"]));
+    trained(tokenizer, trainer.build().unwrap())
+}
+
+/// Unigram as T5 has it.
+pub(crate) fn unigram() -> Value {
+    let mut tokenizer = Tokenizer::new(Unigram::default());
+    tokenizer.with_pre_tokenizer(Some(Metaspace::default()));
+    let trainer = UnigramTrainer::builder()
+        .show_progress(false)
+        .vocab_size(300)
+        .unk_token(Some("<unk>".to_owned()))
+        .special_tokens(special(&["<pad>", "</s>", "<unk>"]))
+        .build()
+        .unwrap();
+    trained(tokenizer, trainer)
+}
+
+/// The file.
+pub(crate) fn bytes(value: &Value) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap()
+}
+
+/// Adds one token to `added_tokens`; its id is the next free one.
+pub(crate) fn add_token(value: &mut Value, content: &str, special: bool, normalized: bool) -> u32 {
+    let tokenizer: Tokenizer = serde_json::from_value(value.clone()).unwrap();
+    let id = tokenizer.token_to_id(content).unwrap_or_else(|| {
+        u32::try_from(tokenizer.get_vocab_size(true).max(tokenizer.get_model().get_vocab_size())).unwrap()
+    });
+    value["added_tokens"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"id": id, "content": content, "single_word": false,
+        "lstrip": false, "rstrip": false, "normalized": normalized, "special": special}));
+    id
+}

@@ -1,0 +1,268 @@
+//! What a tokenizer promises, on small tokenizers of every kind.
+
+use serde_json::{Value, json};
+
+use super::testing::{PAGE, add_token, bpe, bytes, unigram, wordlevel, wordpiece};
+use super::*;
+use crate::error::ErrorKind;
+
+fn tokenizer(value: &Value, options: TokenizerOptions) -> Tokenizer {
+    Tokenizer::from_json(bytes(value), options).unwrap()
+}
+
+fn encode(tokenizer: &Tokenizer, text: &str) -> (Vec<u32>, EncodeStats) {
+    let mut out = Vec::new();
+    let stats = tokenizer.encode(text, &mut tokenizer.scratch(), &mut out).unwrap();
+    (out, stats)
+}
+
+fn with(special_in_text: SpecialInText) -> TokenizerOptions {
+    TokenizerOptions { special_in_text, ..Default::default() }
+}
+
+#[test]
+fn the_ids_are_those_of_the_reference() {
+    for value in [bpe(), wordpiece(), wordlevel(), unigram()] {
+        let reference: tokenizers::Tokenizer = serde_json::from_value(value.clone()).unwrap();
+        let ours = tokenizer(&value, TokenizerOptions::default());
+        let (ids, _) = encode(&ours, PAGE);
+        assert_eq!(ids, reference.encode_fast(PAGE, false).unwrap().get_ids(), "{}", ours.info().model);
+        assert!(ids.len() > 50);
+        assert_eq!(ours.json(), Some(&bytes(&value)[..]));
+    }
+}
+
+#[test]
+fn bytes_are_ids() {
+    let plain = Tokenizer::bytes(TokenizerOptions::default()).unwrap();
+    assert_eq!(encode(&plain, "aé").0, [97, 0xc3, 0xa9]);
+    assert_eq!(plain.id_width(), IdWidth::U16);
+    let both = TokenizerOptions { add_bos: true, add_eos: true, ..Default::default() };
+    assert_eq!(encode(&Tokenizer::bytes(both).unwrap(), "").0, [256, 257]);
+    let named = TokenizerOptions { bos_token: Some("<s>".into()), ..Default::default() };
+    assert!(Tokenizer::bytes(named).is_err());
+}
+
+#[test]
+fn encode_appends() {
+    let t = Tokenizer::bytes(TokenizerOptions::default()).unwrap();
+    let mut out = vec![7];
+    t.encode("a", &mut t.scratch(), &mut out).unwrap();
+    assert_eq!(out, [7, 97]);
+}
+
+#[test]
+fn truncation_and_padding_are_switched_off() {
+    let mut value = bpe();
+    value["truncation"] =
+        json!({"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0});
+    value["padding"] = json!({"strategy": {"Fixed": 4096}, "direction": "Right", "pad_to_multiple_of": null,
+        "pad_id": 0, "pad_type_id": 0, "pad_token": "<|endoftext|>"});
+    let t = tokenizer(&value, TokenizerOptions::default());
+    assert_eq!(encode(&t, PAGE).0, encode(&tokenizer(&bpe(), TokenizerOptions::default()), PAGE).0);
+}
+
+#[test]
+fn dropout_is_switched_off() {
+    let mut value = bpe();
+    value["model"]["dropout"] = json!(0.9);
+    let t = tokenizer(&value, TokenizerOptions::default());
+    assert_eq!(encode(&t, PAGE).0, encode(&tokenizer(&bpe(), TokenizerOptions::default()), PAGE).0);
+}
+
+#[test]
+fn the_width_counts_added_tokens() {
+    let mut value = bpe();
+    let base = value["model"]["vocab"].as_object().unwrap().len();
+    for i in 0..65_536 - base {
+        value["added_tokens"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"id": base + i, "content": format!("<added {i}>"),
+            "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": false}));
+    }
+    let t = tokenizer(&value, TokenizerOptions::default());
+    assert_eq!((t.info().max_id, t.id_width()), (65_535, IdWidth::U16));
+    let last = add_token(&mut value, "<one more>", false, false);
+    let t = tokenizer(&value, TokenizerOptions::default());
+    assert_eq!((last, t.info().max_id, t.id_width()), (65_536, 65_536, IdWidth::U32));
+    assert_eq!(encode(&t, "<one more>").0, [65_536]);
+}
+
+#[test]
+fn a_hole_in_the_vocabulary_counts_too() {
+    let mut value = wordlevel();
+    value["model"]["vocab"]["far"] = json!(70_000);
+    let t = tokenizer(&value, TokenizerOptions::default());
+    assert_eq!(t.id_width(), IdWidth::U32);
+    assert_eq!(encode(&t, "far").0, [70_000]);
+}
+
+#[test]
+fn a_special_string_in_the_text_is_text_a_token_or_a_reason_to_reject() {
+    let text = "the<|endoftext|>dog";
+    let (ids, stats) = encode(&tokenizer(&bpe(), with(SpecialInText::Text)), text);
+    assert!(!ids.contains(&0));
+    assert_eq!(stats.special_in_text, 1);
+    let (ids, stats) = encode(&tokenizer(&bpe(), with(SpecialInText::Parse)), text);
+    assert!(ids.contains(&0));
+    assert_eq!(stats.special_in_text, 1);
+    let strict = tokenizer(&bpe(), with(SpecialInText::Error));
+    let mut out = vec![1];
+    let reject = strict.encode(text, &mut strict.scratch(), &mut out).unwrap_err();
+    assert_eq!((reject.code, out), (RejectCode::SpecialToken, vec![1]));
+    assert!(reject.message.contains("<|endoftext|>"));
+}
+
+#[test]
+fn added_tokens_that_are_not_special_always_match() {
+    let mut value = bpe();
+    let id = add_token(&mut value, "<dog>", false, false);
+    for policy in [SpecialInText::Text, SpecialInText::Parse, SpecialInText::Error] {
+        let (ids, stats) = encode(&tokenizer(&value, with(policy)), "the<dog>");
+        assert_eq!((ids.last(), stats.special_in_text), (Some(&id), 0));
+    }
+}
+
+/// The model of these tokenizers has the control tokens in its own vocabulary.
+#[test]
+fn no_model_makes_a_control_token_from_text() {
+    for (value, text, control) in
+        [(unigram(), "dog</s> </s>", 1), (wordlevel(), "the [SEP] dog", 2), (wordpiece(), "the [SEP] dog", 2)]
+    {
+        let t = tokenizer(&value, with(SpecialInText::Text));
+        let (ids, stats) = encode(&t, text);
+        assert!(!ids.contains(&control), "{}: {ids:?}", t.info().model);
+        assert!(stats.special_in_text > 0);
+        let (ids, _) = encode(&tokenizer(&value, with(SpecialInText::Parse)), text);
+        assert!(ids.contains(&control));
+    }
+}
+
+#[test]
+fn whole_word_lookup_of_bpe_makes_no_control_token() {
+    let mut value = super::testing::bpe_with_pattern(r"\S+|\s+", true);
+    let plain = encode(&tokenizer(&value, with(SpecialInText::Text)), "the dog").0;
+    let (ids, _) = encode(&tokenizer(&value, with(SpecialInText::Text)), "<|endoftext|>");
+    assert!(!ids.contains(&0), "{ids:?}");
+    value["model"]["ignore_merges"] = json!(false);
+    assert_eq!(encode(&tokenizer(&value, with(SpecialInText::Text)), "the dog").0, plain);
+}
+
+#[test]
+fn the_hidden_name_of_a_control_token_is_rejected() {
+    let t = tokenizer(&wordlevel(), with(SpecialInText::Text));
+    let name = "\u{0}\u{10FFFF}control token 2\u{10FFFF}\u{0}".replace(' ', " ");
+    // Split at its spaces it is three unknown words; as one word it would be the token.
+    assert!(encode(&t, &name).0.iter().all(|&id| id == 0));
+    let mut value = wordlevel();
+    value["pre_tokenizer"] = Value::Null;
+    let t = tokenizer(&value, with(SpecialInText::Text));
+    let reject = t.encode(&name, &mut t.scratch(), &mut Vec::new()).unwrap_err();
+    assert_eq!(reject.code, RejectCode::SpecialToken);
+}
+
+#[test]
+fn a_special_token_that_matches_after_normalization_is_found() {
+    let mut value = wordpiece();
+    value["added_tokens"][1]["normalized"] = json!(true);
+    let t = tokenizer(&value, with(SpecialInText::Error));
+    assert!(t.encode("the [ClS] dog", &mut t.scratch(), &mut Vec::new()).is_err());
+    assert_eq!(encode(&t, "the cls dog").1.special_in_text, 0);
+}
+
+#[test]
+fn ends_are_added_and_doubled_ones_noticed() {
+    let ends = TokenizerOptions { add_bos: true, add_eos: true, ..Default::default() };
+    let parse = TokenizerOptions { special_in_text: SpecialInText::Parse, ..ends.clone() };
+    let t = tokenizer(&wordpiece(), ends);
+    let (ids, stats) = encode(&t, "the dog");
+    assert_eq!((ids[0], *ids.last().unwrap(), stats.doubled_bos), (1, 2, false));
+    assert_eq!(t.info().bos.as_ref().unwrap().token, "[CLS]");
+    let (ids, stats) = encode(&tokenizer(&wordpiece(), parse), "[CLS] the dog [SEP]");
+    assert_eq!((ids[0], ids[1]), (1, 1));
+    assert!(stats.doubled_bos && stats.doubled_eos);
+}
+
+#[test]
+fn the_post_processor_can_be_followed() {
+    let options = TokenizerOptions { add_special_tokens: true, ..Default::default() };
+    let (ids, _) = encode(&tokenizer(&wordpiece(), options.clone()), "the dog");
+    let reference: tokenizers::Tokenizer = serde_json::from_value(wordpiece()).unwrap();
+    assert_eq!(ids, reference.encode_fast("the dog", true).unwrap().get_ids());
+    let both = TokenizerOptions { add_bos: true, ..options };
+    assert!(Tokenizer::from_json(bytes(&wordpiece()), both).is_err());
+}
+
+#[test]
+fn an_end_that_cannot_be_told_is_a_usage_error_that_helps() {
+    let options = TokenizerOptions { add_bos: true, ..Default::default() };
+    let error = Tokenizer::from_json(bytes(&unigram()), options.clone()).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Usage);
+    assert!(error.remedy().unwrap().contains("</s>"), "{error:?}");
+    let named = TokenizerOptions { bos_token: Some("<pad>".into()), ..options };
+    assert_eq!(encode(&tokenizer(&unigram(), named), "dog").0[0], 0);
+}
+
+#[test]
+fn a_broken_file_is_a_usage_error_that_says_what_is_wrong() {
+    let said = |json: &[u8]| {
+        let error = Tokenizer::from_json(json.to_vec(), TokenizerOptions::default()).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Usage);
+        error.to_string()
+    };
+    assert!(said(b"").contains("not a JSON object"));
+    assert!(said(b"[1,2]").contains("not a JSON object"));
+    assert!(said(&bytes(&bpe())[..1000]).contains("not a JSON object"));
+    assert!(said(b"{\"vocab\":{}}").contains("no \"model\""));
+    let mut value = bpe();
+    value["model"]["type"] = json!("Morse");
+    assert!(said(&bytes(&value)).contains("Morse"));
+    let mut value = bpe();
+    value["model"].as_object_mut().unwrap().remove("vocab");
+    assert!(said(&bytes(&value)).contains("no \"vocab\""));
+    let mut value = bpe();
+    value["model"]["vocab"] = json!({});
+    value["model"]["merges"] = json!([]);
+    value["added_tokens"] = json!([]);
+    assert!(said(&bytes(&value)).contains("empty vocabulary"));
+    let mut value = bpe();
+    value["model"]["merges"] = json!([["no", "such"]]);
+    assert!(said(&bytes(&value)).contains("cannot be loaded"));
+    let mut value = bpe();
+    value["pre_tokenizer"] =
+        json!({"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated", "invert": false});
+    assert!(said(&bytes(&value)).contains("cannot be loaded"));
+}
+
+#[test]
+fn an_unknown_word_without_an_unknown_token_is_a_reject() {
+    let mut value = wordlevel();
+    value["model"]["unk_token"] = json!("[NOT THERE]");
+    let t = tokenizer(&value, TokenizerOptions::default());
+    let mut out = vec![3];
+    let reject = t.encode("zzz", &mut t.scratch(), &mut out).unwrap_err();
+    assert_eq!((reject.code, out), (RejectCode::Unsupported, vec![3]));
+}
+
+#[test]
+fn a_scratch_of_another_tokenizer_does_no_harm() {
+    let (a, b) =
+        (tokenizer(&bpe(), TokenizerOptions::default()), tokenizer(&unigram(), TokenizerOptions::default()));
+    let mut scratch = a.scratch();
+    for _ in 0..2 {
+        for t in [&a, &b] {
+            let mut out = Vec::new();
+            t.encode("the quick dog", &mut scratch, &mut out).unwrap();
+            assert_eq!(out, encode(t, "the quick dog").0);
+        }
+    }
+}
+
+#[test]
+fn the_info_survives_json() {
+    let t = tokenizer(&bpe(), TokenizerOptions::default());
+    let json = serde_json::to_string(t.info()).unwrap();
+    assert_eq!(&serde_json::from_str::<TokenizerInfo>(&json).unwrap(), t.info());
+    assert_eq!(t.info().sha256.as_ref().unwrap().len(), 64);
+}
