@@ -47,8 +47,10 @@ mod split;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 pub use dataset::{DEFAULT_MAPPED_SHARDS, DEFAULT_OPEN_SHARDS, Dataset, OpenOptions};
 pub use iter::Records;
 pub use record::Record;
 pub use split::Split;
+pub use verify::{DEFAULT_MAX_PROBLEMS, DecodeFn, VerifyOptions, VerifyProgress, VerifyReport, verify};

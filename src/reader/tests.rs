@@ -27,7 +27,7 @@ fn dataset(format: Format, kind: Kind) -> (tempfile::TempDir, Dataset) {
 }
 
 /// All formats and kinds.
-fn all() -> impl Iterator<Item = (Format, Kind)> {
+pub(super) fn all() -> impl Iterator<Item = (Format, Kind)> {
     FORMATS.into_iter().flat_map(|format| KINDS.map(|kind| (format, kind)))
 }
 
@@ -155,7 +155,7 @@ fn many_threads_share_a_split() {
 }
 
 /// All files of a directory, sorted.
-fn files(dir: &Path) -> Vec<PathBuf> {
+pub(super) fn files(dir: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -166,7 +166,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Where a whole dataset is; written once, since every written file waits for the disk.
-fn pristine(format: Format, kind: Kind) -> PathBuf {
+pub(super) fn pristine(format: Format, kind: Kind) -> PathBuf {
     static WRITTEN: Mutex<Vec<(Format, Kind, tempfile::TempDir)>> = Mutex::new(Vec::new());
     let mut written = WRITTEN.lock().unwrap();
     if let Some((_, _, dir)) = written.iter().find(|(f, k, _)| (*f, *k) == (format, kind)) {
@@ -179,7 +179,7 @@ fn pristine(format: Format, kind: Kind) -> PathBuf {
 }
 
 /// A copy that may be altered.
-fn copy(from: &Path) -> tempfile::TempDir {
+pub(super) fn copy(from: &Path) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for file in files(from) {
         let to = dir.path().join(file.strip_prefix(from).unwrap());
