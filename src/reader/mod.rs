@@ -37,10 +37,13 @@
 //!
 //! `docs/reader.md` tells more. Nothing here needs the image, tokenizer or command line dependencies.
 
+mod check;
 mod dataset;
+mod describe;
 mod hash;
 mod iter;
 mod record;
+mod shard_file;
 mod shards;
 mod split;
 #[cfg(test)]
@@ -50,7 +53,12 @@ mod tests;
 mod verify;
 
 pub use dataset::{DEFAULT_MAPPED_SHARDS, DEFAULT_OPEN_SHARDS, Dataset, OpenOptions};
+pub use describe::{
+    DatasetDescription, Description, HistogramBucket, MAX_HISTOGRAM_BUCKETS, ShardDescription,
+    SplitDescription, describe,
+};
 pub use iter::Records;
 pub use record::Record;
+pub use shard_file::ShardFile;
 pub use split::Split;
 pub use verify::{DEFAULT_MAX_PROBLEMS, DecodeFn, VerifyOptions, VerifyProgress, VerifyReport, verify};

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::{Bound, Range, RangeBounds};
 use std::sync::{Arc, OnceLock};
 
+use super::check::check_record;
 use super::dataset::Common;
 use super::iter::Records;
 use super::record::Record;
@@ -13,7 +14,7 @@ use crate::format::{self, Format, Placed, ShardReader};
 use crate::index::{IndexEntry, LengthIndex, LengthRun, RecordIndex, ShardEntry};
 use crate::manifest;
 use crate::sample::{self, Value};
-use crate::schema::{HEIGHT, INPUT_IDS, Kind, LENGTH, Schema, WIDTH};
+use crate::schema::Schema;
 
 /// What all handles of one split share.
 pub(super) struct SplitState {
@@ -396,46 +397,3 @@ struct Found {
 
 /// What to do when records and indexes disagree.
 const ALTERED: &str = "the shard or an index was altered; `dsconvert inspect --verify` tells which, restore it or convert again";
-
-/// Whether `record` is the one that `entry` describes; the error is one sentence.
-pub(super) fn check_record(
-    schema: &Schema,
-    entry: &IndexEntry,
-    record: &sample::Record,
-) -> Result<(), String> {
-    if record.values.len() != schema.fields.len() {
-        return Err(format!(
-            "the record has {} values for {} fields",
-            record.values.len(),
-            schema.fields.len()
-        ));
-    }
-    let crc32c = record.crc32c();
-    if crc32c != entry.crc32c {
-        return Err(format!("the checksum is {crc32c:08x}, the record index says {:08x}", entry.crc32c));
-    }
-    let number = |name: &str| match schema.index_of(name).and_then(|i| record.values.get(i)) {
-        Some(&Value::UInt(u)) => Some(u),
-        _ => None,
-    };
-    match schema.kind {
-        Kind::Images => {
-            let (width, height) = (number(WIDTH), number(HEIGHT));
-            let pixels = width.zip(height).and_then(|(w, h)| w.checked_mul(h));
-            let indexed = (Some(entry.width.into()), Some(entry.height.into()));
-            if (width, height) != indexed || pixels != Some(entry.length) {
-                return Err("width, height and length differ from those in the record index".to_owned());
-            }
-        }
-        Kind::Text => {
-            let ids = schema.index_of(INPUT_IDS).and_then(|i| match record.values.get(i) {
-                Some(Value::Ids(ids)) => Some(ids.len() as u64),
-                _ => None,
-            });
-            if ids != Some(entry.length) || number(LENGTH) != ids {
-                return Err("the number of ids, the stored length and the record index differ".to_owned());
-            }
-        }
-    }
-    Ok(())
-}

@@ -15,8 +15,6 @@ use crate::schema::Kind;
 use crate::storage::Access;
 
 const SHARDS: &[&[u64]] = &[&[9, 0, 14], &[5], &[]];
-/// TODO all of them
-const FORMATS: [Format; 1] = [Format::Msgpack];
 const KINDS: [Kind; 2] = [Kind::Images, Kind::Text];
 
 fn dataset(format: Format, kind: Kind) -> (tempfile::TempDir, Dataset) {
@@ -28,7 +26,7 @@ fn dataset(format: Format, kind: Kind) -> (tempfile::TempDir, Dataset) {
 
 /// All formats and kinds.
 pub(super) fn all() -> impl Iterator<Item = (Format, Kind)> {
-    FORMATS.into_iter().flat_map(|format| KINDS.map(|kind| (format, kind)))
+    Format::ALL.into_iter().flat_map(|format| KINDS.map(|kind| (format, kind)))
 }
 
 fn inner(record: Result<Record>) -> sample::Record {
@@ -321,7 +319,7 @@ proptest! {
     /// Any file, any bytes: the right record or an error.
     #[test]
     fn altered_bytes_never_give_a_wrong_record(
-        format in prop::sample::select(FORMATS.to_vec()),
+        format in prop::sample::select(Format::ALL.to_vec()),
         images: bool,
         mapped: bool,
         file: Index,
