@@ -41,7 +41,12 @@ impl Bpe {
         for (byte, c) in alphabet.iter().enumerate() {
             let mut buffer = [0; 4];
             let token: &str = c.encode_utf8(&mut buffer);
-            bytes[byte] = *vocab.get(token).ok_or("a byte has no token")?;
+            bytes[byte] = match vocab.get(token) {
+                Some(&id) => id,
+                // Bytes that no UTF-8 text has.
+                None if matches!(byte, 0xc0 | 0xc1 | 0xf5..) => 0,
+                None => return Err("a byte has no token".to_owned()),
+            };
         }
         let mut list = Vec::new();
         let mut token = String::new();

@@ -11,8 +11,8 @@ use crate::sample::Reject;
 const SHORT: usize = 15;
 /// The longest word that is kept.
 const LONG: usize = 1024;
-/// Slots for short words, 32 bytes each.
-const SHORT_SLOTS: usize = 1 << 16;
+/// Pairs of slots for short words, 64 bytes each.
+const SHORT_PAIRS: usize = 1 << 15;
 /// Slots for longer words.
 const LONG_SLOTS: usize = 1 << 14;
 /// Ids kept for words that have more than a slot holds, and for longer words.
@@ -30,8 +30,12 @@ pub(super) trait Words {
     fn encode_word(&self, word: &[u8], out: &mut Vec<u32>) -> Result<(), Reject>;
 }
 
+/// Two slots a word may stand in, on one cache line.
 #[derive(Clone, Copy, Default)]
-#[repr(align(32))]
+#[repr(align(64))]
+struct Pair([Slot; 2]);
+
+#[derive(Clone, Copy, Default)]
 struct Slot {
     /// The bytes of the word, and its length in the highest byte; 0 when empty.
     key: u128,
@@ -49,7 +53,7 @@ struct LongSlot {
 
 /// The cache.
 pub(crate) struct WordCache {
-    short: Vec<Slot>,
+    short: Vec<Pair>,
     long: Vec<LongSlot>,
     bytes: Vec<u8>,
     ids: Vec<u32>,
@@ -59,7 +63,7 @@ impl WordCache {
     /// An empty cache of about 2 MiB, which grows to at most 10 MiB.
     pub(crate) fn new() -> Self {
         Self {
-            short: vec![Slot::default(); SHORT_SLOTS],
+            short: vec![Pair::default(); SHORT_PAIRS],
             long: vec![LongSlot::default(); LONG_SLOTS],
             bytes: Vec::new(),
             ids: Vec::new(),
@@ -81,9 +85,8 @@ impl WordCache {
             return self.append_long(words, &text[start..end], out);
         }
         let key = short_key(text, start, len);
-        let home = hash(key) & (SHORT_SLOTS - 1);
-        // Two slots a word may stand in, side by side.
-        for slot in [&self.short[home], &self.short[home ^ 1]] {
+        let home = hash(key) & (SHORT_PAIRS - 1);
+        for slot in &self.short[home].0 {
             if slot.key == key {
                 match slot.count {
                     1 => out.push(slot.ids[0]),
@@ -121,11 +124,9 @@ impl WordCache {
             slot.count = SPILLED;
             slot.ids = [at, count, 0];
         }
-        // The word that stood at home moves aside; the one that stood aside is forgotten.
-        if self.short[home].key != 0 {
-            self.short[home ^ 1] = self.short[home];
-        }
-        self.short[home] = slot;
+        // The word that stood first moves aside; the one that stood aside is forgotten.
+        let Pair([first, second]) = &mut self.short[home];
+        (*first, *second) = (slot, *first);
         Ok(())
     }
 
@@ -167,24 +168,35 @@ impl WordCache {
     }
 
     fn clear(&mut self) {
-        self.short.fill(Slot::default());
+        self.short.fill(Pair::default());
         self.long.fill(LongSlot::default());
         self.bytes.clear();
         self.ids.clear();
     }
 }
 
+/// The lowest n bytes of a number.
+const MASKS: [u128; 16] = {
+    let mut masks = [0; 16];
+    let mut len = 1;
+    while len < 16 {
+        masks[len] = masks[len - 1] << 8 | 0xff;
+        len += 1;
+    }
+    masks
+};
+
 /// The `len` bytes at `start`, at most [`SHORT`], with their number in the highest byte.
 #[inline(always)]
 fn short_key(text: &[u8], start: usize, len: usize) -> u128 {
     let word = if let Some(window) = text.get(start..start + 16).and_then(|w| w.first_chunk::<16>()) {
-        u128::from_le_bytes(*window) & ((1 << (8 * len)) - 1)
+        u128::from_le_bytes(*window) & MASKS[len & 15]
     } else {
         let mut padded = [0; 16];
         padded[..len].copy_from_slice(&text[start..start + len]);
         u128::from_le_bytes(padded)
     };
-    word | (len as u128) << 120
+    word | u128::from(len as u8) << 120
 }
 
 #[inline(always)]

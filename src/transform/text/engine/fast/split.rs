@@ -53,9 +53,13 @@ impl Split for Gpt2 {
         let first = bytes[at];
         if first == b' ' {
             return match classes.at(bytes, at + 1) {
+                Some((LETTER, len)) => classes.letters(bytes, at + 1 + len),
                 Some((class, len)) if class < SPACE => classes.run(bytes, at + 1 + len, class),
                 _ => spaces(classes, bytes, at + 1, at),
             };
+        }
+        if class == LETTER {
+            return classes.letters(bytes, at + len);
         }
         if class < SPACE {
             if first == b'\''
@@ -79,7 +83,7 @@ impl<const DIGITS: usize> Split for Cl100k<DIGITS> {
         let first = bytes[at];
         let next = at + len;
         match class {
-            LETTER => return classes.run(bytes, next, LETTER),
+            LETTER => return classes.letters(bytes, next),
             NUMBER => {
                 let mut end = next;
                 for _ in 1..DIGITS {
@@ -101,7 +105,7 @@ impl<const DIGITS: usize> Split for Cl100k<DIGITS> {
         if class != LINE_END
             && let Some((LETTER, len)) = following
         {
-            return classes.run(bytes, next + len, LETTER);
+            return classes.letters(bytes, next + len);
         }
         match (first, following) {
             (b' ', Some((OTHER, len))) => line_ends(bytes, classes.run(bytes, next + len, OTHER)),
