@@ -1,0 +1,239 @@
+//! Reading Parquet shards.
+//!
+//! The page index says which page of each column holds a row, so a random read decodes one page per column and no row
+//! group; a batched read decodes each page it needs once. Nothing is cached: a reader holds the footer and the page
+//! index, and may be used from many threads and after a fork.
+
+use std::collections::BTreeMap;
+use std::io::{BufReader, Read};
+use std::sync::Arc;
+
+use ::parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+    RowSelection,
+};
+use ::parquet::errors::ParquetError;
+use ::parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
+use ::parquet::file::reader::{ChunkReader, Length};
+use bytes::Bytes;
+
+use super::guard;
+use crate::error::{Error, Result};
+use crate::format::arrow_schema::{METADATA_KEY, expect, from_arrow};
+use crate::format::rows::Rows;
+use crate::format::{Placed, ShardReader, chain_until_error};
+use crate::sample::Record;
+use crate::schema::Schema;
+use crate::storage::Blob;
+
+/// What a Parquet file begins and ends with.
+pub(in crate::format) const MAGIC: &[u8; 4] = b"PAR1";
+/// Most rows decoded together.
+const BATCH_ROWS: usize = 1024;
+/// Bytes read at once where the length of what follows is not known (page headers).
+const HEADER_BYTES: usize = 512;
+
+/// Reads one Parquet shard.
+pub(in crate::format) struct Reader {
+    schema: Arc<Schema>,
+    blob: Blob,
+    metadata: ArrowReaderMetadata,
+}
+
+impl Reader {
+    pub(in crate::format) fn new(schema: Arc<Schema>, blob: Blob) -> Result<Self> {
+        let metadata = load(&blob)?;
+        expect(&schema, metadata.schema()).map_err(|e| e.at_path(blob.path()))?;
+        guard::check_footer(metadata.metadata(), blob.len())
+            .map_err(|why| Error::corrupt(why).at_path(blob.path()))?;
+        Ok(Self { schema, blob, metadata })
+    }
+
+    fn file(&self) -> &ParquetMetaData {
+        self.metadata.metadata()
+    }
+
+    /// A decoder of `rows` (ascending; all without them) of a row group that is there.
+    fn decoder(&self, group: usize, rows: Option<&[u32]>) -> Result<ParquetRecordBatchReader> {
+        guard::check_pages(&self.blob, self.file(), group, rows).map_err(|e| self.damaged(group, e))?;
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
+            Chunks(self.blob.clone()),
+            self.metadata.clone(),
+        )
+        .with_row_groups(vec![group])
+        .with_batch_size(rows.map_or(BATCH_ROWS, |rows| rows.len().min(BATCH_ROWS)));
+        let builder = match rows {
+            Some(rows) => {
+                let total = self.group_rows(group).unwrap_or_default() as usize;
+                let ranges = rows.iter().map(|&row| row as usize..row as usize + 1);
+                builder.with_row_selection(RowSelection::from_consecutive_ranges(ranges, total))
+            }
+            None => builder,
+        };
+        builder.build().map_err(|e| self.damaged(group, e))
+    }
+
+    /// The error for a row group that cannot be decoded.
+    fn damaged(&self, group: usize, cause: impl std::error::Error + Send + Sync + 'static) -> Error {
+        Error::corrupt(format!("row group {group} cannot be decoded"))
+            .at_path(self.blob.path())
+            .caused_by(cause)
+    }
+
+    fn corrupt(&self, group: usize, why: impl std::fmt::Display) -> Error {
+        Error::corrupt(format!("row group {group}: {why}")).at_path(self.blob.path())
+    }
+
+    fn group_rows(&self, group: usize) -> Option<u64> {
+        self.file().row_groups().get(group).and_then(|g| u64::try_from(g.num_rows()).ok())
+    }
+
+    /// All records of one row group.
+    fn scan_group(&self, group: usize) -> Result<impl Iterator<Item = Result<(Placed, Record)>>> {
+        let promised = self.group_rows(group).unwrap_or_default();
+        let mut decoder = Some(self.decoder(group, None)?);
+        let mut row = 0u64;
+        let batches = std::iter::from_fn(move || match decoder.as_mut()?.next() {
+            Some(batch) => Some(
+                batch
+                    .map_err(|e| self.damaged(group, e))
+                    .and_then(|b| Rows::new(&self.schema, &b).map_err(|why| self.corrupt(group, why))),
+            ),
+            None => {
+                decoder = None;
+                None
+            }
+        });
+        let records = chain_until_error(batches.map(move |rows| {
+            let rows = rows?;
+            Ok((0..rows.len())
+                .map(move |i| rows.record(&self.schema, i).map_err(|why| self.corrupt(group, why))))
+        }));
+        let mut records = Some(records);
+        Ok(std::iter::from_fn(move || match records.as_mut()?.next() {
+            Some(Ok(record)) => {
+                let placed = Placed::in_group(group as u32, row as u32, record.canonical_size());
+                row += 1;
+                return Some(Ok((placed, record)));
+            }
+            Some(Err(e)) => {
+                records = None;
+                Some(Err(e))
+            }
+            None if row == promised => {
+                records = None;
+                None
+            }
+            None => {
+                records = None;
+                Some(Err(self.corrupt(group, format!("{row} rows instead of {promised}"))))
+            }
+        }))
+    }
+}
+
+impl ShardReader for Reader {
+    fn get(&self, at: Placed) -> Result<Record> {
+        let mut records = self.get_many(&[at])?;
+        records.pop().ok_or_else(|| self.corrupt(at.group() as usize, "no such row"))
+    }
+
+    fn get_many(&self, at: &[Placed]) -> Result<Vec<Record>> {
+        let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for at in at {
+            groups.entry(at.group()).or_default().push(at.row());
+        }
+        let mut found: BTreeMap<u64, Record> = BTreeMap::new();
+        for (group, mut rows) in groups {
+            rows.sort_unstable();
+            rows.dedup();
+            let g = group as usize;
+            let total =
+                self.group_rows(g).ok_or_else(|| self.corrupt(g, "the shard has no such row group"))?;
+            if let Some(row) = rows.iter().find(|&&row| u64::from(row) >= total) {
+                return Err(self.corrupt(g, format!("there is no row {row}, only {total}")));
+            }
+            let mut wanted = rows.iter();
+            for batch in self.decoder(g, Some(&rows))? {
+                let batch = batch.map_err(|e| self.damaged(g, e))?;
+                let decoded = Rows::new(&self.schema, &batch).map_err(|why| self.corrupt(g, why))?;
+                for (i, row) in (0..decoded.len()).zip(wanted.by_ref()) {
+                    let record = decoded.record(&self.schema, i).map_err(|why| self.corrupt(g, why))?;
+                    found.insert(Placed::in_group(group, *row, 0).position, record);
+                }
+            }
+        }
+        at.iter()
+            .map(|at| {
+                let record = found.get(&at.position).cloned();
+                record.ok_or_else(|| {
+                    self.corrupt(at.group() as usize, format!("row {} is not there", at.row()))
+                })
+            })
+            .collect()
+    }
+
+    fn scan(&self) -> Result<Box<dyn Iterator<Item = Result<(Placed, Record)>> + '_>> {
+        let groups = (0..self.file().num_row_groups()).map(|group| self.scan_group(group));
+        Ok(Box::new(chain_until_error(groups)))
+    }
+}
+
+/// The schema told by the file.
+pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
+    let metadata = load(blob)?;
+    let key_values = metadata.metadata().file_metadata().key_value_metadata();
+    let value =
+        key_values.into_iter().flatten().find(|kv| kv.key == METADATA_KEY).and_then(|kv| kv.value.as_deref());
+    from_arrow(metadata.schema(), value).map_err(|e| e.at_path(blob.path()))
+}
+
+/// Footer and page index.
+fn load(blob: &Blob) -> Result<ArrowReaderMetadata> {
+    let options = ArrowReaderOptions::new()
+        .with_skip_arrow_metadata(true)
+        .with_column_index_policy(PageIndexPolicy::Skip)
+        .with_offset_index_policy(PageIndexPolicy::Required);
+    ArrowReaderMetadata::load(&Chunks(blob.clone()), options)
+        .map_err(|e| Error::corrupt("the Parquet footer cannot be read").at_path(blob.path()).caused_by(e))
+}
+
+/// A blob as the Parquet library reads it.
+struct Chunks(Blob);
+
+impl Length for Chunks {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+}
+
+impl ChunkReader for Chunks {
+    type T = BufReader<Tail>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
+        Ok(BufReader::with_capacity(HEADER_BYTES, Tail { blob: self.0.clone(), at: start }))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        self.0.read(start, length as u64).map_err(|e| ParquetError::External(Box::new(e)))
+    }
+}
+
+/// The bytes of a blob from some offset on.
+struct Tail {
+    blob: Blob,
+    at: u64,
+}
+
+impl Read for Tail {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let len = self.blob.len().saturating_sub(self.at).min(buffer.len() as u64);
+        let bytes = self.blob.read(self.at, len).map_err(std::io::Error::other)?;
+        // `len` is at most the length of the buffer.
+        for (to, from) in buffer.iter_mut().zip(bytes.iter()) {
+            *to = *from;
+        }
+        self.at += len;
+        Ok(bytes.len())
+    }
+}
