@@ -1,5 +1,7 @@
 //! What is written in any format comes back equal, in any order of reading.
 
+#![allow(clippy::unwrap_used)] // The exception for tests does not see helpers.
+
 mod format_common;
 
 use std::path::Path;

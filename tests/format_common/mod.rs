@@ -1,6 +1,7 @@
 //! Schemas, records and shards for the tests of the formats.
 
 #![allow(dead_code)] // Each test binary uses its part.
+#![allow(clippy::unwrap_used)] // The exception for tests does not see helpers.
 
 use std::path::Path;
 use std::sync::Arc;

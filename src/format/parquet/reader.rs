@@ -20,7 +20,7 @@ use super::guard;
 use crate::error::{Error, Result};
 use crate::format::arrow_schema::{METADATA_KEY, expect, from_arrow};
 use crate::format::rows::Rows;
-use crate::format::{Placed, ShardReader, chain_until_error};
+use crate::format::{Placed, Scan, ShardReader, chain_until_error};
 use crate::sample::Record;
 use crate::schema::Schema;
 use crate::storage::Blob;
@@ -161,7 +161,7 @@ impl ShardReader for Reader {
             .collect()
     }
 
-    fn scan(&self) -> Result<Box<dyn Iterator<Item = Result<(Placed, Record)>> + '_>> {
+    fn scan(&self) -> Result<Scan<'_>> {
         let groups = (0..self.file().num_row_groups()).map(|group| self.scan_group(group));
         Ok(Box::new(chain_until_error(groups)))
     }
