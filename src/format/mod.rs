@@ -122,6 +122,9 @@ pub trait ShardWriter: Send {
     fn finish(self: Box<Self>) -> Result<NewFile>;
 }
 
+/// All records of a shard in order, each with its place; ends after the first error.
+pub type Scan<'a> = Box<dyn Iterator<Item = Result<(Placed, Record)>> + 'a>;
+
 /// Reads records of one shard. Safe to use from many threads; never panics on altered bytes.
 ///
 /// Errors are [`ErrorKind::Corrupt`](crate::error::ErrorKind) with the path; callers add shard name and row.
@@ -135,7 +138,7 @@ pub trait ShardReader: Send + Sync {
     }
 
     /// All records in order, from the shard alone (no index), each with its place.
-    fn scan(&self) -> Result<Box<dyn Iterator<Item = Result<(Placed, Record)>> + '_>>;
+    fn scan(&self) -> Result<Scan<'_>>;
 }
 
 /// A writer of `format` for records of `schema` into `file`. An error when the format cannot hold the schema.

@@ -15,7 +15,7 @@ use flatbuffers::VerifierOptions;
 use super::batch::Batch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::arrow_schema::{METADATA_KEY, expect, from_arrow};
-use crate::format::{Placed, ShardReader, chain_until_error};
+use crate::format::{Placed, Scan, ShardReader, chain_until_error};
 use crate::sample::Record;
 use crate::schema::Schema;
 use crate::storage::Blob;
@@ -117,7 +117,7 @@ impl ShardReader for Reader {
         batch.record(&self.blob, self.body_offset(block)?, row)
     }
 
-    fn scan(&self) -> Result<Box<dyn Iterator<Item = Result<(Placed, Record)>> + '_>> {
+    fn scan(&self) -> Result<Scan<'_>> {
         let batches = (0..self.blocks.len()).map(|group| self.scan_batch(group));
         Ok(Box::new(chain_until_error(batches)))
     }
