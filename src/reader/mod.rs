@@ -62,3 +62,8 @@ pub use record::Record;
 pub use shard_file::ShardFile;
 pub use split::Split;
 pub use verify::{DEFAULT_MAX_PROBLEMS, DecodeFn, VerifyOptions, VerifyProgress, VerifyReport, verify};
+
+/// The examples of the guide, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/reader.md")]
+struct Guide;

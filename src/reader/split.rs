@@ -52,8 +52,8 @@ struct View {
 
 /// A handle on one split of a dataset. Cloning is cheap; threads may share one.
 ///
-/// Opening starts no thread, no look-up waits for another thread, and files are read at positions and not through a
-/// shared offset: a handle that was made before `fork` works in parent and child.
+/// Opening starts no thread, nothing is locked for longer than it takes to copy a pointer, and files are read at
+/// positions and not through a shared offset: a handle that was made before `fork` works in parent and child.
 #[derive(Debug, Clone)]
 pub struct Split {
     state: Arc<SplitState>,
@@ -197,7 +197,7 @@ impl Split {
     ///
     /// # Errors
     ///
-    /// As [`Split::get`], for the first in the order on disk that fails.
+    /// As [`Split::get`], for one of those that fail.
     pub fn get_many(&self, records: &[u64]) -> Result<Vec<Record>> {
         self.get_each(records)?.into_iter().collect()
     }
@@ -216,7 +216,8 @@ impl Split {
         for of_shard in wanted.chunk_by(|(a, _), (b, _)| a.entry.shard == b.entry.shard) {
             self.get_of_shard(of_shard, &mut out)?;
         }
-        let missing = || Err(Error::corrupt("a record was not read"));
+        let missing =
+            || Err(Error::corrupt("the record could not be read, as was said where it was first asked for"));
         Ok(out.into_iter().map(|record| record.unwrap_or_else(missing)).collect())
     }
 
@@ -234,16 +235,11 @@ impl Split {
             _ => placed.iter().map(|&at| reader.get(at)).collect::<Vec<_>>(),
         };
         for (same, values) in distinct.iter().zip(values) {
-            let Some((found, last)) = same.last() else { continue };
-            let record = values.map_err(|e| self.at(e, found)).and_then(|values| self.finish(found, values));
-            if let Ok(record) = &record {
-                for (_, place) in same.iter() {
-                    if let Some(slot) = out.get_mut(*place) {
-                        *slot = Some(Ok(record.clone()));
-                    }
-                }
-            } else if let Some(slot) = out.get_mut(*last) {
-                *slot = Some(record);
+            let Some((found, first)) = same.first() else { continue };
+            match values.map_err(|e| self.at(e, found)).and_then(|values| self.finish(found, values)) {
+                Ok(record) => same.iter().for_each(|(_, place)| put(out, *place, Ok(record.clone()))),
+                // Errors cannot be copied: the first place in the order asked for has it.
+                Err(e) => put(out, *first, Err(e)),
             }
         }
         Ok(())
@@ -382,6 +378,12 @@ impl Split {
             Some(shard) => error.at_shard(&shard.name),
             None => error,
         }
+    }
+}
+
+fn put(out: &mut [Option<Result<Record>>], place: usize, record: Result<Record>) {
+    if let Some(slot) = out.get_mut(place) {
+        *slot = Some(record);
     }
 }
 
