@@ -112,6 +112,23 @@ fn selected_columns_come_alone_and_in_the_order_asked_for() {
 }
 
 #[test]
+fn reading_ahead_changes_nothing() {
+    for (format, kind) in all() {
+        let path = pristine(format, kind);
+        for bytes in [0, 1, 300, u64::MAX] {
+            let dataset = OpenOptions::new().read_ahead_bytes(bytes).open(&path).unwrap();
+            let train = dataset.split("train").unwrap();
+            let keys = train.select(&["key"]).unwrap();
+            for i in [0, 1, 2, 3, 3, 9, 8, 9, 10, 11, 12, 2, 3, 20, 21, 22, 0] {
+                assert_eq!(inner(train.get(i)), record(kind, i));
+                assert_eq!(keys.get(i).unwrap().values(), &record(kind, i).values[..1]);
+            }
+            assert!(train.get(23).is_err());
+        }
+    }
+}
+
+#[test]
 fn lengths_find_records() {
     for kind in KINDS {
         let (_dir, dataset) = dataset(Format::Msgpack, kind);
