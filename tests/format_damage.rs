@@ -44,7 +44,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// What libraries allocate whatever the file says (contexts of zstd, buffers of one batch).
-const FIXED_BYTES: usize = 4 << 20;
+const FIXED_BYTES: usize = 16 << 20;
 
 /// Everything a program can do with a shard. Errors are expected; the records that come out count.
 fn use_shard(format: Format, schema: &Arc<Schema>, bytes: Bytes, placed: &[Placed]) -> usize {

@@ -13,7 +13,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 /// Every field type.
-pub const ALL_TYPES: [FieldType; 14] = [
+pub(crate) const ALL_TYPES: [FieldType; 14] = [
     FieldType::String,
     FieldType::Binary,
     FieldType::Json,
@@ -31,18 +31,18 @@ pub const ALL_TYPES: [FieldType; 14] = [
 ];
 
 /// Names of three classes, as many as the labels made here need.
-pub fn classes() -> Vec<String> {
+pub(crate) fn classes() -> Vec<String> {
     vec!["кот".to_owned(), "dog".to_owned(), "a, \"b\"".to_owned()]
 }
 
 /// An image schema with labels and one nullable field of each type.
-pub fn images_with_everything() -> Schema {
+pub(crate) fn images_with_everything() -> Schema {
     let extra = ALL_TYPES.iter().map(|ty| Field::nullable(&format!("my {}", ty.name()), *ty));
     Schema::images(Some(classes()), extra.collect()).unwrap()
 }
 
 /// Any schema of either kind.
-pub fn any_schema() -> impl Strategy<Value = Schema> {
+pub(crate) fn any_schema() -> impl Strategy<Value = Schema> {
     let fields = vec((prop::sample::select(ALL_TYPES.to_vec()), any::<bool>()), 0..6);
     (prop::sample::select(vec![Kind::Images, Kind::Text]), any::<bool>(), fields).prop_map(
         |(kind, flag, fields)| {
@@ -61,7 +61,7 @@ pub fn any_schema() -> impl Strategy<Value = Schema> {
 }
 
 /// Any value of a field.
-pub fn any_value(field: &Field) -> BoxedStrategy<Value> {
+pub(crate) fn any_value(field: &Field) -> BoxedStrategy<Value> {
     let bytes = || vec(any::<u8>(), 0..40).prop_map(bytes::Bytes::from);
     let present = match field.ty {
         FieldType::String => "\\PC{0,12}".prop_map(|s| Value::Text(s.into())).boxed(),
@@ -87,12 +87,12 @@ pub fn any_value(field: &Field) -> BoxedStrategy<Value> {
 }
 
 /// Any record of `schema`.
-pub fn any_record(schema: &Schema) -> BoxedStrategy<Record> {
+pub(crate) fn any_record(schema: &Schema) -> BoxedStrategy<Record> {
     schema.fields.iter().map(any_value).collect::<Vec<_>>().prop_map(|values| Record { values }).boxed()
 }
 
 /// Any schema with up to `max` records.
-pub fn any_records(max: usize) -> impl Strategy<Value = (Schema, Vec<Record>)> {
+pub(crate) fn any_records(max: usize) -> impl Strategy<Value = (Schema, Vec<Record>)> {
     any_schema().prop_flat_map(move |schema| {
         let records = vec(any_record(&schema), 0..=max);
         (Just(schema), records)
@@ -100,7 +100,7 @@ pub fn any_records(max: usize) -> impl Strategy<Value = (Schema, Vec<Record>)> {
 }
 
 /// Writes `records` to `path`.
-pub fn write(format: Format, schema: &Schema, records: &[Record], path: &Path) -> Vec<Placed> {
+pub(crate) fn write(format: Format, schema: &Schema, records: &[Record], path: &Path) -> Vec<Placed> {
     let mut writer = writer(format, Arc::new(schema.clone()), NewFile::create(path).unwrap()).unwrap();
     let placed = records.iter().map(|record| writer.push(record).unwrap()).collect();
     writer.finish().unwrap().commit().unwrap();

@@ -3,7 +3,12 @@
 //! The library believes the sizes that footer and page headers claim and allocates for them, so a damaged or hostile
 //! shard of a few bytes could ask for gigabytes. The shards that dsconvert writes keep promises that are checked here:
 //! bounded row groups, pages inside their column, page sizes within what the footer claims.
+//!
+//! Some damage the library meets with a panic; [`caught`] makes an error of it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use ::parquet::file::page_index::offset_index::PageLocation;
 
@@ -44,6 +49,16 @@ pub(super) fn check_footer(file: &ParquetMetaData, file_bytes: u64) -> Result<()
         }
     }
     Ok(())
+}
+
+/// Runs a part of the library that may panic on damaged bytes. What `decode` was working on must not be used again
+/// after an error. (The panic hook of the program still sees the panic: by default it prints a line to stderr.)
+pub(super) fn caught<T>(decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|panic| {
+        let what = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+        let what = what.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        Err(ParquetError::General(format!("the decoder gave up: {what}")))
+    })
 }
 
 /// Where the pages of `column` begin and end in the file.

@@ -9,8 +9,7 @@ use std::io::{BufReader, Read};
 use std::sync::Arc;
 
 use ::parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
-    RowSelection,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
 };
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
@@ -53,8 +52,8 @@ impl Reader {
         self.metadata.metadata()
     }
 
-    /// A decoder of `rows` (ascending; all without them) of a row group that is there.
-    fn decoder(&self, group: usize, rows: Option<&[u32]>) -> Result<ParquetRecordBatchReader> {
+    /// `rows` (ascending; all without them) of a row group that is there, decoded in batches up to the first error.
+    fn batches(&self, group: usize, rows: Option<&[u32]>) -> Result<impl Iterator<Item = Result<Rows>>> {
         guard::check_pages(&self.blob, self.file(), group, rows).map_err(|e| self.damaged(group, e))?;
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
             Chunks(self.blob.clone()),
@@ -70,7 +69,19 @@ impl Reader {
             }
             None => builder,
         };
-        builder.build().map_err(|e| self.damaged(group, e))
+        let mut decoder = Some(guard::caught(|| builder.build()).map_err(|e| self.damaged(group, e))?);
+        Ok(std::iter::from_fn(move || {
+            let mut current = decoder.take()?;
+            let next =
+                guard::caught(|| current.next().transpose().map_err(|e| ParquetError::External(e.into())));
+            match next.transpose()? {
+                Ok(batch) => {
+                    decoder = Some(current);
+                    Some(Rows::new(&self.schema, &batch).map_err(|why| self.corrupt(group, why)))
+                }
+                Err(e) => Some(Err(self.damaged(group, e))),
+            }
+        }))
     }
 
     /// The error for a row group that cannot be decoded.
@@ -88,46 +99,24 @@ impl Reader {
         self.file().row_groups().get(group).and_then(|g| u64::try_from(g.num_rows()).ok())
     }
 
-    /// All records of one row group.
+    /// All records of one row group; an error at the end when it has fewer rows than the footer says.
     fn scan_group(&self, group: usize) -> Result<impl Iterator<Item = Result<(Placed, Record)>>> {
         let promised = self.group_rows(group).unwrap_or_default();
-        let mut decoder = Some(self.decoder(group, None)?);
-        let mut row = 0u64;
-        let batches = std::iter::from_fn(move || match decoder.as_mut()?.next() {
-            Some(batch) => Some(
-                batch
-                    .map_err(|e| self.damaged(group, e))
-                    .and_then(|b| Rows::new(&self.schema, &b).map_err(|why| self.corrupt(group, why))),
-            ),
-            None => {
-                decoder = None;
-                None
-            }
-        });
-        let records = chain_until_error(batches.map(move |rows| {
+        let mut records = chain_until_error(self.batches(group, None)?.map(move |rows| {
             let rows = rows?;
             Ok((0..rows.len())
                 .map(move |i| rows.record(&self.schema, i).map_err(|why| self.corrupt(group, why))))
         }));
-        let mut records = Some(records);
-        Ok(std::iter::from_fn(move || match records.as_mut()?.next() {
+        let mut row = 0;
+        Ok(std::iter::from_fn(move || match records.next() {
             Some(Ok(record)) => {
                 let placed = Placed::in_group(group as u32, row as u32, record.canonical_size());
                 row += 1;
-                return Some(Ok((placed, record)));
+                Some(Ok((placed, record)))
             }
-            Some(Err(e)) => {
-                records = None;
-                Some(Err(e))
-            }
-            None if row == promised => {
-                records = None;
-                None
-            }
-            None => {
-                records = None;
-                Some(Err(self.corrupt(group, format!("{row} rows instead of {promised}"))))
-            }
+            Some(Err(e)) => Some(Err(e)),
+            None if row == promised => None,
+            None => Some(Err(self.corrupt(group, format!("{row} rows instead of {promised}")))),
         }))
     }
 }
@@ -154,9 +143,8 @@ impl ShardReader for Reader {
                 return Err(self.corrupt(g, format!("there is no row {row}, only {total}")));
             }
             let mut wanted = rows.iter();
-            for batch in self.decoder(g, Some(&rows))? {
-                let batch = batch.map_err(|e| self.damaged(g, e))?;
-                let decoded = Rows::new(&self.schema, &batch).map_err(|why| self.corrupt(g, why))?;
+            for decoded in self.batches(g, Some(&rows))? {
+                let decoded = decoded?;
                 for (i, row) in (0..decoded.len()).zip(wanted.by_ref()) {
                     let record = decoded.record(&self.schema, i).map_err(|why| self.corrupt(g, why))?;
                     found.insert(Placed::in_group(group, *row, 0).position, record);
@@ -194,7 +182,7 @@ fn load(blob: &Blob) -> Result<ArrowReaderMetadata> {
         .with_skip_arrow_metadata(true)
         .with_column_index_policy(PageIndexPolicy::Skip)
         .with_offset_index_policy(PageIndexPolicy::Required);
-    ArrowReaderMetadata::load(&Chunks(blob.clone()), options)
+    guard::caught(|| ArrowReaderMetadata::load(&Chunks(blob.clone()), options))
         .map_err(|e| Error::corrupt("the Parquet footer cannot be read").at_path(blob.path()).caused_by(e))
 }
 
