@@ -8,8 +8,8 @@ use super::{Ending, signals, summary};
 use crate::error::{Error, Result};
 use crate::format::Format;
 use crate::options::{
-    DEFAULT_MEMORY_BYTES, DEFAULT_SEED, Existing, MIN_MEMORY_BYTES, MIN_SHARD_BYTES, MaxRejects,
-    OutputOptions, RunOptions, SourceSpec, SplitSpec, default_threads, parse_size,
+    DEFAULT_MEMORY_BYTES, DEFAULT_SEED, Existing, MIN_MEMORY_BYTES, MIN_SHARD_BYTES, MIN_UNIT_BYTES,
+    MaxRejects, OutputOptions, RunOptions, SourceSpec, SplitSpec, default_threads, parse_size,
 };
 use crate::pipeline::{Job, Progress, check_output};
 
@@ -40,6 +40,11 @@ pub(super) struct CommonArgs {
     /// Records in one shard at most
     #[arg(long, value_name = "N", help_heading = "Output")]
     shard_records: Option<u64>,
+
+    /// Source bytes of one work unit, which is what a run that dies loses at most; shards never span units
+    /// [default: 2GiB of images, 256MiB of text]
+    #[arg(long, value_name = "SIZE", help_heading = "Output")]
+    unit_bytes: Option<String>,
 
     /// Splits by hash of the key, as train=0.9,validation=0.1; adding files never moves old ones
     #[arg(long, value_name = "SPLITS", help_heading = "Output")]
@@ -125,6 +130,11 @@ impl CommonArgs {
             format: parse::<Format>("--format", &self.format)?,
             shard_bytes: size("--shard-bytes", &self.shard_bytes, MIN_SHARD_BYTES)?,
             shard_records: self.shard_records,
+            unit_bytes: self
+                .unit_bytes
+                .as_deref()
+                .map(|text| size("--unit-bytes", text, MIN_UNIT_BYTES))
+                .transpose()?,
             split: self.split.as_deref().map(str::parse::<SplitSpec>).transpose()?,
             shuffle: self.shuffle,
             seed: self.seed,

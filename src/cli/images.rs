@@ -1,13 +1,13 @@
 //! `dsconvert images`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::Ending;
 use super::common::{CommonArgs, parse};
 use crate::error::{Error, Result};
 use crate::pipeline::{ImagesJob, ImagesOptions};
 use crate::source::labels::Layout;
-use crate::transform::image::{DEFAULT_MAX_PIXELS, Encode, ImageOptions, Resize};
+use crate::transform::image::{DEFAULT_MAX_PIXELS, ImageOptions};
 
 /// Arguments of `dsconvert images`.
 #[derive(Debug, clap::Args)]
@@ -15,37 +15,106 @@ pub(super) struct Args {
     #[command(flatten)]
     common: CommonArgs,
 
+    #[command(flatten)]
+    labels: LabelArgs,
+
+    #[command(flatten)]
+    pixels: PixelArgs,
+
+    #[command(flatten)]
+    selection: SelectionArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Labels")]
+struct LabelArgs {
     /// What folders mean: auto, labels (first level = class), splits (first level = split, second = class) or flat
-    #[arg(long, value_name = "LAYOUT", default_value = "auto", help_heading = "Labels")]
+    #[arg(long, value_name = "LAYOUT", default_value = "auto")]
     layout: String,
 
     /// File with one class name a line, in label order [default: sorted folder names]
-    #[arg(long, value_name = "FILE", help_heading = "Labels")]
+    #[arg(long, value_name = "FILE")]
     classes: Option<PathBuf>,
+}
 
-    /// Size of the upright image: shorter:256, longer:512, exact:WxH, area:PIXELS or none; never enlarges
-    #[arg(long, value_name = "RULE", default_value = "none", help_heading = "Pixels")]
+/// Everything about pixels. Sizes are those of the upright image.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Pixels")]
+struct PixelArgs {
+    /// Size: shorter:N, longer:N, exact:WxH, area:PIXELS or none
+    #[arg(long, value_name = "RULE", default_value = "none")]
     resize: String,
 
-    /// Encoding: jpeg:QUALITY[:420|444], png, or keep
-    #[arg(long, value_name = "ENCODING", default_value = "jpeg:90", help_heading = "Pixels")]
+    /// Let --resize make images larger
+    #[arg(long)]
+    enlarge: bool,
+
+    /// Kernel of the resize: lanczos3, catmullrom, bilinear or box
+    #[arg(long, value_name = "FILTER", default_value = "lanczos3")]
+    filter: String,
+
+    /// Keep a rectangle of the resized image: center:WxH
+    #[arg(long, value_name = "CROP")]
+    crop: Option<String>,
+
+    /// Lay the image onto a canvas: WxH or WxH:COLOR (a name or #rrggbb)
+    #[arg(long, value_name = "WxH:COLOR")]
+    pad: Option<String>,
+
+    /// Colour channels: rgb, gray or rgba
+    #[arg(long, value_name = "COLOR", default_value = "rgb")]
+    color: String,
+
+    /// Colour under transparent pixels, where the output has no alpha
+    #[arg(long, value_name = "COLOR", default_value = "white")]
+    background: String,
+
+    /// Embedded colour profiles: convert to sRGB, or drop
+    #[arg(long, value_name = "POLICY", default_value = "convert")]
+    icc: String,
+
+    /// Animated files: keep the first frame, or reject
+    #[arg(long, value_name = "POLICY", default_value = "first")]
+    animated: String,
+
+    /// Encoding: jpeg:QUALITY[:420|444], png, webp:QUALITY, webp-lossless, raw or keep
+    #[arg(long, value_name = "ENCODING", default_value = "jpeg:90")]
     encode: String,
 
+    /// Keep EXIF and other metadata of files that pass through
+    #[arg(long)]
+    keep_metadata: bool,
+
+    /// Keep damaged images as far as they decode, and count them
+    #[arg(long)]
+    lenient: bool,
+
     /// Reject images with more pixels than this, before anything is decoded
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_PIXELS, help_heading = "Pixels")]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_PIXELS)]
     max_pixels: u64,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Selection")]
+struct SelectionArgs {
+    /// Leave out images whose shorter side has fewer pixels
+    #[arg(long, value_name = "PIXELS")]
+    min_size: Option<u32>,
+
+    /// Leave out images whose longer side is more than this many times the shorter
+    #[arg(long, value_name = "RATIO")]
+    max_aspect: Option<f64>,
+
+    /// Leave out images with fewer pixels in all
+    #[arg(long, value_name = "PIXELS")]
+    min_pixels: Option<u64>,
 }
 
 /// Runs it.
 pub(super) fn exec(args: Args) -> Result<Ending> {
-    let image = ImageOptions {
-        resize: parse::<Resize>("--resize", &args.resize)?,
-        encode: parse::<Encode>("--encode", &args.encode)?,
-        max_pixels: args.max_pixels,
-        ..ImageOptions::default()
-    };
-    let layout = parse::<Layout>("--layout", &args.layout)?;
-    let classes = args.classes.map(|path| read_classes(&path)).transpose()?;
+    let image = image_options(&args.pixels, &args.selection)?;
+    let layout = parse::<Layout>("--layout", &args.labels.layout)?;
+    let classes = args.labels.classes.as_deref().map(read_classes).transpose()?;
     let output = args.common.output()?;
     let follow_symlinks = args.common.follow_symlinks;
     args.common.exec(|sources| {
@@ -53,8 +122,29 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     })
 }
 
+fn image_options(pixels: &PixelArgs, selection: &SelectionArgs) -> Result<ImageOptions> {
+    Ok(ImageOptions {
+        resize: parse("--resize", &pixels.resize)?,
+        enlarge: pixels.enlarge,
+        filter: parse("--filter", &pixels.filter)?,
+        crop: pixels.crop.as_deref().map(|text| parse("--crop", text)).transpose()?,
+        pad: pixels.pad.as_deref().map(|text| parse("--pad", text)).transpose()?,
+        color: parse("--color", &pixels.color)?,
+        background: parse("--background", &pixels.background)?,
+        icc: parse("--icc", &pixels.icc)?,
+        animated: parse("--animated", &pixels.animated)?,
+        encode: parse("--encode", &pixels.encode)?,
+        keep_metadata: pixels.keep_metadata,
+        lenient: pixels.lenient,
+        max_pixels: pixels.max_pixels,
+        min_size: selection.min_size,
+        max_aspect: selection.max_aspect,
+        min_pixels: selection.min_pixels,
+    })
+}
+
 /// Class names, one a line; empty lines at the end are no classes.
-fn read_classes(path: &std::path::Path) -> Result<Vec<String>> {
+fn read_classes(path: &Path) -> Result<Vec<String>> {
     let text = std::fs::read_to_string(path).map_err(|e| Error::io("read the classes", path, e))?;
     let names: Vec<String> = text.trim_end().lines().map(|line| line.trim().to_owned()).collect();
     match names.iter().position(String::is_empty) {

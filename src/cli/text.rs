@@ -7,7 +7,7 @@ use super::common::{CommonArgs, flag};
 use crate::error::{Error, Result};
 use crate::options::parse_size;
 use crate::pipeline::{DEFAULT_TEXT_FIELD, TextJob, TextOptions};
-use crate::transform::text::{Tokenizer, TokenizerOptions};
+use crate::transform::text::{EngineChoice, SpecialInText, Tokenizer, TokenizerOptions, Verify};
 
 /// Arguments of `dsconvert text`.
 #[derive(Debug, clap::Args)]
@@ -15,17 +15,8 @@ pub(super) struct Args {
     #[command(flatten)]
     common: CommonArgs,
 
-    /// tokenizer.json, a folder that holds it, or `bytes` for the UTF-8 bytes as ids
-    #[arg(short, long, value_name = "FILE", help_heading = "Tokens")]
-    tokenizer: String,
-
-    /// Put the beginning-of-sequence token before every document
-    #[arg(long, help_heading = "Tokens")]
-    add_bos: bool,
-
-    /// Put the end-of-sequence token after every document
-    #[arg(long, help_heading = "Tokens")]
-    add_eos: bool,
+    #[command(flatten)]
+    tokens: TokenArgs,
 
     /// jsonl: the field that holds the text
     #[arg(long, value_name = "NAME", default_value = DEFAULT_TEXT_FIELD, help_heading = "Documents")]
@@ -40,14 +31,80 @@ pub(super) struct Args {
     max_document_bytes: String,
 }
 
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Tokens")]
+struct TokenArgs {
+    /// tokenizer.json, a folder that holds it, or `bytes` for the UTF-8 bytes as ids
+    #[arg(short, long, value_name = "FILE")]
+    tokenizer: String,
+
+    /// Put the beginning-of-sequence token before every document
+    #[arg(long)]
+    add_bos: bool,
+
+    /// Put the end-of-sequence token after every document
+    #[arg(long)]
+    add_eos: bool,
+
+    /// Put around every document what the tokenizer's post-processor puts there
+    #[arg(long, conflicts_with_all = ["add_bos", "add_eos"])]
+    add_special_tokens: bool,
+
+    /// The token of --add-bos, where the tokenizer does not say it
+    #[arg(long, value_name = "TOKEN")]
+    bos_token: Option<String>,
+
+    /// The token of --add-eos, where the tokenizer does not say it
+    #[arg(long, value_name = "TOKEN")]
+    eos_token: Option<String>,
+
+    /// What the string of a special token means inside a document
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t = SpecialArg::Text)]
+    special_in_text: SpecialArg,
+
+    /// Which engine makes the ids; all make the same
+    #[arg(long, value_name = "ENGINE", value_enum, default_value_t = EngineArg::Auto)]
+    engine: EngineArg,
+
+    /// How many documents the reference encodes a second time, to compare
+    #[arg(long, value_name = "SHARE", value_enum, default_value_t = VerifyArg::Sample)]
+    verify_ids: VerifyArg,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum SpecialArg {
+    /// Ordinary characters: no document can inject a control token
+    Text,
+    /// The special token
+    Parse,
+    /// The document is rejected
+    Error,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum EngineArg {
+    /// A fast engine where it proves to give the same ids, otherwise the reference
+    Auto,
+    /// The reference: the `tokenizers` crate
+    Reference,
+    /// A fast engine, or an error
+    Fast,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum VerifyArg {
+    /// One in a thousand, chosen by key
+    Sample,
+    /// Every document
+    All,
+}
+
 /// Runs it.
 pub(super) fn exec(args: Args) -> Result<Ending> {
     let output = args.common.output()?;
     let max_document_bytes =
         parse_size(&args.max_document_bytes).map_err(|e| flag("--max-document-bytes", &e))?;
-    let options =
-        TokenizerOptions { add_bos: args.add_bos, add_eos: args.add_eos, ..TokenizerOptions::default() };
-    let tokenizer = load(&args.tokenizer, options)?;
+    let tokenizer = load(&args.tokens.tokenizer, args.tokens.options())?;
     let follow_symlinks = args.common.follow_symlinks;
     args.common.exec(|sources| {
         TextJob::plan(TextOptions {
@@ -60,6 +117,32 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
             output,
         })
     })
+}
+
+impl TokenArgs {
+    fn options(&self) -> TokenizerOptions {
+        TokenizerOptions {
+            add_bos: self.add_bos,
+            add_eos: self.add_eos,
+            add_special_tokens: self.add_special_tokens,
+            bos_token: self.bos_token.clone(),
+            eos_token: self.eos_token.clone(),
+            special_in_text: match self.special_in_text {
+                SpecialArg::Text => SpecialInText::Text,
+                SpecialArg::Parse => SpecialInText::Parse,
+                SpecialArg::Error => SpecialInText::Error,
+            },
+            engine: match self.engine {
+                EngineArg::Auto => EngineChoice::Auto,
+                EngineArg::Reference => EngineChoice::Reference,
+                EngineArg::Fast => EngineChoice::Fast,
+            },
+            verify: match self.verify_ids {
+                VerifyArg::Sample => Verify::Sample,
+                VerifyArg::All => Verify::All,
+            },
+        }
+    }
 }
 
 /// The tokenizer that `--tokenizer` names.

@@ -46,9 +46,15 @@ struct Own {
 /// The Arrow schema of `schema`, with its metadata.
 pub(super) fn to_arrow(schema: &Schema) -> Result<Arc<ArrowSchema>> {
     let fields: Fields =
-        schema.fields.iter().map(|f| ArrowField::new(&f.name, data_type(f.ty), f.nullable)).collect();
+        schema.fields.iter().map(|f| ArrowField::new(&f.name, data_type(f.ty), nullable_column(f))).collect();
     let metadata = HashMap::from([(METADATA_KEY.to_owned(), metadata(schema)?)]);
     Ok(Arc::new(ArrowSchema::new_with_metadata(fields, metadata)))
+}
+
+/// Whether the column of `field` is declared nullable. An image column always is, though no image is ever missing:
+/// the `datasets` package takes a column for an image only if it equals its own image type, nullability included.
+fn nullable_column(field: &Field) -> bool {
+    field.nullable || field.ty == FieldType::Image
 }
 
 /// The value of the metadata key.
@@ -78,7 +84,10 @@ pub(super) fn from_arrow(arrow: &ArrowSchema, metadata: Option<&str>) -> Result<
         .fields()
         .iter()
         .zip(own.types)
-        .map(|(f, ty)| Field { name: f.name().clone(), ty, nullable: f.is_nullable() })
+        .map(|(f, ty)| {
+            let nullable = f.is_nullable() && ty != FieldType::Image;
+            Field { name: f.name().clone(), ty, nullable }
+        })
         .collect::<Vec<_>>();
     let class_names = fields
         .iter()
@@ -102,7 +111,7 @@ pub(super) fn expect(schema: &Schema, found: &ArrowSchema) -> Result<()> {
     }
     for (field, column) in schema.fields.iter().zip(found.fields()) {
         let same = field.name == *column.name()
-            && field.nullable == column.is_nullable()
+            && nullable_column(field) == column.is_nullable()
             && same_type(&data_type(field.ty), column.data_type());
         if !same {
             return Err(Error::corrupt(format!(

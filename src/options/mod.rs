@@ -21,6 +21,9 @@ pub const DEFAULT_SHARD_BYTES: u64 = 256 << 20;
 /// Smallest `--shard-bytes`.
 pub const MIN_SHARD_BYTES: u64 = 4096;
 
+/// Smallest `--unit-bytes`.
+pub const MIN_UNIT_BYTES: u64 = 4096;
+
 /// Default of `--memory`: bytes of everything in flight.
 pub const DEFAULT_MEMORY_BYTES: u64 = 1 << 30;
 
@@ -40,6 +43,9 @@ pub struct OutputOptions {
     /// A shard is closed when it holds this many records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shard_records: Option<u64>,
+    /// Source bytes of a work unit, where the default of the kind does not fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unit_bytes: Option<u64>,
     /// Named parts by hash of the key; `None`: as the sources say, otherwise all in `train`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split: Option<SplitSpec>,
@@ -55,6 +61,7 @@ impl Default for OutputOptions {
             format: Format::default(),
             shard_bytes: DEFAULT_SHARD_BYTES,
             shard_records: None,
+            unit_bytes: None,
             split: None,
             shuffle: false,
             seed: DEFAULT_SEED,

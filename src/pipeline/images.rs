@@ -25,7 +25,7 @@ use crate::transform::image::{self as transform, ImageOptions, ImageTransform, S
 
 /// Files of one unit. With [`UNIT_BYTES`], a unit takes seconds for thumbnails and minutes for camera files.
 const UNIT_FILES: usize = 16_384;
-/// Source bytes of one unit.
+/// Default of `--unit-bytes`.
 const UNIT_BYTES: u64 = 2 << 30;
 /// Files of one task.
 const TASK_FILES: usize = 8;
@@ -96,7 +96,7 @@ impl ImagesJob {
         let schema = Arc::new(Schema::images(folders.class_names.clone(), Vec::new())?);
         Ok(Self {
             described: describe(&options)?,
-            units: divide(&files, UNIT_FILES, UNIT_BYTES),
+            units: divide(&files, UNIT_FILES, options.output.unit_bytes.unwrap_or(UNIT_BYTES)),
             skipped: listing.skipped,
             options,
             files,

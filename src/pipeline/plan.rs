@@ -104,8 +104,11 @@ impl Plan<'_> {
             let old = old.next().transpose().map_err(|e| Error::io("read", &path, e))?;
             if old.as_deref() != Some(&new.to_string()) {
                 let old = old.and_then(|line| serde_json::from_str(&line).ok());
-                let what = if i == 0 { header_difference(old, &new) } else { file_difference(old, &new) };
-                return Err(refused(&what));
+                let what =
+                    if i == 0 { header_difference(old, &new) } else { Some(file_difference(old, &new)) };
+                if let Some(what) = what {
+                    return Err(refused(&what));
+                }
             }
         }
         match old.next() {
@@ -120,13 +123,14 @@ fn refused(what: &str) -> Error {
         .help("repeat the command that was interrupted, or start again with --overwrite")
 }
 
-fn header_difference(old: Option<Value>, new: &Value) -> String {
-    let Some(old) = old else { return "its plan cannot be read".to_owned() };
-    if old["dsconvert"] != new["dsconvert"] {
-        return format!("the run was begun by dsconvert {}, this is {}", old["dsconvert"], new["dsconvert"]);
+/// `None` when only the number of units differs: that follows from the files, where the difference can be named.
+fn header_difference(old: Option<Value>, new: &Value) -> Option<String> {
+    let Some(old) = old else { return Some("its plan cannot be read".to_owned()) };
+    let version = "dsconvert";
+    if old[version] != new[version] {
+        return Some(format!("the run was begun by dsconvert {}, this is {}", old[version], new[version]));
     }
     differing_option(&old["options"], &new["options"])
-        .unwrap_or_else(|| "the sources or options changed".to_owned())
 }
 
 /// Says which option differs, and how.

@@ -146,6 +146,8 @@ fn already_committed(
     plan: &Plan<'_>,
     sources: &Sources,
 ) -> Result<Report> {
+    // Whatever is left in it is of no use beside a committed dataset.
+    dir.remove_work()?;
     let refuse = |what: &str| {
         Err(Error::usage(format!("there is a committed dataset already, and {what}"))
             .at_path(dir.path())
@@ -158,7 +160,6 @@ fn already_committed(
     if now != manifest.fingerprint || sources.labels != manifest.sources.labels {
         return refuse("its sources or the version of dsconvert were others");
     }
-    dir.remove_work()?;
     Ok(Report { manifest, was_complete: true })
 }
 

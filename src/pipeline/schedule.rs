@@ -326,20 +326,20 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
             self.count(&outcomes);
             sink.write(outcomes, &mut closed)?;
         }
+        // Handed over before anyone else can go on with the unit: its shards go before its end.
+        self.hand_over(closed.drain(..).map(Closing::Shard));
         let mut state = self.lock();
         state.held -= freed;
-        let at = state.open.iter().position(|u| u.unit == unit);
-        let Some(open) = at.and_then(|at| state.open.get_mut(at)) else { return Ok(()) };
+        let Some(at) = state.open.iter().position(|u| u.unit == unit) else { return Ok(()) };
+        let open = &mut state.open[at];
         open.written += tasks;
         if finished && open.failure.is_none() {
-            state.open.retain(|u| u.unit != unit);
+            state.open.remove(at);
             drop(state);
             let end = sink.close(&mut closed)?;
             self.hand_over(closed.into_iter().map(Closing::Shard).chain([Closing::Unit(Box::new(end))]));
         } else {
             open.sink = Some(sink);
-            drop(state);
-            self.hand_over(closed.into_iter().map(Closing::Shard));
         }
         Ok(())
     }

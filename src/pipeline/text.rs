@@ -22,7 +22,7 @@ use crate::source::read_planned;
 use crate::source::walk::{SourceFile, list};
 use crate::transform::text::{Scratch, Tokenizer};
 
-/// Source bytes of one unit: a minute for the slowest tokenizer on one core.
+/// Default of `--unit-bytes`: a minute for the slowest tokenizer on one core.
 const UNIT_BYTES: u64 = 256 << 20;
 /// Source bytes of the pieces that `--shuffle` puts in a keyed order.
 const SHUFFLE_PIECE_BYTES: u64 = 8 << 20;
@@ -120,8 +120,9 @@ impl TextJob {
             None => vec![DEFAULT_SPLIT.to_owned()],
         };
         let shuffle = options.output.shuffle;
-        let mut parts =
-            divide_files(&files, &options.sources, if shuffle { SHUFFLE_PIECE_BYTES } else { UNIT_BYTES });
+        let unit_bytes = options.output.unit_bytes.unwrap_or(UNIT_BYTES);
+        let part_bytes = if shuffle { unit_bytes.min(SHUFFLE_PIECE_BYTES) } else { unit_bytes };
+        let mut parts = divide_files(&files, &options.sources, part_bytes);
         if shuffle {
             let seed = options.output.seed ^ SHUFFLE_SALT;
             parts.sort_by_cached_key(|p| {
@@ -132,7 +133,7 @@ impl TextJob {
         let schema = Arc::new(Schema::text(options.tokenizer.id_width(), Vec::new())?);
         Ok(Self {
             described: describe(&options)?,
-            units: group(&parts),
+            units: group(&parts, unit_bytes),
             skipped: listing.skipped,
             options,
             files,
@@ -188,12 +189,12 @@ fn divide_files(files: &[SourceFile], sources: &[SourceSpec], max_bytes: u64) ->
 }
 
 /// Groups small parts into units.
-fn group(parts: &[Part]) -> Vec<Range<usize>> {
+fn group(parts: &[Part], max_bytes: u64) -> Vec<Range<usize>> {
     let mut units = Vec::new();
     let (mut start, mut bytes) = (0, 0);
     for (i, part) in parts.iter().enumerate() {
         let size = part.bytes.end - part.bytes.start;
-        if i > start && (bytes + size > UNIT_BYTES || i - start == UNIT_FILES) {
+        if i > start && (bytes + size > max_bytes || i - start == UNIT_FILES) {
             units.push(start..i);
             (start, bytes) = (i, 0);
         }

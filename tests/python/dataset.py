@@ -51,7 +51,7 @@ class Dataset:
     def shard_table(self):
         """One dict per shard, in order."""
         table = open_arrow(self.path / self.manifest["shard_table"]["path"])
-        return [{**row, "path": f"{row['split']}/{row['name'].rsplit('/', 1)[-1]}"} for row in table.to_pylist()]
+        return [{**row, "path": f"{row['split']}/{row['name']}"} for row in table.to_pylist()]
 
     def shards(self, split):
         """Paths of the shards of a split, in order."""

@@ -83,6 +83,13 @@ def test_the_tokenizer_called_bytes_gives_utf8(dsconvert, tmp_path, protobuf):
             assert bytes(records[f"books/{path.name}"]["input_ids"]) == path.read_bytes()
 
 
+def as_jpeg(image):
+    """What is left of a picture after `--encode jpeg:90`."""
+    encoded = io.BytesIO()
+    image.save(encoded, "JPEG", quality=90, subsampling="4:2:0")
+    return Image.open(encoded)
+
+
 def test_pictures_are_those_of_pillow(photos_in):
     photos = photos_in("parquet")
     records, rejected = photos.all_records(), rejects(photos)
@@ -96,10 +103,10 @@ def test_pictures_are_those_of_pillow(photos_in):
         ours = Image.open(io.BytesIO(record["image"]))
         assert ours.format == "JPEG"
         assert ours.size == size
-        theirs = upright.resize(size, Image.Resampling.LANCZOS)
-        difference = np.abs(np.asarray(ours.convert("RGB"), int) - np.asarray(theirs, int)).mean()
-        # Both sides resample and one is a JPEG of quality 90 with halved colour: textures differ by a few levels of 255.
-        assert difference < 6, f"{origin}: {difference:.1f} levels on average"
+        theirs = as_jpeg(upright.resize(size, Image.Resampling.LANCZOS))
+        difference = np.abs(np.asarray(ours.convert("RGB"), int) - np.asarray(theirs.convert("RGB"), int)).mean()
+        # In levels of 255. Where nothing is resampled both do the same; two ways of resampling differ by a little.
+        assert difference < (3 if size != upright.size else 0.5), f"{origin}: {difference:.2f} levels on average"
         assert record["label"] == CLASSES.index(origin.split("/")[1])
     assert not records and not rejected, "nothing but the photographs"
 

@@ -20,12 +20,13 @@ const ROW_BYTES: usize = 16;
 /// # use dsconvert::index::LengthIndexBuilder;
 /// # use dsconvert::schema::LengthUnit;
 /// # fn main() -> dsconvert::error::Result<()> {
-/// # let out = std::env::temp_dir().join("dsconvert-doc-lengths");
-/// let mut builder = LengthIndexBuilder::new(std::env::temp_dir(), 1 << 20);
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let (out, spill_dir) = (dir.path(), dir.path());
+/// let mut builder = LengthIndexBuilder::new(spill_dir, 64 << 20);
 /// for length in [512, 7, 90] {
 ///     builder.push(length)?;
 /// }
-/// let (files, summary) = builder.finish(&out, "train", LengthUnit::Tokens)?;
+/// let (files, summary) = builder.finish(out, "train", LengthUnit::Tokens)?;
 /// assert_eq!(files[0].path, "index/train.lengths-0000.arrow");
 /// assert_eq!(files[1].path, "index/train.histogram.arrow");
 /// assert_eq!((summary.min, summary.p50, summary.max), (7, 90, 512));

@@ -168,7 +168,7 @@ mod tests {
             name: name.to_owned(),
             split: split.to_owned(),
             records,
-            bytes: records * 10,
+            bytes: 10,
             sha256: "0f".repeat(32),
             first_record,
         }

@@ -1,0 +1,82 @@
+//! The same sources and semantic options give the same bytes.
+
+use crate::support::*;
+
+#[test]
+fn threads_and_memory_do_not_change_a_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    for (kind, source, options) in [
+        ("images", "photos", "--resize shorter:64 --shuffle --seed 5"),
+        ("text", "corpus", "--tokenizer bytes --split train=0.8,validation=0.2 --shuffle"),
+        ("text", "corpus", "--tokenizer bytes --add-eos"),
+    ] {
+        for format in FORMATS {
+            let run = |name: &str, operational: &str| {
+                let out = dir.path().join(format!("{kind}-{format}-{name}-{}", options.len()));
+                let options = format!(
+                    "{options} --format {format} --shard-records 9 --unit-bytes 65536 --max-rejects 50% {operational}"
+                );
+                convert(kind, &fixture(source), &out, &options).exits(0);
+                tree(&out)
+            };
+            let one = run("one", "--threads 1");
+            assert!(one.len() > 10, "{:?}", one.keys());
+            assert_same(&one, &run("two", "--threads 2 --memory 64MiB"));
+            assert_same(&one, &run("nine", "--threads 9"));
+        }
+    }
+}
+
+#[test]
+fn the_dataset_does_not_know_where_it_was_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("elsewhere/corpus");
+    std::fs::create_dir_all(&copy).unwrap();
+    for (name, bytes) in tree(&fixture("corpus")) {
+        let path = copy.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        // A copy has other times than the original.
+        std::fs::write(path, bytes).unwrap();
+    }
+    let (here, there) = (dir.path().join("a"), dir.path().join("b"));
+    convert("text", &fixture("corpus"), &here, "--tokenizer bytes --max-rejects 50%").exits(0);
+    convert("text", &copy, &there, "--tokenizer bytes --max-rejects 50%").exits(0);
+    assert_same(&tree(&here), &tree(&there));
+    let text = String::from_utf8_lossy(&tree(&here)["manifest.json"]).into_owned();
+    assert!(!text.contains(env!("CARGO_MANIFEST_DIR")));
+}
+
+#[test]
+fn new_items_never_move_old_ones_to_another_split() {
+    let dir = tempfile::tempdir().unwrap();
+    let few = dir.path().join("few/c.jsonl");
+    let many = dir.path().join("many/c.jsonl");
+    for (path, documents) in [(&few, 300), (&many, 900)] {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        corpus(path, documents);
+    }
+    let keys = |source: &std::path::Path, name: &str| {
+        let out = dir.path().join(name);
+        convert(
+            "text",
+            source,
+            &out,
+            "--tokenizer bytes --key-field id --split a=0.5,b=0.5 --format msgpack",
+        )
+        .exits(0);
+        let shards = tree(&out).into_iter().filter(|(name, _)| name.starts_with("a/"));
+        let bytes: Vec<u8> = shards.flat_map(|(_, bytes)| bytes).collect();
+        // Keys are decimal numbers behind the name "key" (fixstr of 3) as a short string.
+        let mut keys = Vec::new();
+        for at in bytes.windows(4).enumerate().filter(|(_, w)| *w == b"\xa3key").map(|(i, _)| i + 4) {
+            let len = usize::from(bytes[at] & 0x1f);
+            keys.push(
+                String::from_utf8(bytes[at + 1..at + 1 + len].to_vec()).unwrap().parse::<u32>().unwrap(),
+            );
+        }
+        keys
+    };
+    let (few, many) = (keys(&few, "out-few"), keys(&many, "out-many"));
+    assert!(few.len() > 100 && few.len() < 200, "{}", few.len());
+    assert_eq!(few, many.into_iter().filter(|&k| k < 300).collect::<Vec<_>>());
+}

@@ -1,0 +1,83 @@
+//! What is in the output directory is never lost and never mixed up.
+
+use crate::support::*;
+
+#[test]
+fn a_directory_in_use_is_refused_untouched() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    std::fs::create_dir(&out).unwrap();
+    std::fs::write(out.join("precious.txt"), "mine").unwrap();
+    for options in ["--tokenizer bytes", "--tokenizer bytes --resume", "--tokenizer bytes --overwrite"] {
+        convert("text", &fixture("corpus"), &out, options).exits(2).says(&["choose another --out"]);
+        assert_eq!(tree(&out).into_keys().collect::<Vec<_>>(), ["precious.txt"]);
+    }
+}
+
+#[test]
+fn overwrite_replaces_a_dataset_and_leaves_other_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let (out, clean) = (dir.path().join("out"), dir.path().join("clean"));
+    let source = dir.path().join("c.jsonl");
+    corpus(&source, 200);
+    convert("text", &source, &out, "--tokenizer bytes --shard-records 20 --format arrow").exits(0);
+    convert("text", &source, &out, "--tokenizer bytes").exits(2).says(&["--overwrite"]);
+    std::fs::write(out.join("notes.txt"), "mine").unwrap();
+    std::fs::write(out.join("train/notes.txt"), "mine").unwrap();
+    convert("text", &source, &out, "--tokenizer bytes --overwrite").exits(0);
+    convert("text", &source, &clean, "--tokenizer bytes").exits(0);
+    let mut left = tree(&out);
+    assert!(left.remove("notes.txt").is_some() && left.remove("train/notes.txt").is_some());
+    assert_same(&left, &tree(&clean));
+}
+
+#[test]
+fn a_complete_dataset_is_resumed_to_nothing_and_only_by_the_same_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let source = dir.path().join("c.jsonl");
+    corpus(&source, 50);
+    convert("text", &source, &out, "--tokenizer bytes --resume").exits(0);
+    let before = tree(&out);
+    let again = convert("text", &source, &out, "--tokenizer bytes --resume --threads 1").exits(0);
+    assert!(again.stdout.contains("complete already"), "{}", again.stdout);
+    convert("text", &source, &out, "--tokenizer bytes --resume --seed 3").exits(2).says(&["seed"]);
+    corpus(&source, 51);
+    convert("text", &source, &out, "--tokenizer bytes --resume").exits(2).says(&["sources"]);
+    assert_same(&before, &tree(&out));
+}
+
+#[test]
+fn output_and_source_may_not_overlap() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("src");
+    std::fs::create_dir(&source).unwrap();
+    std::fs::write(source.join("a.txt"), "text").unwrap();
+    convert("text", &source, &source.join("out"), "--tokenizer bytes").exits(2).says(&["overlap"]);
+    convert("text", &source, &source, "--tokenizer bytes").exits(2).says(&["overlap"]);
+    assert_eq!(tree(&source).len(), 1);
+}
+
+#[test]
+fn a_dry_run_prints_the_plan_and_writes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let ran = convert("images", &fixture("photos"), &out, "--dry-run").exits(0);
+    for word in ["items", "units", "bytes", "classes"] {
+        assert!(ran.stdout.contains(word), "{}", ran.stdout);
+    }
+    assert!(!out.exists());
+}
+
+#[test]
+fn strict_tells_of_rejects_by_its_exit_status() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("c.jsonl");
+    corpus(&source, 50);
+    let mut text = std::fs::read_to_string(&source).unwrap();
+    text.push_str("not json\n");
+    std::fs::write(&source, text).unwrap();
+    convert("text", &source, &dir.path().join("a"), "--tokenizer bytes --strict").exits(1);
+    convert("text", &source, &dir.path().join("b"), "--tokenizer bytes").exits(0);
+    assert_outcomes(&dir.path().join("a"), [50, 0, 0, 1]);
+}

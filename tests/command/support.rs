@@ -1,0 +1,140 @@
+//! Running the binary and looking at what it leaves.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// All formats.
+pub const FORMATS: [&str; 4] = ["parquet", "arrow", "msgpack", "protobuf"];
+
+/// A file of the repository's fixtures.
+pub fn fixture(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(path)
+}
+
+/// What a run of the binary printed and how it ended.
+#[derive(Debug)]
+pub struct Ran {
+    pub status: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ran {
+    pub fn of(output: Output) -> Self {
+        use std::os::unix::process::ExitStatusExt;
+        let status = output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0));
+        Self {
+            status,
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Asserts the exit status, showing what was printed if it is another.
+    #[track_caller]
+    pub fn exits(self, status: i32) -> Self {
+        assert_eq!(self.status, status, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self
+    }
+
+    /// Asserts that every part stands in the messages.
+    #[track_caller]
+    pub fn says(self, parts: &[&str]) -> Self {
+        for part in parts {
+            assert!(self.stderr.contains(part), "{part:?} is not in: {}", self.stderr);
+        }
+        self
+    }
+}
+
+/// The binary with these arguments, ready to be run.
+pub fn command<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dsconvert"));
+    command.args(args);
+    command
+}
+
+/// Runs `dsconvert KIND SOURCE --out OUT OPTIONS…`; the options are one text, divided at spaces.
+pub fn convert(kind: &str, source: &Path, out: &Path, options: &str) -> Ran {
+    let mut command = command([kind]);
+    command.arg(source).arg("--out").arg(out).args(options.split_whitespace());
+    Ran::of(command.output().unwrap())
+}
+
+/// Every file below `dir`: relative path and bytes.
+pub fn tree(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(dir).unwrap().to_str().unwrap().to_owned();
+                files.insert(name, std::fs::read(path).unwrap());
+            }
+        }
+    }
+    files
+}
+
+/// Asserts that two trees are equal, naming the first file that is not.
+#[track_caller]
+pub fn assert_same(a: &BTreeMap<String, Vec<u8>>, b: &BTreeMap<String, Vec<u8>>) {
+    assert_eq!(a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>());
+    for (name, bytes) in a {
+        assert!(bytes == &b[name], "{name} differs");
+    }
+}
+
+/// The manifest of a dataset.
+pub fn manifest(out: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(out.join("manifest.json")).unwrap()).unwrap()
+}
+
+/// Asserts the outcomes in the manifest: converted, filtered, duplicates, rejected; and that they add up.
+#[track_caller]
+pub fn assert_outcomes(out: &Path, outcomes: [u64; 4]) {
+    let manifest = manifest(out);
+    let of = |value: &Value| {
+        ["converted", "filtered", "duplicates", "rejected"].map(|n| value[n].as_u64().unwrap())
+    };
+    assert_eq!(of(&manifest), outcomes);
+    assert_eq!(manifest["found"].as_u64().unwrap(), outcomes.iter().sum::<u64>());
+    for split in manifest["splits"].as_object().unwrap().values() {
+        assert_eq!(split["found"].as_u64().unwrap(), of(split).iter().sum::<u64>());
+    }
+}
+
+/// The lines of `rejects.jsonl` as (origin, code).
+pub fn rejects(out: &Path) -> Vec<(String, String)> {
+    let text = std::fs::read_to_string(out.join("rejects.jsonl")).unwrap();
+    text.lines()
+        .map(|line| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            let part = |name: &str| line[name].as_str().unwrap().to_owned();
+            assert!(!part("message").is_empty());
+            (part("origin"), part("code"))
+        })
+        .collect()
+}
+
+/// A corpus of `documents` uneven documents in one jsonl file.
+pub fn corpus(path: &Path, documents: usize) {
+    let mut text = String::new();
+    let mut state = 1u64;
+    for id in 0..documents {
+        // A small linear congruential generator: the corpus is the same everywhere.
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let words = (state >> 33) % 60 + 1;
+        let body =
+            (0..words).map(|w| format!("w{}", (state >> (w % 40)) % 977)).collect::<Vec<_>>().join(" ");
+        text.push_str(&serde_json::json!({"id": id, "text": body}).to_string());
+        text.push('\n');
+    }
+    std::fs::write(path, text).unwrap();
+}
