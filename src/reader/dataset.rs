@@ -17,6 +17,9 @@ pub const DEFAULT_MAPPED_SHARDS: usize = 4096;
 /// 256.
 pub const DEFAULT_OPEN_SHARDS: usize = 64;
 
+/// Bytes of records that a loop of `get` over a parquet split reads ahead, by default.
+pub const DEFAULT_READ_AHEAD_BYTES: u64 = 4 << 20;
+
 /// How a dataset is read.
 ///
 /// ```no_run
@@ -31,11 +34,17 @@ pub struct OpenOptions {
     access: Access,
     verify_checksums: bool,
     open_shards: Option<usize>,
+    read_ahead_bytes: u64,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { access: Access::Map, verify_checksums: true, open_shards: None }
+        Self {
+            access: Access::Map,
+            verify_checksums: true,
+            open_shards: None,
+            read_ahead_bytes: DEFAULT_READ_AHEAD_BYTES,
+        }
     }
 }
 
@@ -65,6 +74,14 @@ impl OpenOptions {
     #[must_use]
     pub fn open_shards(mut self, most: usize) -> Self {
         self.open_shards = Some(most);
+        self
+    }
+
+    /// Bytes of decoded records that a parquet split may keep when it is asked for one record after another
+    /// ([`DEFAULT_READ_AHEAD_BYTES`]); 0 reads nothing ahead. Other formats have no need of it.
+    #[must_use]
+    pub fn read_ahead_bytes(mut self, bytes: u64) -> Self {
+        self.read_ahead_bytes = bytes;
         self
     }
 
@@ -102,6 +119,10 @@ impl OpenOptions {
             Access::Read => DEFAULT_OPEN_SHARDS,
         });
         most.min(shards)
+    }
+
+    pub(super) fn ahead_bytes(&self) -> u64 {
+        self.read_ahead_bytes
     }
 
     pub(super) fn verifies(&self) -> bool {

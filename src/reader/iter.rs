@@ -32,7 +32,7 @@ impl Records {
     }
 
     fn fill(&mut self) -> Result<()> {
-        let end = self.block_end()?;
+        let end = block_end(&self.split, self.rest.clone(), BLOCK_BYTES)?;
         let ordinals: Vec<u64> = (self.rest.start..end).collect();
         let block = match self.split.get_each(&ordinals) {
             Ok(block) => block,
@@ -43,25 +43,26 @@ impl Records {
         self.block = block.into_iter();
         Ok(())
     }
+}
 
-    /// Where the block that begins at the rest ends.
-    fn block_end(&self) -> Result<u64> {
-        let start = self.rest.start;
-        let most = self.rest.end.min(start.saturating_add(BLOCK_RECORDS));
-        let grouped = matches!(self.split.format(), Format::Parquet | Format::Arrow);
-        let mut first = None;
-        let mut bytes = 0u64;
-        for (ordinal, entry) in (start..).zip(self.split.record_index()?.entries(start..most)?) {
-            let entry = entry?;
-            let group = (entry.shard, if grouped { entry.placed().group() } else { 0 });
-            bytes = bytes.saturating_add(entry.bytes);
-            let fits = *first.get_or_insert(group) == group && bytes <= BLOCK_BYTES;
-            if !fits && ordinal > start {
-                return Ok(ordinal);
-            }
+/// Where a block ends that begins with the first of `records` (not empty): at the end of its row group or record batch,
+/// or before it has more than `most_bytes` or [`BLOCK_RECORDS`], but not before it has one record.
+pub(super) fn block_end(split: &Split, records: Range<u64>, most_bytes: u64) -> Result<u64> {
+    let start = records.start;
+    let most = records.end.min(start.saturating_add(BLOCK_RECORDS));
+    let grouped = matches!(split.format(), Format::Parquet | Format::Arrow);
+    let mut first = None;
+    let mut bytes = 0u64;
+    for (ordinal, entry) in (start..).zip(split.record_index()?.entries(start..most)?) {
+        let entry = entry?;
+        let group = (entry.shard, if grouped { entry.placed().group() } else { 0 });
+        bytes = bytes.saturating_add(entry.bytes);
+        let fits = *first.get_or_insert(group) == group && bytes <= most_bytes;
+        if !fits && ordinal > start {
+            return Ok(ordinal);
         }
-        Ok(most)
     }
+    Ok(most)
 }
 
 impl Iterator for Records {

@@ -37,11 +37,13 @@
 //!
 //! `docs/reader.md` tells more. Nothing here needs the image, tokenizer or command line dependencies.
 
+mod ahead;
 mod check;
 mod dataset;
 mod describe;
 mod hash;
 mod iter;
+mod lengths;
 mod record;
 mod shard_file;
 mod shards;
@@ -52,7 +54,9 @@ mod testing;
 mod tests;
 mod verify;
 
-pub use dataset::{DEFAULT_MAPPED_SHARDS, DEFAULT_OPEN_SHARDS, Dataset, OpenOptions};
+pub use dataset::{
+    DEFAULT_MAPPED_SHARDS, DEFAULT_OPEN_SHARDS, DEFAULT_READ_AHEAD_BYTES, Dataset, OpenOptions,
+};
 pub use describe::{
     DatasetDescription, Description, HistogramBucket, MAX_HISTOGRAM_BUCKETS, ShardDescription,
     SplitDescription, describe,
@@ -62,3 +66,8 @@ pub use record::Record;
 pub use shard_file::ShardFile;
 pub use split::Split;
 pub use verify::{DEFAULT_MAX_PROBLEMS, DecodeFn, VerifyOptions, VerifyProgress, VerifyReport, verify};
+
+/// The examples of the guide, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/reader.md")]
+struct Guide;

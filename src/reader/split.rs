@@ -1,9 +1,10 @@
 //! One split of an opened dataset: finding, reading and checking records.
 
 use std::fmt;
-use std::ops::{Bound, Range, RangeBounds};
+use std::ops::{Bound, RangeBounds};
 use std::sync::{Arc, OnceLock};
 
+use super::ahead::Ahead;
 use super::check::check_record;
 use super::dataset::Common;
 use super::iter::Records;
@@ -11,17 +12,17 @@ use super::record::Record;
 use super::shards::OpenShards;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{self, Format, Placed, ShardReader};
-use crate::index::{IndexEntry, LengthIndex, LengthRun, RecordIndex, ShardEntry};
+use crate::index::{IndexEntry, LengthIndex, RecordIndex, ShardEntry};
 use crate::manifest;
 use crate::sample::{self, Value};
 use crate::schema::Schema;
 
 /// What all handles of one split share.
 pub(super) struct SplitState {
-    common: Arc<Common>,
+    pub(super) common: Arc<Common>,
     name: String,
     records: OnceLock<RecordIndex>,
-    lengths: OnceLock<LengthIndex>,
+    pub(super) lengths: OnceLock<LengthIndex>,
     open: OpenShards,
 }
 
@@ -48,22 +49,23 @@ struct View {
     schema: Arc<Schema>,
     /// Positions in the stored schema; `None` for all.
     columns: Option<Vec<usize>>,
+    ahead: Ahead,
 }
 
 /// A handle on one split of a dataset. Cloning is cheap; threads may share one.
 ///
-/// Opening starts no thread, no look-up waits for another thread, and files are read at positions and not through a
-/// shared offset: a handle that was made before `fork` works in parent and child.
+/// Opening starts no thread, nothing is locked for longer than it takes to copy a pointer, and files are read at
+/// positions and not through a shared offset: a handle that was made before `fork` works in parent and child.
 #[derive(Debug, Clone)]
 pub struct Split {
-    state: Arc<SplitState>,
+    pub(super) state: Arc<SplitState>,
     view: Arc<View>,
 }
 
 impl Split {
     /// A handle that gives all fields.
     pub(super) fn whole(state: Arc<SplitState>) -> Self {
-        let view = View { schema: Arc::clone(&state.common.schema), columns: None };
+        let view = View { schema: Arc::clone(&state.common.schema), columns: None, ahead: Ahead::default() };
         Self { state, view: Arc::new(view) }
     }
 
@@ -119,7 +121,7 @@ impl Split {
         let columns = names.iter().map(find).collect::<Result<Vec<_>>>()?;
         let fields = columns.iter().filter_map(|&c| stored.fields.get(c).cloned()).collect();
         let schema = Schema { kind: stored.kind, fields, class_names: stored.class_names.clone() };
-        let view = View { schema: Arc::new(schema), columns: Some(columns) };
+        let view = View { schema: Arc::new(schema), columns: Some(columns), ahead: Ahead::default() };
         Ok(Self { state: Arc::clone(&self.state), view: Arc::new(view) })
     }
 
@@ -136,27 +138,6 @@ impl Split {
         let files = self.info().map_or(&[][..], |s| &s.record_index);
         let index = RecordIndex::open(common.segments(files)?, common.schema.kind)?;
         Ok(self.state.records.get_or_init(|| index))
-    }
-
-    /// The length index, opened when first asked for.
-    ///
-    /// # Errors
-    ///
-    /// As [`LengthIndex::open`].
-    pub fn length_index(&self) -> Result<&LengthIndex> {
-        if let Some(index) = self.state.lengths.get() {
-            return Ok(index);
-        }
-        let common = &self.state.common;
-        let info = self.info().ok_or_else(|| Error::corrupt("the manifest lost a split"))?;
-        let histogram = common.segments(std::slice::from_ref(&info.length_histogram))?.pop();
-        let histogram = histogram.ok_or_else(|| Error::corrupt("the manifest names no histogram"))?;
-        let unit = common.schema.kind.length_unit();
-        let index = LengthIndex::open(common.segments(&info.length_index)?, histogram, unit)?;
-        if index.len() != self.len() {
-            return Err(Error::corrupt("the length index is that of another split").at_path(&common.dir));
-        }
-        Ok(self.state.lengths.get_or_init(|| index))
     }
 
     /// Where a record stands, how long it is, and its checksum.
@@ -186,6 +167,12 @@ impl Split {
     /// [`ErrorKind::OutOfRange`] when there is none, [`ErrorKind::Corrupt`] when its bytes are not those that were
     /// written, [`ErrorKind::Io`] when they cannot be read. The latter two name shard and row.
     pub fn get(&self, record: u64) -> Result<Record> {
+        // Only parquet has something to gain: its records are compressed together.
+        if self.format() == Format::Parquet
+            && let Some(record) = self.view.ahead.get(self, record, self.state.common.options.ahead_bytes())
+        {
+            return Ok(record);
+        }
         let found = self.locate(record)?;
         let reader = self.open_shard(found.entry.shard)?;
         let values = reader.get(found.entry.placed()).map_err(|e| self.at(e, &found))?;
@@ -197,7 +184,7 @@ impl Split {
     ///
     /// # Errors
     ///
-    /// As [`Split::get`], for the first in the order on disk that fails.
+    /// As [`Split::get`], for one of those that fail.
     pub fn get_many(&self, records: &[u64]) -> Result<Vec<Record>> {
         self.get_each(records)?.into_iter().collect()
     }
@@ -216,7 +203,8 @@ impl Split {
         for of_shard in wanted.chunk_by(|(a, _), (b, _)| a.entry.shard == b.entry.shard) {
             self.get_of_shard(of_shard, &mut out)?;
         }
-        let missing = || Err(Error::corrupt("a record was not read"));
+        let missing =
+            || Err(Error::corrupt("the record could not be read, as was said where it was first asked for"));
         Ok(out.into_iter().map(|record| record.unwrap_or_else(missing)).collect())
     }
 
@@ -234,16 +222,11 @@ impl Split {
             _ => placed.iter().map(|&at| reader.get(at)).collect::<Vec<_>>(),
         };
         for (same, values) in distinct.iter().zip(values) {
-            let Some((found, last)) = same.last() else { continue };
-            let record = values.map_err(|e| self.at(e, found)).and_then(|values| self.finish(found, values));
-            if let Ok(record) = &record {
-                for (_, place) in same.iter() {
-                    if let Some(slot) = out.get_mut(*place) {
-                        *slot = Some(Ok(record.clone()));
-                    }
-                }
-            } else if let Some(slot) = out.get_mut(*last) {
-                *slot = Some(record);
+            let Some((found, first)) = same.first() else { continue };
+            match values.map_err(|e| self.at(e, found)).and_then(|values| self.finish(found, values)) {
+                Ok(record) => same.iter().for_each(|(_, place)| put(out, *place, Ok(record.clone()))),
+                // Errors cannot be copied: the first place in the order asked for has it.
+                Err(e) => put(out, *first, Err(e)),
             }
         }
         Ok(())
@@ -277,48 +260,7 @@ impl Split {
         Ok(Records::new(self.clone(), start..end))
     }
 
-    /// The record at `rank` when all are sorted by length, shortest first.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::OutOfRange`] when there are not so many records, [`ErrorKind::Corrupt`] when the indexes disagree.
-    pub fn by_length(&self, rank: u64) -> Result<u64> {
-        self.check_range(rank)?;
-        let index = self.length_index()?;
-        let (record, length) = (index.record_at(rank)?, index.length_at(rank)?);
-        self.check_length(record, length..length.saturating_add(1))
-    }
-
-    /// The ordinals of all records whose length is in `lengths`: shortest first, records of one length in record order.
-    /// An item that is an error is the last.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Corrupt`] when the indexes disagree.
-    pub fn bucket(&self, lengths: Range<u64>) -> Result<impl Iterator<Item = Result<u64>> + '_> {
-        let index = self.length_index()?;
-        let records = index.records_at(index.ranks_of(lengths.clone())?)?;
-        Ok(records.map(move |record| self.check_length(record?, lengths.clone())))
-    }
-
-    /// The lengths that occur, ascending, and how many records have each.
-    ///
-    /// # Errors
-    ///
-    /// As [`Split::length_index`].
-    pub fn histogram(&self) -> Result<impl Iterator<Item = Result<LengthRun>> + '_> {
-        self.length_index()?.histogram()
-    }
-
-    fn check_length(&self, record: u64, lengths: Range<u64>) -> Result<u64> {
-        if lengths.contains(&self.length(record)?) {
-            return Ok(record);
-        }
-        let what = "the length index gives it another length than the record index";
-        Err(Error::corrupt(what).at_path(&self.state.common.dir).at_row(record))
-    }
-
-    fn check_range(&self, record: u64) -> Result<()> {
+    pub(super) fn check_range(&self, record: u64) -> Result<()> {
         if record < self.len() {
             return Ok(());
         }
@@ -382,6 +324,12 @@ impl Split {
             Some(shard) => error.at_shard(&shard.name),
             None => error,
         }
+    }
+}
+
+fn put(out: &mut [Option<Result<Record>>], place: usize, record: Result<Record>) {
+    if let Some(slot) = out.get_mut(place) {
+        *slot = Some(record);
     }
 }
 

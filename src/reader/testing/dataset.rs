@@ -14,7 +14,7 @@ use dsconvert::schema::{Field, FieldType, IdWidth, Kind, Schema};
 use dsconvert::storage::{NewFile, create_dir, write_file};
 
 /// The schema of [`write`].
-pub fn schema(kind: Kind) -> Result<Schema> {
+pub(super) fn schema(kind: Kind) -> Result<Schema> {
     let extra = vec![Field::nullable("note", FieldType::String), Field::nullable("score", FieldType::Float64)];
     match kind {
         Kind::Images => Schema::images(Some(vec!["cat".to_owned(), "dog".to_owned()]), extra),
@@ -23,7 +23,7 @@ pub fn schema(kind: Kind) -> Result<Schema> {
 }
 
 /// Record `i` of [`write`]: `i * 7 % 13` tokens, or an "image" of some bytes that no decoder reads.
-pub fn record(kind: Kind, i: u64) -> Record {
+pub(super) fn record(kind: Kind, i: u64) -> Record {
     let length = i * 7 % 13;
     let mut values = vec![Value::Text(format!("item-{i}").as_str().into())];
     match kind {
@@ -46,7 +46,7 @@ pub fn record(kind: Kind, i: u64) -> Record {
 
 /// Writes a dataset: splits `train`, `validation`, …, one for each of `splits`, whose shards have so many records. The
 /// records of all splits are counted through: the first of `validation` comes after the last of `train`.
-pub fn write(dir: &Path, format: Format, kind: Kind, splits: &[&[u64]]) -> Result<()> {
+pub(super) fn write(dir: &Path, format: Format, kind: Kind, splits: &[&[u64]]) -> Result<()> {
     let schema = schema(kind)?;
     let mut table = Vec::new();
     let mut all = Counts::default();

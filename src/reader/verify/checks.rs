@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::format::{self, Placed, ShardReader};
 use crate::index::{IndexEntry, LengthSummary, ShardEntry};
 use crate::manifest::MANIFEST_NAME;
-use crate::reader::check::check_record;
+use crate::reader::check::{check_record, own_length};
 use crate::reader::dataset::Common;
 use crate::reader::hash::check_sha256;
 use crate::reader::{Dataset, Record, Split};
@@ -203,18 +203,20 @@ impl<'a> Checks<'a> {
         entry: Option<IndexEntry>,
         (placed, values): (Placed, sample::Record),
     ) -> Result<(), String> {
-        if let Some(entry) = entry {
-            if (entry.shard, entry.placed()) != (shard, placed) {
+        let schema = &self.common.schema;
+        match entry {
+            Some(entry) if (entry.shard, entry.placed()) != (shard, placed) => {
                 return Err(format!(
                     "the record stands at {placed:?} of shard {shard}, the record index says {:?} of shard {}",
                     entry.placed(),
                     entry.shard
                 ));
             }
-            check_record(&self.common.schema, &entry, &values)?;
+            Some(entry) => check_record(schema, &entry, &values)?,
+            None => own_length(schema, &values).map(drop)?,
         }
         match self.options.decode {
-            Some(decode) => decode(&Record::new(Arc::clone(&self.common.schema), ordinal, values.values)),
+            Some(decode) => decode(&Record::new(Arc::clone(schema), ordinal, values.values)),
             None => Ok(()),
         }
     }

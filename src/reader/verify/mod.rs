@@ -116,7 +116,7 @@ pub fn verify(dataset: &Dataset, options: &VerifyOptions<'_>) -> VerifyReport {
     };
     std::thread::scope(|scope| {
         for _ in 1..options.threads.min(list.len()) {
-            scope.spawn(&work);
+            scope.spawn(work);
         }
         work();
     });
