@@ -163,10 +163,20 @@ impl CommonArgs {
         &self,
         plan: impl FnOnce(Vec<SourceSpec>) -> Result<J>,
     ) -> Result<Ending> {
+        self.exec_with(self.sources()?, true, plan)
+    }
+
+    /// [`Self::exec`] with other sources than the arguments say. Only sources that are walked must lie apart from the
+    /// output: what is named one by one cannot be part of it.
+    pub(super) fn exec_with<J: Job + Sync>(
+        &self,
+        sources: Vec<SourceSpec>,
+        walked: bool,
+        plan: impl FnOnce(Vec<SourceSpec>) -> Result<J>,
+    ) -> Result<Ending> {
         let options = self.run_options()?;
-        let sources = self.sources()?;
         if !self.dry_run {
-            check_output(&options, &sources)?;
+            check_output(&options, if walked { &sources } else { &[] })?;
         }
         let job = plan(sources)?;
         if self.dry_run {
@@ -194,7 +204,7 @@ impl CommonArgs {
 }
 
 /// `PATH`, or `LABEL=PATH` when there is no file of that whole name.
-fn source(text: &Path) -> Result<SourceSpec> {
+pub(super) fn source(text: &Path) -> Result<SourceSpec> {
     if let Some((label, path)) = text.to_str().and_then(|t| t.split_once('='))
         && !text.exists()
     {

@@ -3,17 +3,23 @@
 use std::path::{Path, PathBuf};
 
 use super::Ending;
-use super::common::{CommonArgs, parse};
+use super::common::{CommonArgs, parse, source};
 use crate::error::{Error, Result};
-use crate::pipeline::{ImagesJob, ImagesOptions};
+use crate::options::SourceSpec;
+use crate::pipeline::{ImagesJob, ImagesOptions, Naming};
+use crate::source::files_from::FilesFrom;
 use crate::source::labels::Layout;
 use crate::transform::image::{DEFAULT_MAX_PIXELS, ImageOptions};
 
 /// Arguments of `dsconvert images`.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("sources", |sources| sources.required(false).required_unless_present("files_from")))]
 pub(super) struct Args {
     #[command(flatten)]
     common: CommonArgs,
+
+    #[command(flatten)]
+    naming: NamingArgs,
 
     #[command(flatten)]
     labels: LabelArgs,
@@ -23,6 +29,20 @@ pub(super) struct Args {
 
     #[command(flatten)]
     selection: SelectionArgs,
+}
+
+/// Files that are named instead of being found.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Sources")]
+struct NamingArgs {
+    /// Convert the files that FILE (or - for standard input) names, one path a line, in that order. Paths are relative to
+    /// SRC, or without it to the folder of FILE (the working directory for -)
+    #[arg(long, value_name = "FILE|-")]
+    files_from: Option<PathBuf>,
+
+    /// Paths in --files-from end with a NUL byte, as from find -print0
+    #[arg(short = '0', long, requires = "files_from")]
+    null: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -117,9 +137,23 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let classes = args.labels.classes.as_deref().map(read_classes).transpose()?;
     let output = args.common.output()?;
     let follow_symlinks = args.common.follow_symlinks;
-    args.common.exec(|sources| {
-        ImagesJob::plan(ImagesOptions { sources, follow_symlinks, layout, classes, image, output })
+    let (naming, sources) = naming(args.naming, args.common.sources()?)?;
+    args.common.exec_with(sources, naming == Naming::Walk, |sources| {
+        ImagesJob::plan(ImagesOptions { sources, naming, follow_symlinks, layout, classes, image, output })
     })
+}
+
+/// How files are found, and the sources; without any, the folder that names are relative to.
+fn naming(args: NamingArgs, sources: Vec<SourceSpec>) -> Result<(Naming, Vec<SourceSpec>)> {
+    let (naming, folder) = match args.files_from {
+        None => return Ok((Naming::Walk, sources)),
+        Some(list) => {
+            let from = FilesFrom { list, null: args.null };
+            let folder = from.folder();
+            (Naming::FilesFrom(from), folder)
+        }
+    };
+    Ok((naming, if sources.is_empty() { vec![source(&folder)?] } else { sources }))
 }
 
 fn image_options(pixels: &PixelArgs, selection: &SelectionArgs) -> Result<ImageOptions> {

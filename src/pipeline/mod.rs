@@ -23,7 +23,7 @@ mod shuffle;
 mod text;
 mod unit;
 
-pub use images::{ImagesJob, ImagesOptions};
+pub use images::{ImagesJob, ImagesOptions, Naming};
 pub use plan::PlanSummary;
 pub use progress::{Progress, Snapshot, Stop};
 pub use run::{Job, Report, check_output};

@@ -43,6 +43,8 @@ pub fn check_output(run: &RunOptions, sources: &[SourceSpec]) -> Result<()> {
 /// What the common part of a run needs to know of a job.
 pub(super) struct Planned<'a> {
     pub sources: &'a [SourceSpec],
+    /// The sources are walked, so the output must lie apart from them.
+    pub walked: bool,
     pub files: &'a [SourceFile],
     pub skipped: u64,
     pub options: &'a serde_json::Value,
@@ -59,7 +61,7 @@ pub(super) fn run<C: Conversion>(
     progress: &Progress,
     stop: &Stop,
 ) -> Result<Report> {
-    output::check(&run.out, run.existing, planned.sources)?;
+    output::check(&run.out, run.existing, if planned.walked { planned.sources } else { &[] })?;
     let plan = Plan { options: planned.options, units: conversion.units(), files: planned.files };
     let sources = Sources {
         labels: planned.sources.iter().map(|s| s.label.clone()).collect(),

@@ -226,6 +226,7 @@ impl Job for TextJob {
             .map_err(|e| Error::usage("the tokenizer cannot be described as JSON").caused_by(e))?;
         let planned = Planned {
             sources: &self.options.sources,
+            walked: true,
             files: &self.files,
             skipped: self.skipped,
             options: &self.described,

@@ -91,10 +91,15 @@ impl Folders {
     /// # Errors
     ///
     /// `Splits` asked for and a file that stands in no split folder; a class list with a name twice.
-    pub fn of(files: &[SourceFile], layout: Layout, classes: Option<Vec<String>>) -> Result<Self> {
+    pub fn of<'a>(
+        files: impl IntoIterator<Item = &'a SourceFile, IntoIter: Clone>,
+        layout: Layout,
+        classes: Option<Vec<String>>,
+    ) -> Result<Self> {
+        let files = files.into_iter();
         let mut first_level = BTreeSet::new();
         let mut loose = None;
-        for file in files {
+        for file in files.clone() {
             match folders(file).into_iter().next() {
                 Some(name) => drop(first_level.insert(name)),
                 None => loose = loose.or(Some(file)),

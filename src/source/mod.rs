@@ -1,13 +1,15 @@
 //! Where items come from: the files of a source in a fixed order, and the items inside a file.
 
+pub mod files_from;
 pub mod jsonl;
 pub mod labels;
 pub mod lines;
+pub mod listing;
 mod name;
 pub mod walk;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use name::portable_name;
@@ -43,6 +45,14 @@ pub fn read_planned(path: &Path, planned_bytes: u64) -> Result<Vec<u8>> {
         return Err(changed(path, planned_bytes, bytes.len() as u64));
     }
     Ok(bytes)
+}
+
+/// The folder a file stands in.
+fn folder_of(file: &Path) -> PathBuf {
+    match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
+    }
 }
 
 fn changed(path: &Path, planned: u64, now: u64) -> Error {

@@ -3,6 +3,7 @@
 mod bad_input;
 mod determinism;
 mod failures;
+mod images_sources;
 mod inspect;
 mod output_directory;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]

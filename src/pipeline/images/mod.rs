@@ -1,4 +1,4 @@
-//! Image folders: one item per file.
+//! Images: one item per file, found by a walk or named by a list.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,18 +7,20 @@ use bytes::Bytes;
 use serde_json::json;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::conversion::{Conversion, Converting, Feed};
-use super::memory::MemoryLimit;
-use super::outcome::{Converted, Outcome, Outcomes};
-use super::plan::PlanSummary;
-use super::progress::{Progress, Stop};
-use super::run::{Job, Planned, Report, run};
 use crate::error::{Error, Result};
 use crate::index::check_split_name;
 use crate::options::{OutputOptions, RunOptions, SourceSpec};
+use crate::pipeline::conversion::{Conversion, Converting, Feed};
+use crate::pipeline::memory::MemoryLimit;
+use crate::pipeline::outcome::{Converted, Outcome, Outcomes};
+use crate::pipeline::plan::PlanSummary;
+use crate::pipeline::progress::{Progress, Stop};
+use crate::pipeline::run::{Job, Planned, Report, run};
 use crate::sample::{Record, Reject, RejectCode, Value};
 use crate::schema::{Kind, LABEL, Schema};
+use crate::source::files_from::FilesFrom;
 use crate::source::labels::{Folders, Layout};
+use crate::source::listing::Detail;
 use crate::source::read_planned;
 use crate::source::walk::{SourceFile, list};
 use crate::transform::image::{self as transform, ImageOptions, ImageTransform, Scratch};
@@ -37,8 +39,10 @@ const SHUFFLE_SALT: u64 = 0x5348_5546_464c_4531;
 /// What `dsconvert images` is told.
 #[derive(Debug, Clone)]
 pub struct ImagesOptions {
-    /// Files and folders.
+    /// Files and folders; the one folder that names are relative to, when files are named one by one.
     pub sources: Vec<SourceSpec>,
+    /// How files are found.
+    pub naming: Naming,
     /// Whether symbolic links are followed.
     pub follow_symlinks: bool,
     /// What the folders mean.
@@ -51,6 +55,16 @@ pub struct ImagesOptions {
     pub output: OutputOptions,
 }
 
+/// How the files of the sources are found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Naming {
+    /// The sources are walked.
+    #[default]
+    Walk,
+    /// A list names them.
+    FilesFrom(FilesFrom),
+}
+
 /// A planned conversion of images.
 pub struct ImagesJob {
     options: ImagesOptions,
@@ -58,6 +72,8 @@ pub struct ImagesJob {
     described: serde_json::Value,
     /// In record order.
     files: Vec<SourceFile>,
+    /// One per file when files are named one by one, otherwise empty.
+    details: Vec<Detail>,
     skipped: u64,
     folders: Folders,
     splits: Vec<String>,
@@ -74,10 +90,11 @@ impl ImagesJob {
     /// Sources that are missing or cannot be listed; two files with one key; options that contradict each other.
     pub fn plan(options: ImagesOptions) -> Result<Self> {
         let transform = ImageTransform::new(options.image.clone())?;
-        let listing = list(&options.sources, options.follow_symlinks, &|_| true)?;
-        let mut files = listing.files;
-        super::check_origins(&files, &options.sources)?;
-        let folders = Folders::of(&files, options.layout, options.classes.clone())?;
+        let found = find(&options)?;
+        let Found { mut files, mut details, skipped } = found;
+        // What has no safe path stands in no folder either.
+        let placed = files.iter().filter(|f| details.is_empty() || !f.is_named());
+        let folders = Folders::of(placed, options.layout, options.classes.clone())?;
         let splits: Vec<String> = match &options.output.split {
             Some(_) if folders.layout == Layout::Splits => {
                 return Err(Error::usage("the folders are splits already, and --split asks for others")
@@ -90,16 +107,16 @@ impl ImagesJob {
             check_split_name(split)?;
         }
         if options.output.shuffle {
-            let seed = options.output.seed ^ SHUFFLE_SALT;
-            files.sort_by_cached_key(|f| (xxh3_64_with_seed(f.origin.as_bytes(), seed), f.origin.clone()));
+            shuffle(&mut files, &mut details, options.output.seed ^ SHUFFLE_SALT);
         }
         let schema = Arc::new(Schema::images(folders.class_names.clone(), Vec::new())?);
         Ok(Self {
             described: describe(&options)?,
             units: divide(&files, UNIT_FILES, options.output.unit_bytes.unwrap_or(UNIT_BYTES)),
-            skipped: listing.skipped,
+            skipped,
             options,
             files,
+            details,
             folders,
             splits,
             schema,
@@ -116,18 +133,72 @@ impl ImagesJob {
     }
 }
 
+/// What the sources hold.
+#[derive(Default)]
+struct Found {
+    files: Vec<SourceFile>,
+    /// One per file, or none at all.
+    details: Vec<Detail>,
+    skipped: u64,
+}
+
+fn find(options: &ImagesOptions) -> Result<Found> {
+    match &options.naming {
+        Naming::Walk => {
+            let listing = list(&options.sources, options.follow_symlinks, &|_| true)?;
+            crate::pipeline::check_origins(&listing.files, &options.sources)?;
+            Ok(Found { files: listing.files, skipped: listing.skipped, ..Found::default() })
+        }
+        Naming::FilesFrom(from) => {
+            let (files, details) = from.list(one_folder(&options.sources)?, options.follow_symlinks)?;
+            Ok(Found { files, details, skipped: 0 })
+        }
+    }
+}
+
+/// The folder that names are relative to.
+fn one_folder(sources: &[SourceSpec]) -> Result<&SourceSpec> {
+    match sources {
+        [one] => Ok(one),
+        _ => Err(Error::usage(format!(
+            "files that are named are relative to one folder, not to {}",
+            sources.len()
+        ))
+        .help("name one SRC, or none")),
+    }
+}
+
+/// Puts the files in an order that `seed` decides.
+fn shuffle(files: &mut Vec<SourceFile>, details: &mut Vec<Detail>, seed: u64) {
+    let detailed = !details.is_empty();
+    let missing = files.len() - details.len();
+    let all = std::mem::take(details).into_iter().chain(std::iter::repeat_n(Detail::default(), missing));
+    let mut pairs: Vec<_> = std::mem::take(files).into_iter().zip(all).collect();
+    pairs.sort_by_cached_key(|(f, _)| (xxh3_64_with_seed(f.origin.as_bytes(), seed), f.origin.clone()));
+    (*files, *details) = pairs.into_iter().unzip();
+    if !detailed {
+        details.clear();
+    }
+}
+
 /// The semantic options, by the names of their flags.
 fn describe(options: &ImagesOptions) -> Result<serde_json::Value> {
     let as_json = |value: serde_json::Result<serde_json::Value>| {
         value.map_err(|e| Error::usage("the options cannot be written as JSON").caused_by(e))
     };
-    Ok(json!({
+    let mut described = json!({
         "layout": options.layout.to_string(),
         "classes": options.classes,
         "follow_symlinks": options.follow_symlinks,
         "image": as_json(serde_json::to_value(&options.image))?,
         "output": as_json(serde_json::to_value(&options.output))?,
-    }))
+    });
+    match &options.naming {
+        Naming::Walk => {}
+        // What the list says stands in the plan, file by file.
+        Naming::FilesFrom(_) => described["files_from"] = json!(true),
+    }
+    Ok(described)
 }
 
 /// Cuts the listing into runs of at most `max_files` files and about `max_bytes` bytes.
@@ -164,6 +235,7 @@ impl Job for ImagesJob {
     fn run(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Report> {
         let planned = Planned {
             sources: &self.options.sources,
+            walked: self.options.naming == Naming::Walk,
             files: &self.files,
             skipped: self.skipped,
             options: &self.described,
@@ -214,13 +286,23 @@ impl Conversion for Images<'_> {
     }
 
     fn convert(&self, task: Range<usize>, scratch: &mut Scratch, out: &mut Outcomes) -> Result<Converting> {
-        for file in &self.job.files[task] {
+        for (ordinal, file) in task.clone().zip(&self.job.files[task]) {
+            let detail = self.job.details.get(ordinal);
+            if let Some(defect) = detail.and_then(|d| d.defect.as_deref()) {
+                let (split, origin) = (self.job.split_of(file), file.origin.clone());
+                out.list.push(Outcome::Rejected { split, origin, reject: defect.clone() });
+                continue;
+            }
             let bytes = Bytes::from(read_planned(&file.path(&self.job.options.sources), file.bytes)?);
             out.read(&bytes);
             out.source_bytes += file.bytes;
             let name = file.path(&self.job.options.sources);
             let name = name.file_name().map(crate::source::portable_name).unwrap_or_default();
-            if transform::sniff(&bytes).is_none() && !transform::has_image_extension(&name) {
+            // What is named one by one is an item, whatever it is.
+            if detail.is_none()
+                && transform::sniff(&bytes).is_none()
+                && !transform::has_image_extension(&name)
+            {
                 out.skipped += 1;
                 continue;
             }

@@ -1,0 +1,85 @@
+//! Files named by a list: one path a line, or each path ended by a NUL byte.
+//!
+//! The order of the list is the order of the records.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::listing::{Detail, Resolver, check_named_once};
+use super::retried;
+use super::walk::SourceFile;
+use crate::error::{Error, Result};
+use crate::options::SourceSpec;
+
+/// The name that means standard input.
+const STDIN: &str = "-";
+
+/// A list of files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilesFrom {
+    /// The list; `-` is standard input.
+    pub list: PathBuf,
+    /// Paths end with a NUL byte instead of a line end.
+    pub null: bool,
+}
+
+impl FilesFrom {
+    /// The folder that the paths are relative to when nothing else is said: that of the list, or the working directory
+    /// for standard input.
+    pub fn folder(&self) -> PathBuf {
+        if self.is_stdin() { PathBuf::from(".") } else { super::folder_of(&self.list) }
+    }
+
+    fn is_stdin(&self) -> bool {
+        self.list == Path::new(STDIN)
+    }
+
+    /// The files in the order of the list. Empty lines name nothing.
+    ///
+    /// # Errors
+    ///
+    /// The list cannot be read; it names a file twice.
+    pub fn list(&self, source: &SourceSpec, follow_links: bool) -> Result<(Vec<SourceFile>, Vec<Detail>)> {
+        let bytes = if self.is_stdin() {
+            let mut bytes = Vec::new();
+            std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
+        } else {
+            retried(|| std::fs::read(&self.list))
+        }
+        .map_err(|e| Error::io("read the list of files", &self.list, e))?;
+        let mut resolver = Resolver::new(source, true, follow_links)?;
+        let (mut files, mut details, mut lines) = (Vec::new(), Vec::new(), Vec::new());
+        for (line, name) in names(&bytes, self.null) {
+            let (file, defect) = resolver.resolve(name)?;
+            files.push(file);
+            details.push(Detail { defect: defect.map(Box::new), ..Detail::default() });
+            lines.push(line);
+        }
+        let unit = if self.null { "path" } else { "line" };
+        check_named_once(&files, &self.list, |i| format!("{unit} {}", lines[i]))?;
+        Ok((files, details))
+    }
+}
+
+/// The names in a list, with their line numbers from 1.
+fn names(list: &[u8], null: bool) -> impl Iterator<Item = (usize, &[u8])> {
+    let end = if null { b'\0' } else { b'\n' };
+    list.split(move |&b| b == end)
+        .enumerate()
+        .map(move |(i, name)| (i + 1, if null { name } else { name.strip_suffix(b"\r").unwrap_or(name) }))
+        .filter(|(_, name)| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_and_nul_bytes_end_names() {
+        let lines: Vec<_> = names(b"a\r\n\nb c\nd", false).collect();
+        assert_eq!(lines, [(1, b"a".as_slice()), (3, b"b c"), (4, b"d")]);
+        let nul: Vec<_> = names(b"a\nb\r\0\xff\0", true).collect();
+        assert_eq!(nul, [(1, b"a\nb\r".as_slice()), (2, b"\xff")]);
+        assert_eq!(names(b"", false).count(), 0);
+    }
+}

@@ -1,0 +1,222 @@
+//! Files that are named one by one, by a list or by the rows of a metadata file, instead of being found by a walk.
+//!
+//! Nothing that is named goes uncounted: a name that leads to no file, or out of the folder it is relative to, is an
+//! item that is rejected. Naming a file twice is an error of the list, because a file gives one record.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::io::Errno;
+
+use super::walk::SourceFile;
+use super::{portable_name, retried};
+use crate::error::{Error, Result};
+use crate::options::SourceSpec;
+use crate::sample::{Reject, RejectCode, Value};
+
+/// What is known of a named file beside its bytes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Detail {
+    /// Why it cannot become a record, when that is known already.
+    pub defect: Option<Box<Reject>>,
+    /// Its label, as an ordinal in the class names.
+    pub label: Option<u32>,
+    /// One value per field that is kept.
+    pub values: Box<[Value]>,
+}
+
+/// Turns names into files of one source.
+pub struct Resolver<'a> {
+    source: &'a SourceSpec,
+    /// The folder of the source without links, to recognise absolute names; `None` where they are not allowed.
+    absolute: Option<PathBuf>,
+    follow_links: bool,
+    /// Folders under the source, and whether a link leads to them.
+    through_link: HashMap<PathBuf, bool>,
+}
+
+impl<'a> Resolver<'a> {
+    /// Names relative to the folder `source`; absolute ones inside it only with `allow_absolute`.
+    ///
+    /// # Errors
+    ///
+    /// The folder is not there.
+    pub fn new(source: &'a SourceSpec, allow_absolute: bool, follow_links: bool) -> Result<Self> {
+        let real = source.path.canonicalize().map_err(|e| match e.kind() {
+            ErrorKind::NotFound => Error::usage("there is no such folder").at_path(&source.path),
+            _ => Error::io("look at the folder", &source.path, e),
+        })?;
+        if !real.is_dir() {
+            return Err(Error::usage("this is not a folder, and the named files are relative to it")
+                .at_path(&source.path)
+                .help("name the folder that the paths of the list are relative to, or leave it out"));
+        }
+        Ok(Self {
+            source,
+            absolute: allow_absolute.then_some(real),
+            follow_links,
+            through_link: HashMap::new(),
+        })
+    }
+
+    /// The file that `name` means, or an entry of no bytes and the reason why there is none.
+    ///
+    /// # Errors
+    ///
+    /// Only failures that are not the fault of the name.
+    pub fn resolve(&mut self, name: &[u8]) -> Result<(SourceFile, Option<Reject>)> {
+        let name = Path::new(OsStr::from_bytes(name));
+        let Some(relative) = self.relative(name) else {
+            let origin = format!("{}/{}", self.source.label, portable_name(name.as_os_str()));
+            let message = "the path leads out of the folder it is relative to";
+            return Ok((nothing(PathBuf::new(), origin), Some(Reject::new(RejectCode::UnsafePath, message))));
+        };
+        let mut origin = self.source.label.clone();
+        for part in &relative {
+            origin.push('/');
+            origin.push_str(&portable_name(part));
+        }
+        let path = self.source.path.join(&relative);
+        let meta = if self.follow_links {
+            retried(|| std::fs::metadata(&path))
+        } else if self.is_through_link(&relative)? {
+            let message = "the path goes through a symbolic link; --follow-symlinks follows it";
+            return Ok((nothing(relative, origin), Some(Reject::new(RejectCode::UnsafePath, message))));
+        } else {
+            retried(|| std::fs::symlink_metadata(&path))
+        };
+        let defect = match meta {
+            Ok(meta) if meta.is_file() => {
+                let file = SourceFile {
+                    source: 0,
+                    relative,
+                    origin,
+                    bytes: meta.len(),
+                    modified_ns: i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec()),
+                };
+                return Ok((file, None));
+            }
+            Ok(meta) if meta.file_type().is_symlink() => Reject::new(
+                RejectCode::UnsafePath,
+                "the file is a symbolic link; --follow-symlinks follows it",
+            ),
+            Ok(meta) if meta.is_dir() => Reject::new(RejectCode::MissingFile, "this is a folder, not a file"),
+            Ok(_) => Reject::new(RejectCode::MissingFile, "this is no regular file"),
+            Err(e) if names_nothing(&e) => Reject::new(RejectCode::MissingFile, "there is no such file"),
+            Err(e) => return Err(Error::io("look at the file", &path, e)),
+        };
+        Ok((nothing(relative, origin), Some(defect)))
+    }
+
+    /// `name` without `.`, relative to the folder; `None` when it leads out of it or names nothing.
+    fn relative(&self, name: &Path) -> Option<PathBuf> {
+        let name = if name.is_absolute() { name.strip_prefix(self.absolute.as_ref()?).ok()? } else { name };
+        let mut relative = PathBuf::new();
+        for part in name.components() {
+            match part {
+                Component::Normal(part) => relative.push(part),
+                Component::CurDir => {}
+                _ => return None,
+            }
+        }
+        (!relative.as_os_str().is_empty()).then_some(relative)
+    }
+
+    /// Whether a folder above the file, and under the source, is a symbolic link.
+    fn is_through_link(&mut self, relative: &Path) -> Result<bool> {
+        let Some(folder) = relative.parent().filter(|f| !f.as_os_str().is_empty()) else { return Ok(false) };
+        if let Some(&known) = self.through_link.get(folder) {
+            return Ok(known);
+        }
+        let path = self.source.path.join(folder);
+        let found = self.is_through_link(folder)?
+            || match std::fs::symlink_metadata(&path) {
+                Ok(meta) => meta.file_type().is_symlink(),
+                Err(e) if names_nothing(&e) => false,
+                Err(e) => return Err(Error::io("look at the folder", &path, e)),
+            };
+        self.through_link.insert(folder.to_owned(), found);
+        Ok(found)
+    }
+}
+
+/// The entry of an item that has no file.
+pub(super) fn nothing(relative: PathBuf, origin: String) -> SourceFile {
+    SourceFile { source: 0, relative, origin, bytes: 0, modified_ns: 0 }
+}
+
+/// Whether the failure says that the name leads to no file.
+fn names_nothing(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidInput | ErrorKind::InvalidFilename
+    ) || error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
+}
+
+/// Refuses a file that is named twice. `place` says where the entry of an ordinal stands, as in `line 3`.
+pub(super) fn check_named_once(
+    files: &[SourceFile],
+    list: &Path,
+    place: impl Fn(usize) -> String,
+) -> Result<()> {
+    let mut order: Vec<usize> = (0..files.len()).collect();
+    order.sort_by(|&a, &b| files[a].origin.cmp(&files[b].origin).then(a.cmp(&b)));
+    match order.windows(2).find(|pair| files[pair[0]].origin == files[pair[1]].origin) {
+        None => Ok(()),
+        Some(pair) => Err(Error::usage(format!(
+            "{} and {} both name {}",
+            place(pair[0]),
+            place(pair[1]),
+            files[pair[0]].origin
+        ))
+        .at_path(list)
+        .help("a file gives one record: name it once")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(dir: &Path, name: &[u8], follow: bool) -> (String, Option<RejectCode>) {
+        let source = SourceSpec { label: "s".into(), path: dir.to_owned() };
+        let (file, defect) = Resolver::new(&source, true, follow).unwrap().resolve(name).unwrap();
+        (file.origin, defect.map(|d| d.code))
+    }
+
+    #[test]
+    fn every_name_has_one_meaning() {
+        let dir = tempfile::tempdir().unwrap();
+        let other = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("a")).unwrap();
+        std::fs::write(dir.path().join("a/x"), "x").unwrap();
+        std::fs::write(other.path().join("y"), "y").unwrap();
+        std::os::unix::fs::symlink(other.path(), dir.path().join("out")).unwrap();
+        std::os::unix::fs::symlink("a/x", dir.path().join("link")).unwrap();
+        let absolute = dir.path().canonicalize().unwrap().join("a/x");
+        for (name, origin, code) in [
+            (b"a/x".as_slice(), "s/a/x", None),
+            (b"./a//./x", "s/a/x", None),
+            (absolute.as_os_str().as_bytes(), "s/a/x", None),
+            (b"a", "s/a", Some(RejectCode::MissingFile)),
+            (b"a/z", "s/a/z", Some(RejectCode::MissingFile)),
+            (b"a/x/y", "s/a/x/y", Some(RejectCode::MissingFile)),
+            (b"nul\0", "s/nul\0", Some(RejectCode::MissingFile)),
+            (b"caf\xe9", "s/caf%E9", Some(RejectCode::MissingFile)),
+            (b"../a/x", "s/../a/x", Some(RejectCode::UnsafePath)),
+            (b"a/../a/x", "s/a/../a/x", Some(RejectCode::UnsafePath)),
+            (b"/etc/hostname", "s//etc/hostname", Some(RejectCode::UnsafePath)),
+            (b".", "s/.", Some(RejectCode::UnsafePath)),
+            (b"link", "s/link", Some(RejectCode::UnsafePath)),
+            (b"out/y", "s/out/y", Some(RejectCode::UnsafePath)),
+        ] {
+            assert_eq!(resolve(dir.path(), name, false), (origin.into(), code), "{name:?}");
+        }
+        assert_eq!(resolve(dir.path(), b"link", true), ("s/link".into(), None));
+        assert_eq!(resolve(dir.path(), b"out/y", true), ("s/out/y".into(), None));
+    }
+}
