@@ -3,17 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use super::Ending;
-use super::common::{CommonArgs, parse, source};
+use super::common::{CommonArgs, flag, parse, source};
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::pipeline::{ImagesJob, ImagesOptions, Naming};
 use crate::source::files_from::FilesFrom;
 use crate::source::labels::Layout;
+use crate::source::metadata::{DEFAULT_PATH_FIELD, MetadataFile, parse_keep};
 use crate::transform::image::{DEFAULT_MAX_PIXELS, ImageOptions};
 
 /// Arguments of `dsconvert images`.
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("sources", |sources| sources.required(false).required_unless_present("files_from")))]
+#[command(mut_arg("sources", |sources| sources.required(false).required_unless_present_any(["files_from", "metadata"])))]
 pub(super) struct Args {
     #[command(flatten)]
     common: CommonArgs,
@@ -43,6 +44,20 @@ struct NamingArgs {
     /// Paths in --files-from end with a NUL byte, as from find -print0
     #[arg(short = '0', long, requires = "files_from")]
     null: bool,
+
+    /// Convert the files that the rows of FILE name (csv, tsv, jsonl or parquet), with its other columns as fields. Paths
+    /// are relative to SRC, or without it to the folder of FILE; a column label is the class
+    #[arg(long, value_name = "FILE", conflicts_with = "files_from")]
+    metadata: Option<PathBuf>,
+
+    /// Column of --metadata with the paths
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_PATH_FIELD, requires = "metadata")]
+    path_field: String,
+
+    /// Columns of --metadata to keep, as name or name:type [default: all, as they are typed in parquet, otherwise as
+    /// strings]
+    #[arg(long, value_name = "FIELDS", requires = "metadata")]
+    keep_fields: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -145,13 +160,18 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
 
 /// How files are found, and the sources; without any, the folder that names are relative to.
 fn naming(args: NamingArgs, sources: Vec<SourceSpec>) -> Result<(Naming, Vec<SourceSpec>)> {
-    let (naming, folder) = match args.files_from {
-        None => return Ok((Naming::Walk, sources)),
-        Some(list) => {
-            let from = FilesFrom { list, null: args.null };
-            let folder = from.folder();
-            (Naming::FilesFrom(from), folder)
-        }
+    let (naming, folder) = if let Some(list) = args.files_from {
+        let from = FilesFrom { list, null: args.null };
+        let folder = from.folder();
+        (Naming::FilesFrom(from), folder)
+    } else if let Some(path) = args.metadata {
+        let keep = args.keep_fields.as_deref().map(parse_keep).transpose();
+        let keep = keep.map_err(|e| flag("--keep-fields", &e))?;
+        let table = MetadataFile { path, path_field: args.path_field, keep };
+        let folder = table.folder();
+        (Naming::Metadata(table), folder)
+    } else {
+        return Ok((Naming::Walk, sources));
     };
     Ok((naming, if sources.is_empty() { vec![source(&folder)?] } else { sources }))
 }

@@ -5,6 +5,7 @@ pub mod jsonl;
 pub mod labels;
 pub mod lines;
 pub mod listing;
+pub mod metadata;
 mod name;
 pub mod walk;
 

@@ -135,3 +135,202 @@ fn lists_that_cannot_be_meant_are_refused() {
     run(dir.path(), b"\n", &["--files-from", "-", "--out", "out"]).exits(3).says(&["nothing was found"]);
     assert!(!dir.path().join("out").exists());
 }
+
+#[test]
+fn a_table_names_files_and_carries_its_columns() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    images(&root, &["x/a.png", "x/b.jpg", "c.jpg"]);
+    let csv = "caption,file_name,n,label\n\"one, \"\"two\"\"\nthree\",x/b.jpg,7,dog\n,c.jpg,,cat\nfünf,x/a.png,-1,\n";
+    let tsv = "\u{feff}file_name\tcaption\tn\tlabel\nx/b.jpg\t\"quoted\"\t7\tdog\nc.jpg\t\t\tcat\nx/a.png\tfünf\t-1\t\n";
+    let jsonl = concat!(
+        "{\"file_name\": \"x/b.jpg\", \"label\": \"dog\", \"boxes\": [[1, 2.50]], \"n\": 7}\n",
+        "{\"n\": null, \"file_name\": \"c.jpg\", \"caption\": \"c\", \"label\": \"cat\"}\r\n",
+        "{\"file_name\": \"./x/a.png\", \"boxes\": {\"a\": null}, \"n\": -1, \"caption\": true}",
+    );
+    for (name, text) in [("m.csv", csv), ("m.tsv", tsv), ("m.jsonl", jsonl)] {
+        std::fs::write(root.join(name), text).unwrap();
+    }
+    let keys = ["root/x/b.jpg", "root/c.jpg", "root/x/a.png"];
+    let n = [Value::Int(7), Value::Null, Value::Int(-1)];
+    let labels = [Value::Int(1), Value::Int(0), Value::Null];
+    for format in FORMATS {
+        for (name, captions) in [
+            ("m.csv", ["one, \"two\"\nthree", "Null", "fünf"]),
+            ("m.tsv", ["\"quoted\"", "Null", "fünf"]),
+            ("m.jsonl", ["Null", "c", "true"]),
+        ] {
+            let out = dir.path().join(format!("{name}-{format}"));
+            let table = format!("root/{name}");
+            let keep = if name == "m.jsonl" { "n:int64,boxes,caption" } else { "caption,n:int64" };
+            let args = ["--metadata", &table, "--keep-fields", keep, "--format", format, "--out"];
+            run(dir.path(), b"", &[&args[..], &[out.to_str().unwrap()]].concat()).exits(0);
+            assert_eq!(texts(&out, "train", "key"), keys);
+            assert_eq!(texts(&out, "train", "caption"), captions);
+            assert_eq!(column(&out, "train", "n"), n);
+            assert_eq!(column(&out, "train", "label"), labels);
+            assert_eq!(manifest(&out)["schema"]["class_names"], serde_json::json!(["cat", "dog"]));
+            if name == "m.jsonl" {
+                assert_eq!(texts(&out, "train", "boxes"), ["[[1,2.5]]", "Null", "{\"a\":null}"]);
+            }
+        }
+    }
+    // Without a word about fields, all are kept; nested ones as JSON, others as strings.
+    let out = dir.path().join("all");
+    run(dir.path(), b"", &["--metadata", "root/m.jsonl", "--out", "all", "--threads", "3"]).exits(0);
+    let fields = manifest(&out)["schema"]["fields"].as_array().unwrap()[6..].to_vec();
+    let shown: Vec<_> =
+        fields.iter().map(|f| (f["name"].as_str().unwrap(), f["type"].as_str().unwrap())).collect();
+    assert_eq!(shown, [("boxes", "json"), ("n", "string"), ("caption", "string")]);
+    assert_eq!(texts(&out, "train", "n"), ["7", "Null", "-1"]);
+    run(dir.path(), b"", &["--metadata", "root/m.jsonl", "--out", "again", "--threads", "1"]).exits(0);
+    assert_same(&tree(&out), &tree(&dir.path().join("again")));
+
+    // Another table is another dataset, also when it names the same files.
+    std::fs::write(root.join("m.jsonl"), jsonl.replace("\"c\"", "\"d\"")).unwrap();
+    run(dir.path(), b"", &["--metadata", "root/m.jsonl", "--out", "all", "--resume"])
+        .exits(2)
+        .says(&["metadata"]);
+}
+
+#[test]
+fn parquet_tables_have_types_of_their_own() {
+    use std::sync::Arc;
+
+    use arrow_array::builder::{Int32Builder, ListBuilder};
+    use arrow_array::{
+        ArrayRef, BinaryArray, Float32Array, Int64Array, RecordBatch, StringArray, UInt8Array,
+    };
+    let dir = tempfile::tempdir().unwrap();
+    images(dir.path(), &["a.png", "b.jpg"]);
+    let mut boxes = ListBuilder::new(Int32Builder::new());
+    boxes.append_value([Some(1), None, Some(3)]);
+    boxes.append_null();
+    let columns: [(&str, ArrayRef); 6] = [
+        ("image_path", Arc::new(StringArray::from(vec!["b.jpg", "a.png"]))),
+        ("label", Arc::new(Int64Array::from(vec![Some(2), None]))),
+        ("score", Arc::new(Float32Array::from(vec![Some(f32::INFINITY), None]))),
+        ("small", Arc::new(UInt8Array::from(vec![Some(255), None]))),
+        ("raw", Arc::new(BinaryArray::from_opt_vec(vec![Some(b"\0\xff"), None]))),
+        ("boxes", Arc::new(boxes.finish())),
+    ];
+    let batch = RecordBatch::try_from_iter_with_nullable(columns.map(|(n, c)| (n, c, true))).unwrap();
+    let path = dir.path().join("m.parquet");
+    let file = std::fs::File::create(&path).unwrap();
+    let mut writer = parquet::arrow::ArrowWriter::try_new(file, batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+
+    let args = ["--metadata", "m.parquet", "--path-field", "image_path", "--out"];
+    run(dir.path(), b"", &[&args[..], &["out"]].concat()).exits(0);
+    let out = dir.path().join("out");
+    assert_eq!(column(&out, "train", "label"), [Value::Int(2), Value::Null]);
+    assert_eq!(manifest(&out)["schema"]["class_names"], serde_json::json!(["0", "1", "2"]));
+    assert_eq!(column(&out, "train", "score"), [Value::Float(f64::INFINITY), Value::Null]);
+    assert_eq!(column(&out, "train", "small"), [Value::UInt(255), Value::Null]);
+    assert_eq!(column(&out, "train", "raw"), [Value::Bytes(b"\0\xff".as_slice().into()), Value::Null]);
+    assert_eq!(texts(&out, "train", "boxes"), ["[1,null,3]", "Null"]);
+
+    let refused = |more: &[&str]| run(dir.path(), b"", &[&args[..], &["no"], more].concat()).exits(2);
+    refused(&["--keep-fields", "score:int64"]).says(&["score", "float32"]);
+    refused(&["--keep-fields", "none"]).says(&["\"none\"", "boxes"]);
+    // Damage anywhere ends in an error or a dataset, never in a crash.
+    let whole = std::fs::read(&path).unwrap();
+    for at in (0..whole.len()).step_by(61) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0xff;
+        std::fs::write(&path, &bytes).unwrap();
+        let ran = run(dir.path(), b"", &[&args[..], &["no", "--dry-run"]].concat());
+        assert!([0, 2].contains(&ran.status), "byte {at}: {ran:?}");
+    }
+    std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    refused(&[]).says(&["m.parquet", "Parquet"]);
+}
+
+#[test]
+fn rows_that_cannot_be_records_are_rejected() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    images(&root, &["a.png", "b.jpg", "c.jpg", "d.jpg", "e.jpg"]);
+    let mut csv =
+        b"file_name,n,t\na.png,1,x\ngone.png,2,x\n../a.png,3,x\n/etc/passwd,4,x\nb.jpg,five,x\n".to_vec();
+    csv.extend_from_slice(b",6,x\nc.jpg,7\nd.jpg,8,\xff\ne.jpg,9,y\n");
+    std::fs::write(root.join("m.csv"), &csv).unwrap();
+    let args = ["--keep-fields", "n:int64,t", "--max-rejects", "100%"];
+    run(dir.path(), b"", &[&args[..], &["--metadata", "root/m.csv", "--out", "csv"]].concat()).exits(0);
+    let out = dir.path().join("csv");
+    let rejected = own(&[
+        ("root/gone.png", "missing-file"),
+        ("root/../a.png", "unsafe-path"),
+        ("root//etc/passwd", "unsafe-path"),
+        ("root/b.jpg", "invalid-value"),
+        ("root/m.csv#79", "missing-field"),
+        ("root/c.jpg", "invalid-value"),
+        ("root/d.jpg", "invalid-utf8"),
+    ]);
+    assert_eq!(rejects(&out), rejected);
+    assert_outcomes(&out, [2, 0, 0, 7]);
+    assert_eq!(texts(&out, "train", "t"), ["x", "y"]);
+
+    let lines: [&[u8]; 9] = [
+        br#"{"file_name": "a.png", "n": 1, "t": "x"}"#,
+        b"not json",
+        b"",
+        br#"{"file_name": 7}"#,
+        br#"{"n": 5}"#,
+        br#"{"file_name": "b.jpg", "n": 1.5}"#,
+        br#"{"file_name": "gone.png"}"#,
+        b"{\"file_name\": \"c.jpg\", \"t\": \"\xff\"}",
+        br#"{"file_name": "d.jpg"}"#,
+    ];
+    std::fs::write(root.join("m.jsonl"), lines.join(&b'\n')).unwrap();
+    run(dir.path(), b"", &[&args[..], &["--metadata", "root/m.jsonl", "--out", "jsonl"]].concat()).exits(0);
+    let out = dir.path().join("jsonl");
+    let rejected = own(&[
+        ("root/m.jsonl#41", "invalid-json"),
+        ("root/m.jsonl#50", "empty"),
+        ("root/m.jsonl#51", "wrong-type"),
+        ("root/m.jsonl#68", "missing-field"),
+        ("root/b.jpg", "invalid-value"),
+        ("root/gone.png", "missing-file"),
+        ("root/m.jsonl#136", "invalid-utf8"),
+    ]);
+    assert_eq!(rejects(&out), rejected);
+    assert_outcomes(&out, [2, 0, 0, 7]);
+}
+
+#[test]
+fn tables_that_cannot_be_meant_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    images(dir.path(), &["a.png", "train/b.png"]);
+    let table = dir.path().join("m.csv");
+    let ran = |text: &str, more: &[&str]| {
+        std::fs::write(&table, text).unwrap();
+        run(dir.path(), b"", &[&["--metadata", "m.csv", "--out", "out"], more].concat())
+    };
+    for (text, more, parts) in [
+        ("file_name\na.png\n\n./a.png\n", [].as_slice(), ["line 2 and line 4", "a.png"].as_slice()),
+        ("path\na.png\n", &[], &["\"file_name\"", "path", "--path-field"]),
+        ("file_name,width\na.png,3\n", &[], &["\"width\"", "rename"]),
+        ("file_name,x,x\na.png,3,4\n", &[], &["two columns", "\"x\""]),
+        ("file_name,label\na.png,3\n", &["--keep-fields", "label"], &["class"]),
+        ("file_name,label\na.png,3\n", &["--layout", "labels"], &["--layout"]),
+        ("file_name,label\na.png,9999999\n", &[], &["9999999", "too large"]),
+        ("file_name,x\na.png,3\n", &["--keep-fields", "x:number"], &["--keep-fields", "float64"]),
+        ("", &[], &["m.csv", "empty"]),
+    ] {
+        ran(text, more).exits(2).says(parts);
+        assert!(!dir.path().join("out").exists(), "{text}");
+    }
+    run(dir.path(), b"", &["--metadata", "a.png", "--out", "out"]).exits(2).says(&[".parquet"]);
+    run(dir.path(), b"", &["--metadata", "none.csv", "--out", "out"]).exits(3).says(&["none.csv"]);
+
+    // A list of classes decides the labels, and a row outside of it is rejected.
+    std::fs::write(dir.path().join("classes.txt"), "zebra\nant\n").unwrap();
+    let text = "file_name,label\na.png,ant\ntrain/b.png,bee\n";
+    ran(text, &["--classes", "classes.txt", "--max-rejects", "1"]).exits(0);
+    let out = dir.path().join("out");
+    assert_eq!(column(&out, "train", "label"), [Value::Int(1)]);
+    let label = dir.path().file_name().unwrap().to_str().unwrap();
+    assert_eq!(rejects(&out), [(format!("{label}/train/b.png"), "unknown-label".into())]);
+}

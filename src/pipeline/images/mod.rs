@@ -17,10 +17,11 @@ use crate::pipeline::plan::PlanSummary;
 use crate::pipeline::progress::{Progress, Stop};
 use crate::pipeline::run::{Job, Planned, Report, run};
 use crate::sample::{Record, Reject, RejectCode, Value};
-use crate::schema::{Kind, LABEL, Schema};
+use crate::schema::{Field, Kind, LABEL, Schema};
 use crate::source::files_from::FilesFrom;
 use crate::source::labels::{Folders, Layout};
 use crate::source::listing::Detail;
+use crate::source::metadata::MetadataFile;
 use crate::source::read_planned;
 use crate::source::walk::{SourceFile, list};
 use crate::transform::image::{self as transform, ImageOptions, ImageTransform, Scratch};
@@ -63,6 +64,8 @@ pub enum Naming {
     Walk,
     /// A list names them.
     FilesFrom(FilesFrom),
+    /// The rows of a table name them.
+    Metadata(MetadataFile),
 }
 
 /// A planned conversion of images.
@@ -91,10 +94,11 @@ impl ImagesJob {
     pub fn plan(options: ImagesOptions) -> Result<Self> {
         let transform = ImageTransform::new(options.image.clone())?;
         let found = find(&options)?;
-        let Found { mut files, mut details, skipped } = found;
-        // What has no safe path stands in no folder either.
-        let placed = files.iter().filter(|f| details.is_empty() || !f.is_named());
-        let folders = Folders::of(placed, options.layout, options.classes.clone())?;
+        let folders = found.folders(&options)?;
+        let described = describe(&options, found.content)?;
+        let class_names = found.class_names.or_else(|| folders.class_names.clone());
+        let schema = Arc::new(Schema::images(class_names, found.fields)?);
+        let (mut files, mut details, skipped) = (found.files, found.details, found.skipped);
         let splits: Vec<String> = match &options.output.split {
             Some(_) if folders.layout == Layout::Splits => {
                 return Err(Error::usage("the folders are splits already, and --split asks for others")
@@ -109,9 +113,8 @@ impl ImagesJob {
         if options.output.shuffle {
             shuffle(&mut files, &mut details, options.output.seed ^ SHUFFLE_SALT);
         }
-        let schema = Arc::new(Schema::images(folders.class_names.clone(), Vec::new())?);
         Ok(Self {
-            described: describe(&options)?,
+            described,
             units: divide(&files, UNIT_FILES, options.output.unit_bytes.unwrap_or(UNIT_BYTES)),
             skipped,
             options,
@@ -140,6 +143,32 @@ struct Found {
     /// One per file, or none at all.
     details: Vec<Detail>,
     skipped: u64,
+    /// Fields that the details have values for.
+    fields: Vec<Field>,
+    /// The classes of the labels in the details.
+    class_names: Option<Vec<String>>,
+    /// Hash of what says all this, beside names.
+    content: Option<u128>,
+}
+
+impl Found {
+    /// What the folders mean. Labels of a table stand in for classes from folders.
+    fn folders(&self, options: &ImagesOptions) -> Result<Folders> {
+        // What has no safe path stands in no folder either.
+        let placed = self.files.iter().filter(|f| self.details.is_empty() || !f.is_named());
+        if self.class_names.is_none() {
+            return Folders::of(placed, options.layout, options.classes.clone());
+        }
+        if options.layout == Layout::Labels {
+            return Err(Error::usage(
+                "the metadata has labels, and --layout labels asks for those of the folders",
+            )
+            .help("leave --layout out, or rename the column \"label\""));
+        }
+        let folders = Folders::of(placed.clone(), options.layout, None)?;
+        let layout = if folders.layout == Layout::Splits { Layout::Splits } else { Layout::Flat };
+        Folders::of(placed, layout, None)
+    }
 }
 
 fn find(options: &ImagesOptions) -> Result<Found> {
@@ -151,7 +180,19 @@ fn find(options: &ImagesOptions) -> Result<Found> {
         }
         Naming::FilesFrom(from) => {
             let (files, details) = from.list(one_folder(&options.sources)?, options.follow_symlinks)?;
-            Ok(Found { files, details, skipped: 0 })
+            Ok(Found { files, details, ..Found::default() })
+        }
+        Naming::Metadata(table) => {
+            let source = one_folder(&options.sources)?;
+            let found = table.list(source, options.follow_symlinks, options.classes.as_deref())?;
+            Ok(Found {
+                files: found.files,
+                details: found.details,
+                skipped: 0,
+                fields: found.fields,
+                class_names: found.class_names,
+                content: Some(found.content),
+            })
         }
     }
 }
@@ -182,7 +223,7 @@ fn shuffle(files: &mut Vec<SourceFile>, details: &mut Vec<Detail>, seed: u64) {
 }
 
 /// The semantic options, by the names of their flags.
-fn describe(options: &ImagesOptions) -> Result<serde_json::Value> {
+fn describe(options: &ImagesOptions, content: Option<u128>) -> Result<serde_json::Value> {
     let as_json = |value: serde_json::Result<serde_json::Value>| {
         value.map_err(|e| Error::usage("the options cannot be written as JSON").caused_by(e))
     };
@@ -197,6 +238,17 @@ fn describe(options: &ImagesOptions) -> Result<serde_json::Value> {
         Naming::Walk => {}
         // What the list says stands in the plan, file by file.
         Naming::FilesFrom(_) => described["files_from"] = json!(true),
+        Naming::Metadata(table) => {
+            let keep = table
+                .keep
+                .as_ref()
+                .map(|keep| keep.iter().map(|k| json!({ "name": k.name, "type": k.ty })).collect::<Vec<_>>());
+            described["metadata"] = json!({
+                "path_field": table.path_field,
+                "keep_fields": keep,
+                "content": content.map(|hash| format!("xxh3-128:{hash:032x}")),
+            });
+        }
     }
     Ok(described)
 }
@@ -228,7 +280,7 @@ impl Job for ImagesJob {
             skipped: self.skipped,
             units: self.units.len() as u32,
             splits: self.splits.clone(),
-            classes: self.folders.class_names.as_ref().map(Vec::len),
+            classes: self.schema.index_of(LABEL).map(|_| self.schema.class_names.len()),
         }
     }
 
@@ -307,7 +359,7 @@ impl Conversion for Images<'_> {
                 continue;
             }
             let split = self.job.split_of(file);
-            let outcome = match self.image(file, split, &bytes, scratch, out) {
+            let outcome = match self.image(file, detail, split, &bytes, scratch, out) {
                 Ok(outcome) => outcome,
                 Err(reject) => Outcome::Rejected { split, origin: file.origin.clone(), reject },
             };
@@ -321,6 +373,7 @@ impl Images<'_> {
     fn image(
         &self,
         file: &SourceFile,
+        detail: Option<&Detail>,
         split: u16,
         bytes: &Bytes,
         scratch: &mut Scratch,
@@ -334,7 +387,7 @@ impl Images<'_> {
                 ));
             }
             Some((_, Some(label))) => Value::Int(i64::from(label)),
-            None => Value::Null,
+            None => detail.and_then(|d| d.label).map_or(Value::Null, |label| Value::Int(i64::from(label))),
         };
         let header = self.job.transform.peek(bytes)?;
         let converted = {
@@ -368,6 +421,7 @@ impl Images<'_> {
             values.push(label);
         }
         values.push(Value::Text(file.origin.as_str().into()));
+        values.extend(detail.into_iter().flat_map(|d| d.values.iter().cloned()));
         let mut converted = Converted::new(split, Record { values }, u64::from(width) * u64::from(height));
         (converted.width, converted.height) = (width, height);
         Ok(Outcome::Converted(converted))

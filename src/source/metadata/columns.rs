@@ -1,0 +1,131 @@
+//! Which columns of a table are read, and as what.
+
+use crate::error::{Error, Result};
+use crate::schema::{FieldType, LABEL};
+
+/// Types that a column can be given by name.
+const DECLARED: [FieldType; 9] = [
+    FieldType::String,
+    FieldType::Json,
+    FieldType::Bool,
+    FieldType::Int32,
+    FieldType::Int64,
+    FieldType::UInt32,
+    FieldType::UInt64,
+    FieldType::Float32,
+    FieldType::Float64,
+];
+
+/// A column that is carried into the records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Keep {
+    /// Its name.
+    pub name: String,
+    /// Its type, when it is declared.
+    pub ty: Option<FieldType>,
+}
+
+/// Parses `name,name:type,…`. A name may itself hold colons.
+///
+/// # Errors
+///
+/// An empty name, a name twice, a type that there is not.
+pub fn parse_keep(text: &str) -> Result<Vec<Keep>> {
+    let mut kept: Vec<Keep> = Vec::new();
+    for part in text.split(',').map(str::trim) {
+        let (name, ty) = match part.rsplit_once(':') {
+            None => (part, None),
+            Some((name, ty)) => {
+                let found = DECLARED.into_iter().find(|t| t.name() == ty).ok_or_else(|| {
+                    let known = DECLARED.map(FieldType::name).join(", ");
+                    Error::usage(format!("{ty:?} is no type of a field")).help(format!("types are {known}"))
+                })?;
+                (name, Some(found))
+            }
+        };
+        if name.is_empty() || kept.iter().any(|k| k.name == name) {
+            return Err(Error::usage(format!("the field {name:?} is empty or named twice"))
+                .help("write the fields as name,name:type,…"));
+        }
+        kept.push(Keep { name: name.to_owned(), ty });
+    }
+    Ok(kept)
+}
+
+/// What is asked of a table.
+pub(super) struct Wanted<'a> {
+    pub(super) path: &'a str,
+    pub(super) keep: Option<&'a [Keep]>,
+}
+
+/// Where it stands in the table.
+pub(super) struct Columns {
+    pub(super) path: usize,
+    pub(super) label: Option<usize>,
+    /// Ordinal, name and declared type of the columns that are kept, in the order of the fields.
+    pub(super) kept: Vec<(usize, Keep)>,
+}
+
+impl Wanted<'_> {
+    /// Finds the columns among `names`.
+    ///
+    /// # Errors
+    ///
+    /// A column that is asked for and not there, or there twice.
+    pub(super) fn among(&self, names: &[String]) -> Result<Columns> {
+        let find = |wanted: &str| {
+            let mut found = names.iter().enumerate().filter(|(_, name)| *name == wanted);
+            match (found.next(), found.next()) {
+                (Some((at, _)), None) => Ok(Some(at)),
+                (None, _) => Ok(None),
+                _ => {
+                    Err(Error::usage(format!("two columns are called {wanted:?}")).help("rename one of them"))
+                }
+            }
+        };
+        let missing = |wanted: &str, help: &str| {
+            Error::usage(format!("there is no column {wanted:?}; there are {}", names.join(", "))).help(help)
+        };
+        let path =
+            find(self.path)?.ok_or_else(|| missing(self.path, "--path-field names the column of paths"))?;
+        let label = find(LABEL)?;
+        let kept = match self.keep {
+            Some(keep) => keep
+                .iter()
+                .map(|k| match find(&k.name)? {
+                    Some(at) if Some(at) == label => {
+                        Err(Error::usage("\"label\" is the class of an image already")
+                            .help("leave it out of --keep-fields"))
+                    }
+                    Some(at) => Ok((at, k.clone())),
+                    None => Err(missing(&k.name, "--keep-fields names columns")),
+                })
+                .collect::<Result<Vec<_>>>()?,
+            None => {
+                let others = (0..names.len()).filter(|&at| at != path && Some(at) != label);
+                others
+                    .map(|at| {
+                        find(&names[at])?;
+                        Ok((at, Keep { name: names[at].clone(), ty: None }))
+                    })
+                    .collect::<Result<Vec<_>>>()?
+            }
+        };
+        Ok(Columns { path, label, kept })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_kept_with_their_types() {
+        let keep = parse_keep("caption, n:int64,a:b:json").unwrap();
+        let shown: Vec<_> = keep.iter().map(|k| (k.name.as_str(), k.ty)).collect();
+        assert_eq!(shown, [("caption", None), ("n", Some(FieldType::Int64)), ("a:b", Some(FieldType::Json))]);
+        for wrong in ["", "a,,b", "a,a:json", "a:label", "a:int", ":json"] {
+            assert!(parse_keep(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Tables of one JSON object a line. The columns are the members of all objects, as they first appear.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value as Json};
+
+use super::columns::Wanted;
+use super::value::from_json;
+use super::{Row, Table};
+use crate::error::Result;
+use crate::sample::{Reject, RejectCode};
+use crate::schema::{Field, FieldType};
+
+struct Line {
+    number: u64,
+    offset: u64,
+    object: Result<Map<String, Json>, Reject>,
+}
+
+pub(super) fn read(bytes: &[u8], wanted: &Wanted<'_>) -> Result<Table> {
+    let lines = lines(bytes);
+    let mut names: Vec<String> = Vec::new();
+    let mut seen = HashSet::new();
+    let mut nested = HashSet::new();
+    for (name, value) in lines.iter().filter_map(|l| l.object.as_ref().ok()).flatten() {
+        if seen.insert(name) {
+            names.push(name.clone());
+        }
+        if value.is_array() || value.is_object() {
+            nested.insert(name);
+        }
+    }
+    let columns = wanted.among(&names)?;
+    let mut fields = Vec::new();
+    for (_, kept) in &columns.kept {
+        let found = if nested.contains(&kept.name) { FieldType::Json } else { FieldType::String };
+        fields.push(Field::nullable(&kept.name, kept.ty.unwrap_or(found)));
+    }
+    let label = columns.label.map(|at| names[at].as_str());
+    let rows = lines
+        .iter()
+        .map(|line| {
+            let mut row = Row {
+                number: line.number,
+                mark: line.offset,
+                name: None,
+                label: None,
+                values: Ok(Box::default()),
+            };
+            match &line.object {
+                Err(reject) => row.values = Err(reject.clone()),
+                Ok(object) => row.values = fill(&mut row, object, wanted.path, label, &fields),
+            }
+            row
+        })
+        .collect();
+    Ok(Table { fields, has_labels: label.is_some(), rows, counted: "line" })
+}
+
+fn lines(bytes: &[u8]) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let mut offset = 0;
+    for (i, line) in bytes.split_inclusive(|&b| b == b'\n').enumerate() {
+        let start = offset;
+        offset += line.len() as u64;
+        let line = if i == 0 { line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line) } else { line };
+        lines.push(Line { number: i as u64 + 1, offset: start, object: object(line.trim_ascii()) });
+    }
+    lines
+}
+
+fn object(line: &[u8]) -> Result<Map<String, Json>, Reject> {
+    if line.is_empty() {
+        return Err(Reject::new(RejectCode::Empty, "the line is empty"));
+    }
+    let text = std::str::from_utf8(line).map_err(|e| {
+        Reject::new(RejectCode::InvalidUtf8, format!("byte {} of the line is not UTF-8", e.valid_up_to()))
+    })?;
+    serde_json::from_str(text)
+        .map_err(|e| Reject::new(RejectCode::InvalidJson, format!("the line is not a JSON object: {e}")))
+}
+
+/// Fills in name and label of the row, and gives its values.
+fn fill(
+    row: &mut Row,
+    object: &Map<String, Json>,
+    path: &str,
+    label: Option<&str>,
+    fields: &[Field],
+) -> Result<Box<[crate::sample::Value]>, Reject> {
+    let wrong = |name: &str, what: &str| {
+        Reject::new(RejectCode::WrongType, format!("the field {name:?} is not {what}"))
+    };
+    row.name = match object.get(path) {
+        None | Some(Json::Null) => None,
+        Some(Json::String(name)) if name.is_empty() => None,
+        Some(Json::String(name)) => Some(name.clone().into_bytes()),
+        Some(_) => return Err(wrong(path, "a string")),
+    };
+    let found = match label.map(|name| (name, object.get(name))) {
+        None | Some((_, None | Some(Json::Null))) => None,
+        Some((_, Some(Json::String(text)))) => Some(text.clone()),
+        Some((_, Some(Json::Number(number)))) => Some(number.to_string()),
+        Some((name, Some(_))) => return Err(wrong(name, "a string or a number")),
+    };
+    let null = Json::Null;
+    let values: Box<[_]> = fields
+        .iter()
+        .map(|f| from_json(&f.name, f.ty, object.get(&f.name).unwrap_or(&null)))
+        .collect::<Result<_, Reject>>()?;
+    row.label = found;
+    Ok(values)
+}

@@ -1,0 +1,115 @@
+//! Classes from a column of labels.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::error::{Error, Result};
+use crate::sample::{Reject, RejectCode};
+
+/// Most classes that integer labels may mean.
+const MAX_CLASSES: i64 = 1 << 20;
+
+/// The classes, and how a label means one.
+pub(super) struct Labels {
+    names: Vec<String>,
+    by_name: BTreeMap<String, u32>,
+    /// Labels are ordinals of classes.
+    by_ordinal: bool,
+}
+
+impl Labels {
+    /// The classes of `labels`. Integers are ordinals, unless one of them is a name in `classes`. Other labels are
+    /// names, and sort as text.
+    ///
+    /// # Errors
+    ///
+    /// An integer too large to be an ordinal; a class that `classes` lists twice.
+    pub(super) fn of<'a>(labels: impl Iterator<Item = &'a str>, classes: Option<&[String]>) -> Result<Self> {
+        let distinct: BTreeSet<&str> = labels.collect();
+        let numbers: Option<Vec<i64>> = distinct.iter().map(|l| integer(l)).collect();
+        let named = |list: &[String]| list.iter().any(|c| distinct.contains(c.as_str()));
+        let numbers = numbers.filter(|n| !n.is_empty() && !classes.is_some_and(named));
+        let names = match (classes, &numbers) {
+            (Some(given), _) => given.to_vec(),
+            (None, None) => distinct.into_iter().map(str::to_owned).collect(),
+            (None, Some(numbers)) => {
+                let largest = numbers.iter().copied().max().unwrap_or_default();
+                if largest >= MAX_CLASSES {
+                    return Err(Error::usage(format!("the label {largest} is too large to be a class"))
+                        .help(format!(
+                            "integer labels lie below {MAX_CLASSES}; rename the column to keep it as a number"
+                        )));
+                }
+                (0..=largest).map(|n| n.to_string()).collect()
+            }
+        };
+        let mut by_name = BTreeMap::new();
+        for (ordinal, name) in names.iter().enumerate() {
+            if by_name.insert(name.clone(), ordinal as u32).is_some() {
+                return Err(Error::usage(format!("the class {name:?} is listed twice"))
+                    .help("keep one of them in --classes"));
+            }
+        }
+        Ok(Self { names, by_name, by_ordinal: numbers.is_some() })
+    }
+
+    /// The ordinal of a class.
+    ///
+    /// # Errors
+    ///
+    /// There is no such class.
+    pub(super) fn ordinal(&self, label: &str) -> Result<u32, Reject> {
+        let found = if self.by_ordinal {
+            let ordinal = integer(label).and_then(|n| u32::try_from(n).ok());
+            ordinal.filter(|&n| (n as usize) < self.names.len())
+        } else {
+            self.by_name.get(label).copied()
+        };
+        found.ok_or_else(|| {
+            Reject::new(
+                RejectCode::UnknownLabel,
+                format!("the class {label:?} is not in the list of classes"),
+            )
+        })
+    }
+
+    pub(super) fn into_names(self) -> Vec<String> {
+        self.names
+    }
+}
+
+/// An integer as it is usually written, so that `007` stays a name.
+fn integer(text: &str) -> Option<i64> {
+    text.parse().ok().filter(|n: &i64| n.to_string() == text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ordinals(labels: &[&str], classes: Option<&[&str]>) -> Result<(Vec<String>, Vec<Option<u32>>)> {
+        let classes: Option<Vec<String>> = classes.map(|c| c.iter().map(|&n| n.to_owned()).collect());
+        let found = Labels::of(labels.iter().copied(), classes.as_deref())?;
+        let ordinals = labels.iter().map(|l| found.ordinal(l).ok()).collect();
+        Ok((found.into_names(), ordinals))
+    }
+
+    #[test]
+    fn names_sort_and_integers_stay() {
+        let names = |n: &[&str]| n.iter().map(|&n| n.to_owned()).collect::<Vec<_>>();
+        assert_eq!(
+            ordinals(&["dog", "10", "cat"], None).unwrap(),
+            (names(&["10", "cat", "dog"]), vec![Some(2), Some(0), Some(1)])
+        );
+        assert_eq!(
+            ordinals(&["2", "0", "-1"], None).unwrap(),
+            (names(&["0", "1", "2"]), vec![Some(2), Some(0), None])
+        );
+        assert_eq!(ordinals(&["1", "2"], Some(&["a", "b"])).unwrap().1, [Some(1), None]);
+        assert_eq!(ordinals(&["3", "0"], Some(&["7", "3"])).unwrap().1, [Some(1), None]);
+        assert_eq!(ordinals(&["b", "x"], Some(&["b", "a"])).unwrap().1, [Some(0), None]);
+        assert_eq!(ordinals(&["007"], None).unwrap().0, ["007"]);
+        assert_eq!(ordinals(&[], None).unwrap().0, names(&[]));
+        assert!(ordinals(&["1048576"], None).is_err());
+        assert!(ordinals(&["a"], Some(&["a", "a"])).is_err());
+    }
+}
