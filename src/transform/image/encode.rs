@@ -50,7 +50,7 @@ fn color_type(pixels: &Pixels) -> ExtendedColorType {
     }
 }
 
-pub(super) fn refused(error: impl std::fmt::Display) -> Reject {
+fn refused(error: impl std::fmt::Display) -> Reject {
     unsupported(format!("it cannot be encoded: {error}"))
 }
 

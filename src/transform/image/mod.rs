@@ -37,7 +37,6 @@ mod icc;
 mod metadata;
 mod options;
 mod pixels;
-mod planar;
 mod resize;
 mod scratch;
 mod sniff;

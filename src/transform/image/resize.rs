@@ -33,8 +33,7 @@ impl Part {
     }
 }
 
-/// The algorithm behind a filter.
-pub(super) fn algorithm(filter: Filter) -> ResizeAlg {
+fn algorithm(filter: Filter) -> ResizeAlg {
     ResizeAlg::Convolution(match filter {
         Filter::Lanczos3 => FilterType::Lanczos3,
         Filter::CatmullRom => FilterType::CatmullRom,
@@ -73,6 +72,6 @@ pub(super) fn resize(
 
 /// Buffers are sized here and crops kept inside, so the resizer has nothing to refuse; should it, the image is to blame
 /// and not the run.
-pub(super) fn defect(error: impl std::fmt::Display) -> Reject {
+fn defect(error: impl std::fmt::Display) -> Reject {
     corrupt(format!("it cannot be resized: {error}"))
 }

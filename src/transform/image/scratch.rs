@@ -16,7 +16,6 @@ pub struct Scratch {
     pub(super) samples: Vec<u8>,
     pub(super) decoded: Pixels,
     pub(super) resized: Pixels,
-    pub(super) planes: [Vec<u8>; 3],
     pub(super) resizer: fast_image_resize::Resizer,
     pub(super) profiles: Profiles,
 }
@@ -32,7 +31,6 @@ impl Scratch {
         self.samples.capacity()
             + self.decoded.data.capacity()
             + self.resized.data.capacity()
-            + self.planes.iter().map(Vec::capacity).sum::<usize>()
             + self.resizer.size_of_internal_buffers()
     }
 

@@ -14,7 +14,7 @@ use super::scratch::Scratch;
 use super::sniff::ImageType;
 use super::source::{Header, Source, check_pixels};
 use super::text::{Animated, Color, Icc, Rgb};
-use super::{colors, container, decode_jpeg, decode_other, encode, metadata, planar, strip};
+use super::{colors, container, decode_jpeg, decode_other, encode, metadata, strip};
 use crate::error::Result;
 use crate::sample::{Reject, RejectCode};
 
@@ -139,11 +139,6 @@ impl ImageTransform {
         let plan = self.plan(&source)?;
         let may_pass = !lenient && self.may_pass(&source, &plan);
 
-        if let Some(header) = &source.jpeg
-            && let Some(encoded) = self.convert_planes(&source, header, &plan, scratch)?
-        {
-            return Ok(Outcome::Converted(self.encoded(&source, encoded, plan.canvas, lenient)));
-        }
         let decoded = match &source.jpeg {
             Some(header) => self.decode_jpeg(&source, header, &plan, may_pass, scratch)?,
             None => self.decode_other(&source, scratch)?,
@@ -189,25 +184,6 @@ impl ImageTransform {
             Icc::Convert => scratch.profiles.conversion(&header.icc_profile()?, space),
             Icc::Drop => None,
         }
-    }
-
-    /// Converts a JPEG plane by plane, where that is possible.
-    fn convert_planes(
-        &self,
-        source: &Source<'_>,
-        header: &jpeg::Header<'_>,
-        plan: &Plan,
-        scratch: &mut Scratch,
-    ) -> Result<Option<Vec<u8>>, Reject> {
-        let encode = self.encoding(source);
-        let orientation = source.structure.orientation;
-        let Some(quality) = planar::quality(header, orientation, plan, &self.options, encode) else {
-            return Ok(None);
-        };
-        if self.jpeg_profile(header, scratch).is_some() {
-            return Ok(None);
-        }
-        planar::convert(source.bytes, header, plan, &self.options, quality, scratch)
     }
 
     /// Decodes a JPEG into `scratch.decoded`; its profile is still to be applied.

@@ -30,9 +30,6 @@ pub(in crate::transform::image) enum Process {
     Lossless,
 }
 
-/// Horizontal and vertical sampling factors of a component, 1 to 4 in a valid file.
-pub(in crate::transform::image) type Sampling = (u8, u8);
-
 /// The frame header.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::transform::image) struct Frame {
@@ -41,14 +38,6 @@ pub(in crate::transform::image) struct Frame {
     pub(in crate::transform::image) precision: u8,
     /// Number of components: 1, 3 or 4.
     pub(in crate::transform::image) components: usize,
-    sampling: [Sampling; 4],
-}
-
-impl Frame {
-    /// Sampling factors of each component.
-    pub(in crate::transform::image) fn sampling(&self) -> &[Sampling] {
-        &self.sampling[..self.components]
-    }
 }
 
 /// What stands before the first scan.
@@ -173,19 +162,19 @@ fn frame(marker: u8, payload: &[u8]) -> Result<Option<(Frame, super::Size)>, Rej
     if height == 0 && width != 0 {
         return Err(unsupported("a JPEG that states its height after the first scan is not supported"));
     }
-    let mut sampling = [(0, 0); 4];
     let components = usize::from(*components);
     if !matches!(components, 1 | 3 | 4) || rest.len() < 3 * components {
         return Err(corrupt(format!("the frame header announces {components} components")));
     }
-    for (i, component) in rest.chunks_exact(3).take(components).enumerate() {
-        sampling[i] = (component[1] >> 4, component[1] & 15);
-        if !(1..=4).contains(&sampling[i].0) || !(1..=4).contains(&sampling[i].1) {
-            return Err(corrupt(format!("component {i} has sampling factors {:?}", sampling[i])));
+    // Sampling factors, horizontal and vertical.
+    for component in rest.chunks_exact(3).take(components) {
+        let factors = (component[1] >> 4, component[1] & 15);
+        if !(1..=4).contains(&factors.0) || !(1..=4).contains(&factors.1) {
+            return Err(corrupt(format!("a component has the sampling factors {factors:?}")));
         }
     }
     let size = size(width.into(), height.into())?;
-    Ok(Some((Frame { process, precision: *precision, components, sampling }, size)))
+    Ok(Some((Frame { process, precision: *precision, components }, size)))
 }
 
 /// Reads everything before the first scan of the JPEG file `bytes`.

@@ -3,9 +3,9 @@
 mod files;
 mod hostile;
 mod passthrough;
-mod planes;
 mod policy;
 mod properties;
+mod quality;
 
 use bytes::Bytes;
 
