@@ -206,8 +206,15 @@ impl Tokenizer {
         let parse_special = options.special_in_text == SpecialInText::Parse;
         let hidden =
             if parse_special { IdSet::default() } else { special::hide_controls(&mut loaded, &json)? };
+        let unigram_unk = loaded.unigram_unk_id();
         let reference = Arc::new(Reference::new(loaded.tokenizer, parse_special));
-        let build = Build { reference: &reference, outline: &loaded.outline, json: &json, parse_special };
+        let build = Build {
+            reference: &reference,
+            outline: &loaded.outline,
+            json: &json,
+            parse_special,
+            unigram_unk,
+        };
         let (fast, engine_note) = choose(options.engine, &build)?;
         let info = TokenizerInfo {
             model,

@@ -6,7 +6,8 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use super::cache::{Words, hash_bytes};
+use super::bytemap::ByteMap;
+use super::cache::Words;
 use crate::sample::Reject;
 
 /// Words up to so many bytes are merged in an array.
@@ -25,7 +26,7 @@ pub(super) struct Bpe {
     /// What two neighbouring tokens become.
     pairs: PairTable,
     /// Tokens that a whole word is looked up in before anything is merged (`ignore_merges`).
-    whole: Option<WholeWords>,
+    whole: Option<ByteMap>,
 }
 
 impl Bpe {
@@ -61,7 +62,7 @@ impl Bpe {
         }
         let pairs = PairTable::new(&list);
         let byte_pairs = (0..1 << 16).map(|i: usize| pairs.get(bytes[i >> 8], bytes[i & 0xff])).collect();
-        let whole = ignore_merges.then(|| WholeWords::new(vocab, &alphabet));
+        let whole = ignore_merges.then(|| whole_words(vocab, &alphabet));
         Ok(Self { bytes, byte_pairs, pairs, whole })
     }
 
@@ -203,49 +204,11 @@ impl PairTable {
     }
 }
 
-/// Bytes of a token → id, by open addressing.
-struct WholeWords {
-    /// End of each token in `bytes`, and its id.
-    tokens: Vec<(usize, u32)>,
-    bytes: Vec<u8>,
-    /// Token number + 1; 0 when empty.
-    table: Vec<u32>,
-}
-
-impl WholeWords {
-    fn new(vocab: &HashMap<String, u32>, alphabet: &[char; 256]) -> Self {
-        let byte_of: HashMap<char, u8> = (0..=255).map(|b: u8| (alphabet[b as usize], b)).collect();
-        let capacity = (vocab.len() * 2 + 2).next_power_of_two();
-        let mut words = Self { tokens: Vec::new(), bytes: Vec::new(), table: vec![0; capacity] };
-        for (token, &id) in vocab {
-            // A token with a character outside the alphabet is the string of no word.
-            let Some(bytes) = token.chars().map(|c| byte_of.get(&c).copied()).collect::<Option<Vec<u8>>>()
-            else {
-                continue;
-            };
-            let mut at = hash_bytes(&bytes) & (capacity - 1);
-            while words.table[at] != 0 {
-                at = (at + 1) & (capacity - 1);
-            }
-            words.bytes.extend_from_slice(&bytes);
-            words.tokens.push((words.bytes.len(), id));
-            words.table[at] = words.tokens.len() as u32;
-        }
-        words
-    }
-
-    fn get(&self, word: &[u8]) -> Option<u32> {
-        let mut at = hash_bytes(word) & (self.table.len() - 1);
-        loop {
-            let number = (self.table[at] as usize).checked_sub(1)?;
-            let (end, id) = self.tokens[number];
-            let start = if number == 0 { 0 } else { self.tokens[number - 1].0 };
-            if &self.bytes[start..end] == word {
-                return Some(id);
-            }
-            at = (at + 1) & (self.table.len() - 1);
-        }
-    }
+/// The bytes of each token. A token with a character outside the alphabet is the string of no word.
+fn whole_words(vocab: &HashMap<String, u32>, alphabet: &[char; 256]) -> ByteMap {
+    let byte_of: HashMap<char, u8> = (0..=255).map(|b: u8| (alphabet[b as usize], b)).collect();
+    let bytes = |token: &str| token.chars().map(|c| byte_of.get(&c).copied()).collect::<Option<Vec<u8>>>();
+    ByteMap::new(vocab.iter().filter_map(|(token, &id)| Some((bytes(token)?, id))))
 }
 
 /// The printable character that stands for each byte in a byte-level vocabulary: itself where it is printable, otherwise
