@@ -17,6 +17,7 @@ pub(crate) mod cache;
 mod chunks;
 mod classes;
 mod normal;
+mod spaces;
 mod split;
 #[cfg(test)]
 mod tests;

@@ -132,6 +132,20 @@ fn a_token_that_looks_at_its_neighbours_goes_to_the_reference() {
     assert!(stats.by_reference);
 }
 
+/// From about a million characters on, the reference takes the rest of the text as one word.
+#[test]
+fn a_run_of_spaces_that_the_reference_stumbles_over_goes_to_it() {
+    let (_, tokenizer) = TOKENIZERS.iter().find(|(name, _)| *name == "llama3").unwrap();
+    for (run, by_reference) in [(1 << 15, false), (1_200_000, true)] {
+        for text in [format!("{}x", " ".repeat(run)), format!("y\n{}x", " ".repeat(run))] {
+            let (mut scratch, mut ids) = (tokenizer.scratch(), Vec::new());
+            let stats = tokenizer.encode(&text, &mut scratch, &mut ids).unwrap();
+            assert_eq!(stats.by_reference, by_reference);
+            assert!(tokenizer.matches_reference(&text, &ids, &mut scratch));
+        }
+    }
+}
+
 #[test]
 fn what_is_not_known_is_left_to_the_reference_and_says_why() {
     let mut dropped = bpe();
@@ -166,13 +180,11 @@ fn an_engine_that_is_wrong_is_not_used() {
     let reference = |value: &Value| Reference::new(serde_json::from_value(value.clone()).unwrap(), true);
     let right = reference(&bpe());
     assert_eq!(proof::check(&right as &dyn Engine, &right, &mut scratch()), Ok(()));
-    // The same but for single digits; the same but for the long s; another normal form.
+    // The same but for single digits; another normal form; another pattern.
     let (llama3, qwen2) = (bpe_with_pattern(LLAMA3, true), bpe_with_pattern(QWEN2, true));
-    let contractions = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
-    let ascii = bpe_with_pattern(&LLAMA3.replace(contractions, "'[sStTmMdD]|'[rRvV][eE]|'[lL][lL]"), true);
     let mut nfc = bpe();
     nfc["normalizer"] = json!({"type": "NFC"});
-    for (a, b) in [(&llama3, &qwen2), (&llama3, &ascii), (&bpe(), &nfc), (&bpe(), &llama3)] {
+    for (a, b) in [(&llama3, &qwen2), (&bpe(), &nfc), (&bpe(), &llama3)] {
         let (a, b) = (reference(a), reference(b));
         let why = proof::check(&a as &dyn Engine, &b, &mut scratch()).unwrap_err();
         assert!(why.contains("differ"), "{why}");
