@@ -14,6 +14,8 @@ use crate::sample::Reject;
 const SMALL: usize = 48;
 /// No merge: larger than every rank.
 const NONE: u64 = u64::MAX;
+/// Bits of the filter per pair.
+const FILTER_BITS: usize = 8;
 /// No symbol: the end of a linked list.
 const END: usize = usize::MAX;
 
@@ -163,19 +165,34 @@ impl Words for Bpe {
 }
 
 /// (left, right) → rank and new id, by open addressing.
+///
+/// Most pairs that are asked for are not there, and the table is larger than the caches near the processor: a small filter
+/// in front of it answers for most of them.
 struct PairTable {
     entries: Vec<(u64, u64)>,
     shift: u32,
+    /// One bit per hash; a pair whose bit is not set is not in the table.
+    filter: Vec<u64>,
+    filter_shift: u32,
 }
 
 impl PairTable {
     /// Later entries for one pair replace earlier ones, as in the reference.
     fn new(list: &[(u32, u32, u64)]) -> Self {
         let capacity = (list.len() * 2 + 2).next_power_of_two();
-        let mut table = Self { entries: vec![(NONE, NONE); capacity], shift: 64 - capacity.trailing_zeros() };
+        let bits = (list.len() * FILTER_BITS).next_power_of_two().max(64);
+        let mut table = Self {
+            entries: vec![(NONE, NONE); capacity],
+            shift: 64 - capacity.trailing_zeros(),
+            filter: vec![0; bits / 64],
+            filter_shift: 64 - bits.trailing_zeros(),
+        };
         for &(left, right, merge) in list {
             let key = u64::from(left) << 32 | u64::from(right);
-            let mut at = table.home(key);
+            let hash = Self::hash(key);
+            let bit = (hash >> table.filter_shift) as usize;
+            table.filter[bit / 64] |= 1 << (bit % 64);
+            let mut at = (hash >> table.shift) as usize;
             while table.entries[at].0 != NONE && table.entries[at].0 != key {
                 at = (at + 1) & (capacity - 1);
             }
@@ -185,15 +202,19 @@ impl PairTable {
     }
 
     #[inline(always)]
-    fn home(&self, key: u64) -> usize {
-        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xc2b2_ae3d_27d4_eb4f)
-            >> self.shift) as usize
+    fn hash(key: u64) -> u64 {
+        key.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xc2b2_ae3d_27d4_eb4f)
     }
 
     #[inline(always)]
     fn get(&self, left: u32, right: u32) -> u64 {
         let key = u64::from(left) << 32 | u64::from(right);
-        let mut at = self.home(key);
+        let hash = Self::hash(key);
+        let bit = (hash >> self.filter_shift) as usize;
+        if self.filter[bit / 64] >> (bit % 64) & 1 == 0 {
+            return NONE;
+        }
+        let mut at = (hash >> self.shift) as usize;
         loop {
             let (found, merge) = self.entries[at];
             if found == key || found == NONE {
