@@ -22,3 +22,7 @@ pub mod schema;
 pub mod source;
 pub mod storage;
 pub mod transform;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
