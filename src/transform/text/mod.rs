@@ -112,8 +112,8 @@ impl Tokenizer {
         Scratch { serial: self.serial, buffers: None }
     }
 
-    /// Whether the document whose key hashes to `key_hash` is to be checked with [`matches_reference`]
-    /// (Self::matches_reference). Never, when the reference makes the ids anyway.
+    /// Whether the document whose key hashes to `key_hash` (64 well-mixed bits) is to be checked with
+    /// [`matches_reference`](Self::matches_reference). Never, when the reference makes the ids anyway.
     pub fn should_verify(&self, key_hash: u64) -> bool {
         self.fast.is_some() && self.options.verify.selects(key_hash)
     }
