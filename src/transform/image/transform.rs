@@ -7,7 +7,9 @@ use super::encoding::{DEFAULT_JPEG_QUALITY, DEFAULT_WEBP_QUALITY, Encode, Subsam
 use super::exif::Orientation;
 use super::geometry::{Plan, Size};
 use super::icc::{Conversion, Space};
+use super::memory::memory_bytes;
 use super::options::ImageOptions;
+use super::outcome::{Converted, Filtered, Outcome};
 use super::pixels::{self, Pixels, luma};
 use super::resize::{self, Part};
 use super::scratch::Scratch;
@@ -17,55 +19,6 @@ use super::text::{Animated, Color, Icc, Rgb};
 use super::{colors, container, decode_jpeg, decode_other, encode, metadata, strip};
 use crate::error::Result;
 use crate::sample::{Reject, RejectCode};
-
-/// What became of an image that is no reject.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// It is a record.
-    Converted(Converted),
-    /// The selection options leave it out.
-    Filtered(Filtered),
-}
-
-/// An encoded image.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Converted {
-    /// The image file, or bare samples for [`ImageType::Raw`].
-    pub bytes: Bytes,
-    /// Width in pixels.
-    pub width: u32,
-    /// Height in pixels.
-    pub height: u32,
-    /// What `bytes` are.
-    pub encoding: ImageType,
-    /// Whether the coded pixels are those of the source, untouched.
-    pub passthrough: bool,
-    /// Whether the source was damaged and is kept as far as it decodes.
-    pub lenient: bool,
-}
-
-/// Why the selection options leave an image out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Filtered {
-    /// The shorter side is below `min_size`.
-    MinSize,
-    /// The sides differ by more than `max_aspect`.
-    MaxAspect,
-    /// There are fewer pixels than `min_pixels`.
-    MinPixels,
-}
-
-impl Filtered {
-    /// The name in the list of filtered items.
-    pub fn name(self) -> &'static str {
-        match self {
-            Filtered::MinSize => "min-size",
-            Filtered::MaxAspect => "max-aspect",
-            Filtered::MinPixels => "min-pixels",
-        }
-    }
-}
 
 /// What a decode has left in the scratch.
 struct Decoded {
@@ -310,11 +263,11 @@ impl ImageTransform {
             // Inks are always brought to light.
             (_, ImageType::Jpeg, Some(header)) if header.frame.components == 4 => false,
             (Encode::Keep | Encode::Jpeg { .. }, ImageType::Jpeg, Some(header)) if color == Color::Gray => {
-                header.frame.components == 1
+                header.frame.components == 1 && (encode == Encode::Keep || header.frame.is_read_everywhere)
             }
             (Encode::Keep, ..) => color == Color::Rgb,
             (Encode::Jpeg { .. }, ImageType::Jpeg, Some(header)) => {
-                color == Color::Rgb && header.frame.components == 3 && header.frame.precision == 8
+                color == Color::Rgb && header.frame.components == 3 && header.frame.is_read_everywhere
             }
             (Encode::Png, ImageType::Png, _) => color == Color::Rgb,
             (Encode::Webp { .. }, ImageType::Webp, _) => {
@@ -342,26 +295,4 @@ impl ImageTransform {
             (encode, _) => encode,
         }
     }
-}
-
-/// What every conversion needs beside its pixels.
-const FIXED_BYTES: u64 = 1 << 20;
-
-/// An upper estimate of the memory a conversion needs.
-fn memory_bytes(source: &Source<'_>, plan: &Plan) -> u64 {
-    let pixels = source.structure.size.pixels();
-    let decoded = match &source.jpeg {
-        // Component planes, upsampled rows and the interleaved image; for several scans the coefficients, 16 bits each.
-        Some(header) => {
-            let components = header.frame.components as u64;
-            let is_progressive = header.frame.process == jpeg::Process::Progressive;
-            pixels * (4 + components) + if is_progressive { pixels * (2 * components + 1) } else { 0 }
-        }
-        // Up to 8 bytes as stored, 4 as converted, and as much again inside the decoder.
-        None => pixels * 20,
-    };
-    // The rows of the resize, the image turned, cropped and padded, and its encoded form.
-    let between = u64::from(plan.source.longer()) * u64::from(plan.resized.longer()) * 4;
-    let shaped = (plan.resized.pixels() + plan.canvas.pixels()) * 8;
-    decoded + between.min(pixels * 4 + shaped) + shaped + FIXED_BYTES
 }

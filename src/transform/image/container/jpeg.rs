@@ -36,6 +36,8 @@ pub(in crate::transform::image) struct Frame {
     pub(in crate::transform::image) process: Process,
     /// Bits per sample.
     pub(in crate::transform::image) precision: u8,
+    /// Whether it is of the kind every reader knows: 8 bits, DCT and Huffman codes.
+    pub(in crate::transform::image) is_read_everywhere: bool,
     /// Number of components: 1, 3 or 4.
     pub(in crate::transform::image) components: usize,
 }
@@ -173,8 +175,9 @@ fn frame(marker: u8, payload: &[u8]) -> Result<Option<(Frame, super::Size)>, Rej
             return Err(corrupt(format!("a component has the sampling factors {factors:?}")));
         }
     }
+    let is_read_everywhere = *precision == 8 && matches!(marker, 0xc0..=0xc2);
     let size = size(width.into(), height.into())?;
-    Ok(Some((Frame { process, precision: *precision, components }, size)))
+    Ok(Some((Frame { process, precision: *precision, is_read_everywhere, components }, size)))
 }
 
 /// Reads everything before the first scan of the JPEG file `bytes`.

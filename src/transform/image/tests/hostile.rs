@@ -15,6 +15,9 @@ enum Is {
     Reject(RejectCode),
 }
 
+/// Name, file, options and outcome.
+type Row = (&'static str, Vec<u8>, &'static [(&'static str, &'static str)], Is);
+
 use Is::Pixels;
 use RejectCode::{Animated, Corrupt, Empty, TooLarge, Truncated, UnknownType, Unsupported};
 
@@ -64,7 +67,7 @@ fn palette_with_alpha() -> Vec<u8> {
 fn difficult_files_have_the_outcome_of_their_row() {
     let whole = jpeg(48, 32);
     let gray = PNG_GRAY_16;
-    let rows: Vec<(&str, Vec<u8>, &[(&str, &str)], Is)> = vec![
+    let rows: Vec<Row> = vec![
         // Ends that come too early.
         ("no bytes", vec![], &[], Is::Reject(Empty)),
         (

@@ -23,7 +23,9 @@ fn a_file_that_is_right_already_keeps_its_scans() {
 fn whatever_must_change_is_encoded_anew() {
     let gray = raw_png((2, 1), 8, 0, &[], &[&[1, 2]]);
     let deep = raw_png((1, 1), 16, 2, &[], &[&[0, 0, 0, 0, 0, 0]]);
-    let cases: [(&str, Vec<u8>, &str); 8] = [
+    let arithmetic = encoder(&picture(8, 8), 8, 8).arithmetic(true).encode().unwrap();
+    let cases: [(&str, Vec<u8>, &str); 9] = [
+        ("a coding few can read", arithmetic, "jpeg"),
         ("another type", png(8, 8), "jpeg"),
         ("grey to colour", gray, "png"),
         ("16 bits", deep, "png"),
