@@ -144,11 +144,9 @@ impl Error {
 
     /// Whether writing failed because the disk or a quota is full.
     pub fn is_disk_full(&self) -> bool {
-        self.0
-            .source
-            .as_deref()
-            .and_then(|e| e.downcast_ref::<std::io::Error>())
-            .is_some_and(|e| matches!(e.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded))
+        self.0.source.as_deref().and_then(|e| e.downcast_ref::<std::io::Error>()).is_some_and(|e| {
+            matches!(e.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+        })
     }
 }
 

@@ -317,7 +317,9 @@ mod tests {
 
     #[test]
     fn reject_codes_are_named_as_they_are_serialised() {
-        for code in [RejectCode::InvalidUtf8, RejectCode::UnknownType, RejectCode::TooLarge, RejectCode::UnsafePath] {
+        for code in
+            [RejectCode::InvalidUtf8, RejectCode::UnknownType, RejectCode::TooLarge, RejectCode::UnsafePath]
+        {
             assert_eq!(serde_json::to_string(&code).unwrap(), format!("\"{}\"", code.name()));
         }
     }
