@@ -15,6 +15,7 @@ pub mod manifest;
 pub mod options;
 #[cfg(feature = "convert")]
 pub mod pipeline;
+pub mod reader;
 pub mod sample;
 pub mod schema;
 #[cfg(feature = "convert")]

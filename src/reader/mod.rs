@@ -1,0 +1,3 @@
+//! Reading datasets: what a training loop uses.
+
+pub mod batch;
