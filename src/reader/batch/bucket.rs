@@ -197,7 +197,7 @@ impl Builder<'_> {
 }
 
 /// The runs of a histogram that is one: ascending, without gaps, counting all records.
-struct CheckedRuns<'a> {
+pub(super) struct CheckedRuns<'a> {
     runs: Runs<'a>,
     records: u64,
     counted: u64,
@@ -207,12 +207,13 @@ struct CheckedRuns<'a> {
 }
 
 impl<'a> CheckedRuns<'a> {
-    fn new<L: Lengths>(lengths: &'a L) -> Result<Self> {
+    pub(super) fn new<L: Lengths>(lengths: &'a L) -> Result<Self> {
         let (runs, records) = (lengths.runs()?, lengths.records());
         Ok(Self { runs, records, counted: 0, last_length: None, open: None })
     }
 
-    fn next(&mut self) -> Result<Option<LengthRun>> {
+    /// The next run; `None` when all records are counted.
+    pub(super) fn next(&mut self) -> Result<Option<LengthRun>> {
         let Some(run) = self.runs.next().transpose()? else {
             if self.counted != self.records {
                 let what = format!("the histogram counts {} of {} records", self.counted, self.records);

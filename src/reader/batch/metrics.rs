@@ -1,8 +1,9 @@
 //! How good the batches of an epoch are.
 
 use super::lengths::Lengths;
+use super::micro::MicroBatch;
 use super::options::BatchSize;
-use super::plan::{BatchPlan, MicroBatch};
+use super::plan::BatchPlan;
 use super::state::Position;
 use crate::error::Result;
 

@@ -15,8 +15,10 @@ mod cut;
 mod layout;
 mod lengths;
 mod metrics;
+mod micro;
 mod options;
 mod order;
+mod pack;
 mod permute;
 mod plan;
 mod state;
@@ -28,10 +30,12 @@ pub use bucket::Bucket;
 pub use layout::Layout;
 pub use lengths::{Lengths, LengthsInMemory, Runs};
 pub use metrics::Metrics;
+pub use micro::{Counts, MicroBatch, StepTotals};
 pub use options::{
     ALGORITHM, BatchOptions, BatchSize, Boundaries, BucketBy, DEFAULT_BLOCK_RECORDS, DEFAULT_FIRST_BOUND,
     DEFAULT_GROUP_BLOCKS, DEFAULT_MAX_WASTE, DEFAULT_RATIO, DEFAULT_WINDOW_STEPS, Last, MAX_BATCH_RECORDS,
     MAX_BATCH_TOKENS, MAX_BOUNDARIES, MAX_MICRO_BATCHES, MAX_WINDOW_RECORDS, Oversize, Shuffle,
 };
-pub use plan::{BatchPlan, Counts, MicroBatch, StepTotals};
+pub use pack::{DEFAULT_PACK_WINDOW, PackCursor, PackOptions, PackPlan, PackState, PackedStep};
+pub use plan::BatchPlan;
 pub use state::{PlanState, Position};

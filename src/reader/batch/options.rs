@@ -107,6 +107,17 @@ pub enum Shuffle {
     },
 }
 
+impl Shuffle {
+    /// Checks the numbers of a block shuffle.
+    pub(super) fn check(self) -> Result<()> {
+        if let Shuffle::Block { records, group } = self {
+            in_range("the records of a block", records, MAX_BATCH_RECORDS)?;
+            in_range("the blocks of a group", group, MAX_BATCH_RECORDS)?;
+        }
+        Ok(())
+    }
+}
+
 /// What happens to records that exceed the budget alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -194,10 +205,7 @@ impl BatchOptions {
             );
             return Err(Error::usage(what));
         }
-        if let Shuffle::Block { records, group } = self.shuffle {
-            in_range("the records of a block", records, MAX_BATCH_RECORDS)?;
-            in_range("the blocks of a group", group, MAX_BATCH_RECORDS)?;
-        }
+        self.shuffle.check()?;
         self.check_bucket()
     }
 

@@ -58,6 +58,11 @@ impl Order {
         Self { base: Base::Windows { epoch, n, window: window.max(1) }, swaps: Vec::new() }
     }
 
+    /// An order of the `n` packed rows of window `part`.
+    pub(super) fn of_rows(epoch: Epoch, n: u64, part: u64) -> Self {
+        Self { base: Base::Full(epoch.permutation(n, Purpose::Rows, part)), swaps: Vec::new() }
+    }
+
     /// Brings `number` to `position`, in exchange for what stood there.
     #[must_use]
     pub(super) fn with(mut self, position: u64, number: u64) -> Self {
