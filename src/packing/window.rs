@@ -64,7 +64,8 @@ impl Window {
         // The first document that is not used up.
         let next = ends.partition_point(|&end| end <= used);
         let before = next.checked_sub(1).and_then(|i| ends.get(i)).copied().unwrap_or(0);
-        let tokens = if next == documents.len() { 0 } else { used - before + if next == 0 { skipped } else { 0 } };
+        let tokens =
+            if next == documents.len() { 0 } else { used - before + if next == 0 { skipped } else { 0 } };
         let carry = Carry { documents: next, tokens };
         Self { seq_len, rows: Rows::Concat { documents: documents.to_vec(), ends, count }, carry }
     }

@@ -2,7 +2,11 @@
 //!
 //! A bucket is a range of *ranks*, not of lengths: it ends where it holds whole steps, and the records behind go to the
 //! next, longer bucket, in which they fit as well. So only the last bucket can have records that fill no step, and an
-//! epoch has one short step instead of one per bucket. `docs/batching.md` specifies it.
+//! epoch has one short step instead of one per bucket.
+//!
+//! Where lengths are so sparse that a step of records spans too many of them, the step is a *graded* bucket of its own:
+//! each of its micro-batches is cut from the ranks by itself. All are about as large as the budget, so here, too, no
+//! rank waits for another. `docs/batching.md` specifies it.
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -31,6 +35,11 @@ pub struct Bucket {
     pub steps: u64,
     /// Records that are left over: 0 in all buckets but the last.
     pub tail: u64,
+    /// Most padded tokens of one of its micro-batches.
+    pub largest_batch: u64,
+    /// For a bucket of one step whose micro-batches have their own numbers of records: where each ends, counted from
+    /// `start`. They are cut from the ranks in order, each as large as the budget allows.
+    pub graded: Option<Box<[u64]>>,
 }
 
 /// The buckets of a plan and what the pass over the histogram found out.
@@ -56,6 +65,7 @@ pub(super) fn build<L: Lengths>(lengths: &L, options: &BatchOptions, micro_batch
         tail_runs: CheckedRuns::new(lengths)?,
         head: Prefix::default(),
         longest: 0,
+        rest: None,
         buckets: Vec::new(),
     };
     let mut runs = CheckedRuns::new(lengths)?;
@@ -99,6 +109,8 @@ struct Builder<'a> {
     head: Prefix,
     /// Longest so far.
     longest: u64,
+    /// First rank and shortest length of the last bucket, once it is known that nothing else follows.
+    rest: Option<(u64, u64)>,
     buckets: Vec<Bucket>,
 }
 
@@ -107,9 +119,19 @@ impl Builder<'_> {
         let length = self.options.used(run.length);
         let mut with = self.head.clone();
         with.add(self.options, length, run.count);
-        if self.cutter.cuts_before(self.options, length, &self.tail, &with) && self.full_steps() > 0 {
-            self.close(self.full_steps())?;
+        let cut = self.cutter.cuts_before(self.options, length, &self.tail, &with);
+        if self.open_records() == 0 {
             self.cutter.closed();
+        } else if cut && self.rest.is_none() {
+            let steps = self.full_steps();
+            if steps > 0 {
+                self.take(steps * self.per_step(), steps, 0)?;
+                self.cutter.closed();
+            } else if self.options.cap().is_some() {
+                self.grade()?;
+                self.cutter.closed();
+            }
+            // A fixed number of records that fill no step wait for more.
         }
         self.head = with;
         self.longest = length;
@@ -122,26 +144,99 @@ impl Builder<'_> {
     }
 
     fn open_records(&self) -> u64 {
-        self.head.records - self.tail.records
+        // A graded bucket may end ahead of the run at hand.
+        self.head.records.saturating_sub(self.tail.records)
     }
 
     fn full_steps(&self) -> u64 {
         self.open_records() / self.per_step()
     }
 
-    /// Makes a bucket of the open records, as many as fill `steps` steps.
-    fn close(&mut self, steps: u64) -> Result<()> {
-        let records = steps * self.per_step();
-        self.take(records, steps, 0)
-    }
-
+    /// Makes a bucket of the next `records`.
     fn take(&mut self, records: u64, steps: u64, tail: u64) -> Result<()> {
         let start = self.tail.records;
-        let per_batch = self.options.per_batch(self.longest);
         let (shortest, longest) = self.advance(records)?;
-        let first_step = self.buckets.last().map_or(0, |b| b.first_step + b.steps);
-        self.buckets.push(Bucket { start, records, shortest, longest, per_batch, first_step, steps, tail });
+        self.add(start, records, (shortest, longest), steps, tail);
         Ok(())
+    }
+
+    fn add(&mut self, start: u64, records: u64, (shortest, longest): (u64, u64), steps: u64, tail: u64) {
+        let per_batch = self.options.per_batch(self.longest);
+        let largest_batch = self.options.padded(per_batch, longest);
+        let first_step = self.first_step();
+        let graded = None;
+        self.buckets.push(Bucket {
+            start,
+            records,
+            shortest,
+            longest,
+            per_batch,
+            first_step,
+            steps,
+            tail,
+            largest_batch,
+            graded,
+        });
+    }
+
+    fn first_step(&self) -> u64 {
+        self.buckets.last().map_or(0, |b| b.first_step + b.steps)
+    }
+
+    /// Makes a step of micro-batches that are each cut by themselves, or finds that there are not enough records.
+    fn grade(&mut self) -> Result<()> {
+        let start = self.tail.records;
+        let mut ends = Vec::new();
+        let (mut shortest, mut longest) = (None, 0);
+        let (mut per_batch, mut largest_batch) = (0, 0);
+        for _ in 0..self.micro_batches {
+            let mut count = 0;
+            while let Some(run) = self.peek()? {
+                let length = self.options.used(run.length);
+                let taken = self.options.per_batch(length).saturating_sub(count).min(run.count);
+                if taken == 0 {
+                    break;
+                }
+                self.consume(length, taken);
+                count += taken;
+                shortest.get_or_insert(length);
+                longest = length;
+            }
+            if count == 0 {
+                self.rest = Some((start, shortest.unwrap_or(0)));
+                return Ok(());
+            }
+            per_batch = per_batch.max(count);
+            largest_batch = largest_batch.max(self.options.padded(count, longest));
+            ends.push(self.tail.records - start);
+        }
+        self.buckets.push(Bucket {
+            start,
+            records: self.tail.records - start,
+            shortest: shortest.unwrap_or(0),
+            longest,
+            per_batch,
+            first_step: self.first_step(),
+            steps: 1,
+            tail: 0,
+            largest_batch,
+            graded: Some(ends.into()),
+        });
+        Ok(())
+    }
+
+    /// What is left of the run at the start of the open bucket; `None` behind the last record that is used.
+    fn peek(&mut self) -> Result<Option<LengthRun>> {
+        let dropped = |run: &LengthRun| {
+            self.options.oversize == Oversize::Drop && self.options.cap().is_some_and(|cap| run.length > cap)
+        };
+        Ok(self.tail_runs.peek()?.filter(|run| !dropped(run)))
+    }
+
+    /// Moves the start of the open bucket by `count` records of `length`.
+    fn consume(&mut self, length: u64, count: u64) {
+        self.tail.add(self.options, length, count);
+        self.tail_runs.take(count);
     }
 
     /// Moves the start of the open bucket by `records`, and says the lengths of the first and the last of them.
@@ -149,13 +244,12 @@ impl Builder<'_> {
         let mut left = records;
         let (mut shortest, mut longest) = (None, 0);
         while left > 0 {
-            let Some(run) = self.tail_runs.peek()? else {
+            let Some(run) = self.peek()? else {
                 return Err(Error::corrupt("the histogram ends before its records do"));
             };
             let taken = run.count.min(left);
             let length = self.options.used(run.length);
-            self.tail.add(self.options, length, taken);
-            self.tail_runs.take(taken);
+            self.consume(length, taken);
             left -= taken;
             shortest.get_or_insert(length);
             longest = length;
@@ -165,9 +259,15 @@ impl Builder<'_> {
 
     /// Makes the last bucket of what is left.
     fn finish(mut self) -> Result<Vec<Bucket>> {
-        let (records, per_step) = (self.open_records(), self.per_step());
-        if records > 0 {
-            self.take(records, records / per_step, records % per_step)?;
+        let per_step = self.per_step();
+        if let Some((start, shortest)) = self.rest {
+            let records = self.head.records - start;
+            self.add(start, records, (shortest, self.longest), records / per_step, records % per_step);
+        } else {
+            let records = self.open_records();
+            if records > 0 {
+                self.take(records, records / per_step, records % per_step)?;
+            }
         }
         if self.options.last == Last::Drop {
             self.widen_last();
@@ -189,6 +289,8 @@ impl Builder<'_> {
                 per_batch: last.per_batch,
                 steps: records / per_step,
                 tail: records % per_step,
+                largest_batch: last.largest_batch,
+                graded: None,
                 ..before.clone()
             };
             self.buckets.pop();

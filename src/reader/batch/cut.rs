@@ -101,15 +101,15 @@ impl<'a> Cutter<'a> {
                 *crossed
             }
             Cutter::Waste { max } => {
-                let records = u128::from(with.records - tail.records);
+                let records = u128::from(with.records.saturating_sub(tail.records));
                 let exceeds = |each: u128, used: u128| {
                     let all = each * records;
                     all.saturating_sub(used) as f64 > *max * all as f64
                 };
                 // A batch of one has no padding, however wide its bucket.
                 let pads = options.per_batch(length) > 1
-                    && exceeds(options.width(length).into(), with.widths - tail.widths);
-                pads || exceeds(share(options, length), with.shares - tail.shares)
+                    && exceeds(options.width(length).into(), with.widths.saturating_sub(tail.widths));
+                pads || exceeds(share(options, length), with.shares.saturating_sub(tail.shares))
             }
         }
     }

@@ -65,7 +65,8 @@ impl Layout {
     pub fn share(self, micro_batches: u64) -> Result<impl Iterator<Item = u64> + Clone + use<>> {
         let Self { rank, world_size } = self;
         if !micro_batches.is_multiple_of(world_size) {
-            let what = format!("{micro_batches} micro-batches per step cannot be shared by {world_size} ranks");
+            let what =
+                format!("{micro_batches} micro-batches per step cannot be shared by {world_size} ranks");
             return Err(Error::usage(what).help(
                 "the number of micro-batches is fixed at the first start: choose a world size that divides it",
             ));

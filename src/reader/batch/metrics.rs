@@ -97,7 +97,8 @@ fn neighbour_correlation(numbers: &[f64]) -> f64 {
     let n = (numbers.len() - 1) as f64;
     let (a, b) = (pairs().map(|p| p.0).sum::<f64>() / n, pairs().map(|p| p.1).sum::<f64>() / n);
     let covariance: f64 = pairs().map(|(x, y)| (x - a) * (y - b)).sum();
-    let variances = pairs().map(|p| (p.0 - a).powi(2)).sum::<f64>() * pairs().map(|p| (p.1 - b).powi(2)).sum::<f64>();
+    let variances =
+        pairs().map(|p| (p.0 - a).powi(2)).sum::<f64>() * pairs().map(|p| (p.1 - b).powi(2)).sum::<f64>();
     ratio(covariance, variances.sqrt())
 }
 

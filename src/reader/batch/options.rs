@@ -283,6 +283,11 @@ impl BatchOptions {
         records.clamp(1, MAX_BATCH_RECORDS)
     }
 
+    /// Tokens of `records` rows whose longest has `length`.
+    pub(super) fn padded(&self, records: u64, length: u64) -> u64 {
+        records.saturating_mul(self.width(length))
+    }
+
     /// XXH3-128 of the algorithm's version and the options as JSON, in hexadecimal.
     pub(super) fn fingerprint(&self) -> Result<String> {
         let json = serde_json::to_vec(&(ALGORITHM, self))

@@ -248,7 +248,11 @@ impl<L: Lengths> PackPlan<L> {
     ) -> Result<impl Iterator<Item = Result<(PackedStep, PackState)>> + '_> {
         self.start.check_same_run(&from.plan)?;
         if from.cursor.document > self.lengths.records() {
-            let what = format!("the state points at document {} of {}", from.cursor.document, self.lengths.records());
+            let what = format!(
+                "the state points at document {} of {}",
+                from.cursor.document,
+                self.lengths.records()
+            );
             return Err(Error::new(ErrorKind::OutOfRange, what));
         }
         let mut at = Position { epoch: from.plan.epoch, step: from.plan.step };
@@ -261,11 +265,13 @@ impl<L: Lengths> PackPlan<L> {
             let step = self.step(at, &mut rows).transpose();
             done = !matches!(step, Some(Ok(_)));
             at.step += 1;
-            step.map(|step| step.map(|step| {
-                let plan = PlanState { epoch: at.epoch, step: at.step, ..self.start.clone() };
-                let state = PackState { plan, cursor: step.next };
-                (step, state)
-            }))
+            step.map(|step| {
+                step.map(|step| {
+                    let plan = PlanState { epoch: at.epoch, step: at.step, ..self.start.clone() };
+                    let state = PackState { plan, cursor: step.next };
+                    (step, state)
+                })
+            })
         }))
     }
 

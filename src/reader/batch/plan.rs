@@ -7,7 +7,8 @@ use super::layout::Layout;
 use super::lengths::Lengths;
 use super::micro::{Counts, MicroBatch, StepTotals};
 use super::options::{
-    BatchOptions, BatchSize, BucketBy, Last, MAX_MICRO_BATCHES, MAX_WINDOW_RECORDS, Oversize, Shuffle, in_range,
+    BatchOptions, BatchSize, BucketBy, Last, MAX_MICRO_BATCHES, MAX_WINDOW_RECORDS, Oversize, Shuffle,
+    in_range,
 };
 use super::order::{Epoch, Order};
 use super::state::{PlanState, Position};
@@ -282,6 +283,11 @@ impl<L: Lengths> BatchPlan<L> {
     /// past the end begin at the start again.
     fn positions(&self, place: Place<'_>, index: u64) -> (Range<u64>, u64) {
         let &Bucket { per_batch, tail, .. } = place.bucket;
+        if let Some(ends) = &place.bucket.graded {
+            let end =
+                |index: u64| usize::try_from(index).ok().and_then(|i| ends.get(i)).copied().unwrap_or(0);
+            return (index.checked_sub(1).map_or(0, end)..end(index), 0);
+        }
         let first = place.step * per_batch * self.micro_batches;
         if place.step < place.bucket.steps || self.options.last == Last::Wrap {
             let start = first + index * per_batch;
@@ -331,7 +337,11 @@ impl<L: Lengths> BatchPlan<L> {
     }
 
     fn order_of_records(&self, epoch: u64, bucket: usize) -> Order {
-        let records = self.buckets.get(bucket).map_or(0, |b| b.records);
+        let records = match self.buckets.get(bucket) {
+            // The micro-batches are cut from the ranks as they are.
+            Some(Bucket { graded: Some(_), .. }) | None => return Order::natural(),
+            Some(bucket) => bucket.records,
+        };
         let order = Order::of_records(self.options.shuffle, self.epoch(epoch), records, bucket as u64);
         match self.longest_items.get(bucket) {
             Some(&longest) => order.with(0, longest),
@@ -358,9 +368,7 @@ impl<L: Lengths> BatchPlan<L> {
     /// Records of a sorted window; `None` when there are no windows.
     fn window_records(&self, bucket: &Bucket) -> Option<u64> {
         match self.options.bucket {
-            BucketBy::Windows { steps } => {
-                Some(steps.saturating_mul(bucket.per_batch * self.micro_batches))
-            }
+            BucketBy::Windows { steps } => Some(steps.saturating_mul(bucket.per_batch * self.micro_batches)),
             _ => None,
         }
     }
@@ -380,7 +388,7 @@ impl<L: Lengths> BatchPlan<L> {
     /// front, so it is the first step of a bucket.
     fn worst_steps(&self) -> Vec<u64> {
         let full = || self.buckets.iter().filter(|b| b.steps > 0);
-        let size = |b: &&Bucket| (u128::from(b.per_batch) * u128::from(self.options.width(b.longest)), b.longest);
+        let size = |b: &&Bucket| (b.largest_batch, b.longest);
         let mut steps = Vec::new();
         for bucket in full().max_by_key(size).into_iter().chain(full().last()) {
             if !steps.contains(&bucket.first_step) {

@@ -45,7 +45,8 @@ impl PlanState {
             Err(Error::usage(format!("the state is of {what} {saved}, not {own}")).help(help.to_owned()))
         };
         const OTHER_DATA: &str = "open the dataset and split the state was saved with, or start anew";
-        const OTHER_OPTIONS: &str = "resume with the options, seed and version of the first start, or start anew";
+        const OTHER_OPTIONS: &str =
+            "resume with the options, seed and version of the first start, or start anew";
         if saved.dataset != self.dataset {
             return differs("dataset", &saved.dataset, &self.dataset, OTHER_DATA);
         }

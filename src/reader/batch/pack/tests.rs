@@ -25,11 +25,8 @@ fn any_lengths() -> impl Strategy<Value = Vec<u64>> {
 
 fn any_options() -> impl Strategy<Value = PackOptions> {
     let packing = prop_oneof![Just(Packing::Concat), Just(Packing::BestFit)];
-    let shuffle = prop_oneof![
-        Just(Shuffle::None),
-        Just(Shuffle::Full),
-        Just(Shuffle::Block { records: 7, group: 2 }),
-    ];
+    let shuffle =
+        prop_oneof![Just(Shuffle::None), Just(Shuffle::Full), Just(Shuffle::Block { records: 7, group: 2 }),];
     let last = prop_oneof![Just(Last::Short), Just(Last::Drop), Just(Last::Pad), Just(Last::Wrap)];
     (1u64..50, packing, 1u64..40, 1u64..5, shuffle, last).prop_map(
         |(seq_len, packing, window, batch_size, shuffle, last)| PackOptions {
@@ -123,7 +120,8 @@ proptest! {
 #[test]
 fn best_fit_fills_rows_and_concat_fills_all_but_one() {
     // Lengths of 1 to 1500, many short and few long.
-    let lengths: Vec<u64> = (0..20_000u64).map(|i| 1 + (i * 7919 % 100) * (i * 104_729 % 15) + i % 100).collect();
+    let lengths: Vec<u64> =
+        (0..20_000u64).map(|i| 1 + (i * 7919 % 100) * (i * 104_729 % 15) + i % 100).collect();
     let tokens: u64 = lengths.iter().sum();
     for (packing, least) in [(Packing::Concat, 0.999), (Packing::BestFit, 0.99)] {
         let plan = plan(&lengths, &PackOptions { packing, ..PackOptions::new(2048, 8) }, 2);
