@@ -390,7 +390,7 @@ impl<L: Lengths> BatchPlan<L> {
         let full = || self.buckets.iter().filter(|b| b.steps > 0);
         let size = |b: &&Bucket| (b.largest_batch, b.longest);
         let mut steps = Vec::new();
-        for bucket in full().max_by_key(size).into_iter().chain(full().last()) {
+        for bucket in full().max_by_key(size).into_iter().chain(full().next_back()) {
             if !steps.contains(&bucket.first_step) {
                 steps.push(bucket.first_step);
             }
