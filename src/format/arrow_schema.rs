@@ -4,6 +4,9 @@
 //! `ClassLabel`. Beside what that package reads it holds what Arrow types alone cannot say (the kind of the dataset, and
 //! which strings are JSON), so that a single shard tells its whole schema. It stays the only key: several would come out
 //! of a hash map in any order.
+//!
+//! Every column is declared nullable, whatever the schema says: `datasets` ignores its features for a column that is
+//! not. That key says which fields are nullable.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,12 +44,14 @@ struct Own {
     kind: Kind,
     /// One type per column.
     types: Vec<FieldType>,
+    /// Whether records may lack it, per column.
+    nullable: Vec<bool>,
 }
 
 /// The Arrow schema of `schema`, with its metadata.
 pub(super) fn to_arrow(schema: &Schema) -> Result<Arc<ArrowSchema>> {
     let fields: Fields =
-        schema.fields.iter().map(|f| ArrowField::new(&f.name, data_type(f.ty), f.nullable)).collect();
+        schema.fields.iter().map(|f| ArrowField::new(&f.name, data_type(f.ty), true)).collect();
     let metadata = HashMap::from([(METADATA_KEY.to_owned(), metadata(schema)?)]);
     Ok(Arc::new(ArrowSchema::new_with_metadata(fields, metadata)))
 }
@@ -55,7 +60,8 @@ pub(super) fn to_arrow(schema: &Schema) -> Result<Arc<ArrowSchema>> {
 pub(super) fn metadata(schema: &Schema) -> Result<String> {
     let features = schema.fields.iter().map(|f| (f.name.clone(), feature(f.ty, schema))).collect();
     let types = schema.fields.iter().map(|f| f.ty).collect();
-    let own = Own { kind: schema.kind, types };
+    let nullable = schema.fields.iter().map(|f| f.nullable).collect();
+    let own = Own { kind: schema.kind, types, nullable };
     serde_json::to_string(&Metadata { info: Info { features }, dsconvert: Some(own) })
         .map_err(|e| Error::usage("the schema cannot be written").caused_by(e))
 }
@@ -71,14 +77,14 @@ pub(super) fn from_arrow(arrow: &ArrowSchema, metadata: Option<&str>) -> Result<
     let metadata: Metadata = serde_json::from_str(metadata.ok_or_else(foreign)?)
         .map_err(|e| Error::corrupt("the metadata of the shard is damaged").caused_by(e))?;
     let own = metadata.dsconvert.ok_or_else(foreign)?;
-    if own.types.len() != arrow.fields().len() {
+    if own.types.len() != arrow.fields().len() || own.nullable.len() != own.types.len() {
         return Err(Error::corrupt("the metadata of the shard tells another number of columns"));
     }
     let fields = arrow
         .fields()
         .iter()
-        .zip(own.types)
-        .map(|(f, ty)| Field { name: f.name().clone(), ty, nullable: f.is_nullable() })
+        .zip(own.types.into_iter().zip(own.nullable))
+        .map(|(f, (ty, nullable))| Field { name: f.name().clone(), ty, nullable })
         .collect::<Vec<_>>();
     let class_names = fields
         .iter()
@@ -102,7 +108,7 @@ pub(super) fn expect(schema: &Schema, found: &ArrowSchema) -> Result<()> {
     }
     for (field, column) in schema.fields.iter().zip(found.fields()) {
         let same = field.name == *column.name()
-            && field.nullable == column.is_nullable()
+            && column.is_nullable()
             && same_type(&data_type(field.ty), column.data_type());
         if !same {
             return Err(Error::corrupt(format!(
@@ -194,7 +200,8 @@ mod tests {
             r#"{"info":{"features":{"key":{"dtype":"string","_type":"Value"},"image":{"_type":"Image"},"#,
             r#""width":{"dtype":"uint32","_type":"Value"},"height":{"dtype":"uint32","_type":"Value"},"#,
             r#""label":{"names":["cat","dog"],"_type":"ClassLabel"},"origin":{"dtype":"string","_type":"Value"}}},"#,
-            r#""dsconvert":{"kind":"images","types":["string","image","uint32","uint32","label","string"]}}"#,
+            r#""dsconvert":{"kind":"images","types":["string","image","uint32","uint32","label","string"],"#,
+            r#""nullable":[false,false,false,false,true,false]}}"#,
         );
         assert_eq!(arrow.metadata()["huggingface"], expected);
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Placed, ShardReader, ShardWriter, check};
+use super::{Placed, Scan, ShardReader, ShardWriter, check};
 use crate::error::{Error, Result};
 use crate::sample::Record;
 use crate::schema::Schema;
@@ -114,7 +114,7 @@ impl<C: FrameCodec> ShardReader for FrameReader<C> {
         }
     }
 
-    fn scan(&self) -> Result<Box<dyn Iterator<Item = Result<(Placed, Record)>> + '_>> {
+    fn scan(&self) -> Result<Scan<'_>> {
         Ok(Box::new(frames(&self.blob, |bytes| self.codec.decode(bytes))))
     }
 }

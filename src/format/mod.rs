@@ -3,12 +3,15 @@
 //! A format is one file behind two small traits: [`ShardWriter`] and [`ShardReader`]. The `match`es in [`writer`] and
 //! [`open`] name them all. `docs/format-records.md` specifies each byte by byte.
 
+mod arrow;
 mod arrow_schema;
 mod check;
 mod columns;
 mod frames;
 mod msgpack;
 mod parquet;
+mod protobuf;
+mod rows;
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,8 +23,14 @@ use crate::error::{Error, Result};
 use crate::sample::Record;
 use crate::schema::{Field, FieldType, HEIGHT, IMAGE, INPUT_IDS, KEY, Kind, LENGTH, ORIGIN, Schema, WIDTH};
 use crate::storage::{Blob, NewFile};
+use frames::{FrameReader, FrameWriter};
+use msgpack::Msgpack;
+use protobuf::Protobuf;
 
 pub use check::MAX_RECORD_BYTES;
+
+/// Bytes at the beginning of a shard that tell its format.
+const SNIFFED_BYTES: u64 = 64;
 
 /// How shards are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -113,6 +122,9 @@ pub trait ShardWriter: Send {
     fn finish(self: Box<Self>) -> Result<NewFile>;
 }
 
+/// All records of a shard in order, each with its place; ends after the first error.
+pub type Scan<'a> = Box<dyn Iterator<Item = Result<(Placed, Record)>> + 'a>;
+
 /// Reads records of one shard. Safe to use from many threads; never panics on altered bytes.
 ///
 /// Errors are [`ErrorKind::Corrupt`](crate::error::ErrorKind) with the path; callers add shard name and row.
@@ -126,24 +138,75 @@ pub trait ShardReader: Send + Sync {
     }
 
     /// All records in order, from the shard alone (no index), each with its place.
-    fn scan(&self) -> Result<Box<dyn Iterator<Item = Result<(Placed, Record)>> + '_>>;
+    fn scan(&self) -> Result<Scan<'_>>;
 }
 
 /// A writer of `format` for records of `schema` into `file`. An error when the format cannot hold the schema.
 pub fn writer(format: Format, schema: Arc<Schema>, file: NewFile) -> Result<Box<dyn ShardWriter>> {
     Ok(match format {
         Format::Parquet => Box::new(parquet::Writer::new(schema, file)?),
-        Format::Arrow => return Err(Error::usage("not yet")),
-        Format::Msgpack => Box::new(frames::FrameWriter::<msgpack::Msgpack>::new(schema, file)?),
-        Format::Protobuf => return Err(Error::usage("not yet")),
+        Format::Arrow => Box::new(arrow::Writer::new(schema, file)?),
+        Format::Msgpack => Box::new(FrameWriter::<Msgpack>::new(schema, file)?),
+        Format::Protobuf => Box::new(FrameWriter::<Protobuf>::new(schema, file)?),
     })
 }
 
 /// A reader of the shard `blob`, which is of `format` and holds records of `schema`.
 pub fn open(format: Format, schema: Arc<Schema>, blob: Blob) -> Result<Box<dyn ShardReader>> {
     Ok(match format {
-        Format::Msgpack => Box::new(frames::FrameReader::<msgpack::Msgpack>::new(schema, blob)?),
-        _ => return Err(Error::usage("not yet")),
+        Format::Parquet => Box::new(parquet::Reader::new(schema, blob)?),
+        Format::Arrow => Box::new(arrow::Reader::new(schema, blob)?),
+        Format::Msgpack => Box::new(FrameReader::<Msgpack>::new(schema, blob)?),
+        Format::Protobuf => Box::new(FrameReader::<Protobuf>::new(schema, blob)?),
+    })
+}
+
+/// The format of a shard, by its content. An empty msgpack or protobuf shard cannot be told.
+pub fn sniff(blob: &Blob) -> Option<Format> {
+    let head = blob.read(0, blob.len().min(SNIFFED_BYTES)).ok()?;
+    if head.starts_with(parquet::MAGIC) {
+        Some(Format::Parquet)
+    } else if head.starts_with(arrow::HEAD) {
+        Some(Format::Arrow)
+    } else if msgpack::sniff(&head) {
+        Some(Format::Msgpack)
+    } else {
+        protobuf::sniff(blob).then_some(Format::Protobuf)
+    }
+}
+
+/// The schema of a shard, from the shard alone. What msgpack and protobuf records do not tell (class names; in msgpack
+/// JSON and images that are not called `image`) comes out as `docs/format-records.md` says.
+pub fn infer_schema(format: Format, blob: &Blob) -> Result<Schema> {
+    match format {
+        Format::Parquet => parquet::infer_schema(blob),
+        Format::Arrow => arrow::infer_schema(blob),
+        Format::Msgpack => msgpack::infer_schema(blob),
+        Format::Protobuf => protobuf::infer_schema(blob),
+    }
+}
+
+/// The items of all groups in order, up to the first error.
+fn chain_until_error<T, G: Iterator<Item = Result<T>>>(
+    mut groups: impl Iterator<Item = Result<G>>,
+) -> impl Iterator<Item = Result<T>> {
+    let mut current: Option<G> = None;
+    let mut failed = false;
+    std::iter::from_fn(move || {
+        while !failed {
+            if let Some(item) = current.as_mut().and_then(Iterator::next) {
+                failed = item.is_err();
+                return Some(item);
+            }
+            match groups.next()? {
+                Ok(group) => current = Some(group),
+                Err(e) => {
+                    failed = true;
+                    return Some(Err(e));
+                }
+            }
+        }
+        None
     })
 }
 

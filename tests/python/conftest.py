@@ -56,32 +56,48 @@ def protobuf(tmp_path_factory):
     return load_protobuf(ROOT / "proto", tmp_path_factory.mktemp("protobuf"))
 
 
+def once(convert):
+    """Makes each dataset the first time it is asked for. One that fails fails every test that needs it, with its message."""
+    made = {}
+
+    def get(*args):
+        if args not in made:
+            try:
+                made[args] = convert(*args)
+            except AssertionError as error:
+                made[args] = error
+        if isinstance(made[args], AssertionError):
+            raise made[args]
+        return made[args]
+
+    return get
+
+
 @pytest.fixture(scope="session")
 def photos_in(dsconvert, protobuf, tmp_path_factory):
-    """Makes, once, the photographs in a format."""
+    """The photographs in a format."""
     out = tmp_path_factory.mktemp("photos")
 
     def convert(fmt):
-        if not (out / fmt).exists():
-            dsconvert("images", "fixtures/photos", "--out", out / fmt, "--format", fmt, *PHOTO_OPTIONS)
+        dsconvert("images", "fixtures/photos", "--out", out / fmt, "--format", fmt, *PHOTO_OPTIONS)
         return Dataset(out / fmt, protobuf)
 
-    return convert
+    return once(convert)
 
 
 @pytest.fixture(scope="session")
 def corpus_in(dsconvert, protobuf, tmp_path_factory):
-    """Makes, once, the corpus in a format with one of the tokenizers."""
+    """The corpus in a format, its ids made by one of the tokenizers (`bpe` unless named)."""
     out = tmp_path_factory.mktemp("corpus")
 
-    def convert(fmt, tokenizer="bpe"):
+    def convert(fmt, tokenizer):
         directory = out / f"{fmt}-{tokenizer}"
-        if not directory.exists():
-            file = f"fixtures/tokenizers/{tokenizer}.json"
-            dsconvert("text", "fixtures/corpus", "--tokenizer", file, "--out", directory, "--format", fmt, *CORPUS_OPTIONS)
+        options = ["--tokenizer", f"fixtures/tokenizers/{tokenizer}.json", "--format", fmt, *CORPUS_OPTIONS]
+        dsconvert("text", "fixtures/corpus", "--out", directory, *options)
         return Dataset(directory, protobuf)
 
-    return convert
+    corpus = once(convert)
+    return lambda fmt, tokenizer="bpe": corpus(fmt, tokenizer)
 
 
 @pytest.fixture(params=FORMATS)

@@ -222,4 +222,4 @@ def test_an_altered_shard_does_not_verify(dsconvert, corpus_in, tmp_path):
     data = bytearray(shard.read_bytes())
     data[len(data) // 2] ^= 1
     shard.write_bytes(data)
-    assert shard.name in dsconvert("inspect", altered, "--verify", status=3).stderr
+    assert shard.name in dsconvert("inspect", altered, "--verify", status=3).stdout

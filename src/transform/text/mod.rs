@@ -15,6 +15,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,7 @@ use sha2::{Digest, Sha256};
 
 pub use engine::EngineInfo;
 use engine::bytes::Bytes;
+use engine::fast::{Buffers, Build};
 use engine::reference::Reference;
 use engine::{Engine, Outcome};
 pub use options::{EngineChoice, SpecialInText, TokenizerOptions, VERIFY_PER_MILLION, Verify};
@@ -55,7 +57,7 @@ pub struct Tokenizer {
 /// What decides the ids.
 enum Base {
     Bytes(Bytes),
-    Reference(Box<Reference>),
+    Reference(Arc<Reference>),
 }
 
 impl Base {
@@ -97,6 +99,14 @@ pub struct TokenizerInfo {
 /// Buffers and caches of one thread. Made by [`Tokenizer::scratch`]; using one with another tokenizer empties it.
 pub struct Scratch {
     serial: u64,
+    buffers: Option<Box<Buffers>>,
+}
+
+impl Scratch {
+    /// Made when an engine first wants them.
+    fn buffers(&mut self) -> &mut Buffers {
+        self.buffers.get_or_insert_with(|| Box::new(Buffers::new()))
+    }
 }
 
 /// What happened to one document.
@@ -196,15 +206,17 @@ impl Tokenizer {
         let parse_special = options.special_in_text == SpecialInText::Parse;
         let hidden =
             if parse_special { IdSet::default() } else { special::hide_controls(&mut loaded, &json)? };
-        let reference = Reference::new(loaded.tokenizer, parse_special);
+        let reference = Arc::new(Reference::new(loaded.tokenizer, parse_special));
+        let build = Build { reference: &reference, outline: &loaded.outline, json: &json, parse_special };
+        let (fast, engine_note) = choose(options.engine, &build)?;
         let info = TokenizerInfo {
             model,
             vocab_size,
             max_id: prefix.iter().chain(&suffix).copied().fold(max_vocab_id, u32::max),
             sha256: Some(hex(&Sha256::digest(&json))),
             reference: reference.info(),
-            engine: reference.info(),
-            engine_note: None,
+            engine: fast.as_ref().map_or_else(|| reference.info(), |engine| engine.info()),
+            engine_note,
             bos: known(bos),
             eos: known(eos),
         };
@@ -216,8 +228,8 @@ impl Tokenizer {
             suffix,
             finder,
             hidden,
-            reference: Base::Reference(Box::new(reference)),
-            fast: None,
+            reference: Base::Reference(reference),
+            fast,
             serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
         })
     }
@@ -250,7 +262,7 @@ impl Tokenizer {
 
     /// Buffers and caches for one thread.
     pub fn scratch(&self) -> Scratch {
-        Scratch { serial: self.serial }
+        Scratch { serial: self.serial, buffers: None }
     }
 
     /// Whether the document whose key hashes to `key_hash` is to be checked with [`matches_reference`]
@@ -383,6 +395,25 @@ impl Tokenizer {
             ));
         }
         Ok(count)
+    }
+}
+
+/// A fast engine that has shown to be right, or why the reference does the work although it was not asked for by name.
+fn choose(choice: EngineChoice, build: &Build<'_>) -> Result<(Option<Box<dyn Engine>>, Option<String>)> {
+    if choice == EngineChoice::Reference {
+        return Ok((None, None));
+    }
+    let engine = engine::fast::build(build).and_then(|engine| {
+        let mut scratch = Scratch { serial: 0, buffers: None };
+        engine::proof::check(&*engine, build.reference, &mut scratch).map(|()| engine)
+    });
+    match (engine, choice) {
+        (Ok(engine), _) => Ok((Some(engine), None)),
+        (Err(why), EngineChoice::Fast) => {
+            Err(Error::usage(format!("the fast engine cannot work with this tokenizer: {why}"))
+                .help("use --engine auto or --engine reference"))
+        }
+        (Err(why), _) => Ok((None, Some(why))),
     }
 }
 

@@ -4,6 +4,8 @@
 //! of BOS and EOS, of rejects by policy, or of the other engines: [`Tokenizer`](super::Tokenizer) does.
 
 pub(super) mod bytes;
+pub(super) mod fast;
+pub(super) mod proof;
 pub(super) mod reference;
 
 use serde::{Deserialize, Serialize};

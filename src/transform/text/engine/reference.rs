@@ -62,7 +62,7 @@ impl Engine for Reference {
 }
 
 /// Runs a call of the reference; its error or panic is a reject of the document.
-fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, Reject> {
+pub(super) fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, Reject> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(e)) => {

@@ -3,6 +3,8 @@
 //! Every map has the same keys in schema order, written the same way, so a reader compares them as bytes. Numbers are
 //! written at the width of their type: the bytes alone tell the schema, and records do not move when a value grows.
 
+mod infer;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,11 +12,12 @@ use rmp::Marker;
 use rmp::encode as put;
 
 use super::check;
-use super::frames::{Fault, FrameCodec, frames};
+use super::frames::{Fault, FrameCodec};
 use crate::error::{Error, Result};
 use crate::sample::{Ids, Record, Text, Value};
-use crate::schema::{Field, FieldType, IMAGE, INPUT_IDS, IdWidth, KEY, Kind, LABEL, Schema};
-use crate::storage::Blob;
+use crate::schema::{Field, FieldType, INPUT_IDS, Schema};
+
+pub(super) use infer::{infer_schema, sniff};
 
 /// Key beside `input_ids` that says how many bytes one id takes. For another list of ids, `x`, it is `x_id_width`.
 const ID_WIDTH: &str = "id_width";
@@ -214,96 +217,48 @@ fn is_str(marker: Marker) -> bool {
     matches!(marker, Marker::FixStr(_) | Marker::Str8 | Marker::Str16 | Marker::Str32)
 }
 
-/// Whether the shard begins as a MessagePack record does: a map whose first key is `key`.
-pub(super) fn sniff(head: &[u8]) -> bool {
-    let rest = match head {
-        [0x80..=0x8f, rest @ ..] | [0xde, _, _, rest @ ..] | [0xdf, _, _, _, _, rest @ ..] => rest,
-        _ => return false,
-    };
-    rest.strip_prefix(&[0xa0 | KEY.len() as u8]).is_some_and(|rest| rest.starts_with(KEY.as_bytes()))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::IdWidth;
 
-/// What the bytes of one record tell of each field: its name, its type unless it is null, and whether it is an id width.
-type Shape = Vec<(String, Option<FieldType>)>;
-
-/// The schema told by the records. Types that share an encoding are told by their names (`image`, `label`); JSON reads
-/// as string, a field that is always null as string, and every field that is not built in as nullable. Class names are
-/// not in the shard.
-pub(super) fn infer_schema(blob: &Blob) -> Result<Schema> {
-    let mut told: Shape = Vec::new();
-    for shape in frames(blob, shape) {
-        let (placed, shape) = shape?;
-        if told.is_empty() {
-            told = shape;
-        } else if told.len() == shape.len() {
-            for ((_, told), (_, ty)) in told.iter_mut().zip(shape) {
-                *told = told.or(ty);
-            }
-        } else {
-            let why = "a record with another number of fields than the first";
-            return Err(Fault::bad(0, why).into_error(blob, placed.position));
-        }
-        if told.iter().all(|(_, ty)| ty.is_some()) {
-            break;
-        }
-    }
-    if told.is_empty() {
-        return Err(Error::corrupt("an empty shard does not tell its schema").at_path(blob.path()));
-    }
-    let kind = if told.iter().any(|(name, _)| name == INPUT_IDS) { Kind::Text } else { Kind::Images };
-    let fields = told.into_iter().map(|(name, ty)| {
-        let ty = match ty {
-            Some(FieldType::Int64) if kind == Kind::Images && name == LABEL => FieldType::Label,
-            Some(FieldType::Binary) if kind == Kind::Images && name == IMAGE => FieldType::Image,
-            None if kind == Kind::Images && name == LABEL => FieldType::Label,
-            other => other.unwrap_or(FieldType::String),
+    /// The example of `docs/format-records.md`: datasets were written so, this test never changes.
+    #[test]
+    fn the_bytes_of_a_record_never_change() {
+        let schema = Arc::new(Schema::text(IdWidth::U16, vec![]).unwrap());
+        let record = Record {
+            values: vec![
+                Value::Text("a".into()),
+                Value::Ids(Ids::pack(IdWidth::U16, &[7, 258]).unwrap()),
+                Value::UInt(2),
+                Value::Text("t.txt".into()),
+            ],
         };
-        super::inferred_field(kind, name, ty)
-    });
-    Schema { kind, fields: fields.collect(), class_names: Vec::new() }.checked()
-}
-
-/// Reads a record without knowing its schema.
-fn shape(bytes: &Bytes) -> Result<(Shape, usize), Fault> {
-    let mut cursor = Cursor { bytes, at: 0 };
-    let keys = match cursor.marker()? {
-        Marker::FixMap(keys) => u32::from(keys),
-        Marker::Map16 => u32::from(u16::from_be_bytes(cursor.array()?)),
-        Marker::Map32 => u32::from_be_bytes(cursor.array()?),
-        _ => return Err(Fault::bad(0, "a record must begin here, as a map")),
-    };
-    let mut shape: Shape = Vec::new();
-    for _ in 0..keys {
-        let at = cursor.at;
-        let marker = cursor.marker()?;
-        let name = cursor.text(marker)?.ok_or_else(|| Fault::bad(at, "a key must be here"))?;
-        let at = cursor.at;
-        let ty = match cursor.marker()? {
-            Marker::Null => None,
-            Marker::True | Marker::False => Some(FieldType::Bool),
-            Marker::I32 => cursor.array::<4>().map(|_| Some(FieldType::Int32))?,
-            Marker::I64 => cursor.array::<8>().map(|_| Some(FieldType::Int64))?,
-            Marker::U32 => cursor.array::<4>().map(|_| Some(FieldType::UInt32))?,
-            Marker::U64 => cursor.array::<8>().map(|_| Some(FieldType::UInt64))?,
-            Marker::F32 => cursor.array::<4>().map(|_| Some(FieldType::Float32))?,
-            Marker::F64 => cursor.array::<8>().map(|_| Some(FieldType::Float64))?,
-            Marker::FixPos(width) => {
-                let of = shape.last_mut().filter(|(last, _)| width_key(last) == name.as_str());
-                let width = IdWidth::from_bytes(width.into());
-                let (Some((_, ty)), Some(width)) = (of, width) else {
-                    return Err(Fault::bad(at, "a small number that is no id width"));
-                };
-                *ty = Some(FieldType::ids(width));
-                continue;
-            }
-            marker => {
-                cursor
-                    .payload(marker)?
-                    .ok_or_else(|| Fault::bad(at, format!("a {marker:?}, which no field holds")))?;
-                Some(if is_str(marker) { FieldType::String } else { FieldType::Binary })
-            }
-        };
-        shape.push((name.as_str().to_owned(), ty));
+        let mut frame = Vec::new();
+        let codec = Msgpack::new(schema).unwrap();
+        codec.encode(&record, &mut frame).unwrap();
+        let expected: &[&[u8]] = &[
+            &[0x85],
+            b"\xa3key\xa1a",
+            b"\xa9input_ids\xc4\x04\x07\x00\x02\x01",
+            b"\xa8id_width\x02",
+            b"\xa6length\xce\x00\x00\x00\x02",
+            b"\xa6origin\xa5t.txt",
+        ];
+        assert_eq!(frame, expected.concat());
+        let frame = Bytes::from(frame);
+        assert_eq!(codec.decode(&frame).unwrap(), (record, frame.len()));
+        for len in 0..frame.len() {
+            assert_eq!(codec.decode(&frame.slice(..len)), Err(Fault::Short), "{len}");
+        }
     }
-    Ok((shape, cursor.at))
+
+    #[test]
+    fn a_field_may_not_be_called_like_a_width() {
+        let extra = |names: &[&str]| names.iter().map(|n| Field::nullable(n, FieldType::IdsU32)).collect();
+        let text = |names: &[&str]| Msgpack::new(Arc::new(Schema::text(IdWidth::U16, extra(names)).unwrap()));
+        assert!(text(&["cu_seqlens"]).is_ok());
+        assert!(text(&["id_width"]).is_err());
+        assert!(text(&["cu_seqlens", "cu_seqlens_id_width"]).is_err());
+    }
 }

@@ -3,6 +3,10 @@
 //! Pages are small, because a random read decodes one page of each column; row groups are bounded in bytes, because a
 //! writer holds one in memory. Nothing that the bytes depend on is left to a default of the library.
 
+mod guard;
+mod reader;
+
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ::parquet::arrow::ArrowWriter;
@@ -20,6 +24,8 @@ use crate::error::{Error, Result};
 use crate::sample::Record;
 use crate::schema::{FieldType, KEY, ORIGIN, Schema};
 use crate::storage::NewFile;
+
+pub(super) use reader::{MAGIC, Reader, infer_schema};
 
 /// Most rows of a row group.
 const GROUP_ROWS: usize = 16_384;
@@ -43,7 +49,7 @@ pub(super) struct Writer {
     schema: Arc<Schema>,
     columns: Columns,
     writer: ArrowWriter<NewFile>,
-    path: std::path::PathBuf,
+    path: PathBuf,
     group: u32,
     /// Rows and canonical bytes of the current row group, whether still in `columns` or not.
     rows: usize,
@@ -145,7 +151,7 @@ fn properties(schema: &Schema) -> Result<WriterProperties> {
 }
 
 /// The library hides the cause of a failed write in a box; a full disk must stay visible.
-fn failed(path: &std::path::Path, e: ParquetError) -> Error {
+fn failed(path: &Path, e: ParquetError) -> Error {
     match e {
         ParquetError::External(cause) => match cause.downcast::<std::io::Error>() {
             Ok(io) => Error::io("write", path, *io),

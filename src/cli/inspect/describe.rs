@@ -1,0 +1,154 @@
+//! Descriptions for people.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use indicatif::{HumanBytes, HumanCount};
+
+use crate::index::LengthSummary;
+use crate::reader::{DatasetDescription, Description, HistogramBucket, ShardDescription};
+use crate::schema::Schema;
+
+/// Characters of the longest bar.
+const BAR_WIDTH: u64 = 40;
+/// Class names that are printed before the rest is counted.
+const SHOWN_CLASSES: usize = 8;
+
+pub(super) fn print(path: &Path, description: &Description, out: &mut impl Write) -> io::Result<()> {
+    match description {
+        Description::Dataset(dataset) => print_dataset(path, dataset, out),
+        Description::Shard(shard) => print_shard(path, shard, out),
+    }
+}
+
+fn print_dataset(path: &Path, d: &DatasetDescription, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{}: {} dataset, {}", path.display(), d.kind.name(), d.format)?;
+    writeln!(
+        out,
+        "  {} records in {} shards, {}; written by dsconvert {}",
+        HumanCount(d.records),
+        HumanCount(d.shards),
+        HumanBytes(d.bytes),
+        d.dsconvert
+    )?;
+    writeln!(
+        out,
+        "  {} found: {} converted, {} filtered, {} duplicates, {} rejected",
+        HumanCount(d.counts.found),
+        HumanCount(d.counts.converted),
+        HumanCount(d.counts.filtered),
+        HumanCount(d.counts.duplicates),
+        HumanCount(d.counts.rejected)
+    )?;
+    for (code, count) in &d.reject_codes {
+        writeln!(out, "    rejected as {code}: {}", HumanCount(*count))?;
+    }
+    for (name, count) in &d.notes {
+        writeln!(out, "    {}: {}", name.replace('_', " "), HumanCount(*count))?;
+    }
+    writeln!(
+        out,
+        "  from {} ({} files, {}, {} others skipped)",
+        d.sources.labels.join(", "),
+        HumanCount(d.sources.files),
+        HumanBytes(d.sources.bytes),
+        HumanCount(d.sources.skipped)
+    )?;
+    print_schema(&d.schema, out)?;
+    if let Some(tokenizer) = &d.tokenizer {
+        writeln!(out, "\ntokenizer")?;
+        print_options(tokenizer, 1, out)?;
+    }
+    writeln!(out, "\noptions")?;
+    print_options(&d.options, 1, out)?;
+    for (name, split) in &d.splits {
+        writeln!(
+            out,
+            "\n{name}: {} records in {} shards, {}",
+            HumanCount(split.records),
+            HumanCount(split.shards),
+            HumanBytes(split.bytes)
+        )?;
+        print_lengths(&split.length, &split.histogram, out)?;
+    }
+    Ok(())
+}
+
+fn print_shard(path: &Path, s: &ShardDescription, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{}: {} shard, {}", path.display(), s.kind.name(), s.format)?;
+    writeln!(out, "  {} records, {}", HumanCount(s.records), HumanBytes(s.bytes))?;
+    print_schema(&s.schema, out)?;
+    writeln!(out)?;
+    print_lengths(&s.length, &s.histogram, out)
+}
+
+fn print_schema(schema: &Schema, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "\nfields")?;
+    let width = schema.fields.iter().map(|f| f.name.chars().count()).max().unwrap_or(0);
+    for field in &schema.fields {
+        let nullable = if field.nullable { ", may be missing" } else { "" };
+        writeln!(out, "  {:width$}  {}{nullable}", field.name, field.ty.name())?;
+    }
+    if !schema.class_names.is_empty() {
+        let shown: Vec<&str> = schema.class_names.iter().take(SHOWN_CLASSES).map(String::as_str).collect();
+        let more = schema.class_names.len() - shown.len();
+        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+        writeln!(out, "  {} classes: {}{rest}", schema.class_names.len(), shown.join(", "))?;
+    }
+    Ok(())
+}
+
+/// Members of a JSON object, one a line, nested objects indented; what is null is left out.
+fn print_options(value: &serde_json::Value, depth: usize, out: &mut impl Write) -> io::Result<()> {
+    for (name, value) in value.as_object().into_iter().flatten() {
+        let indent = "  ".repeat(depth);
+        match value {
+            serde_json::Value::Null => {}
+            serde_json::Value::Object(_) => {
+                writeln!(out, "{indent}{name}")?;
+                print_options(value, depth + 1, out)?;
+            }
+            serde_json::Value::String(text) => writeln!(out, "{indent}{name}: {text}")?,
+            other => writeln!(out, "{indent}{name}: {other}")?,
+        }
+    }
+    Ok(())
+}
+
+fn print_lengths(
+    length: &LengthSummary,
+    histogram: &[HistogramBucket],
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let most = histogram.iter().map(|b| b.records).max().unwrap_or(0);
+    if most == 0 {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "  {} {} to {}, mean {:.1}, median {}, 90% up to {}, 99% up to {}",
+        length.unit.name(),
+        HumanCount(length.min),
+        HumanCount(length.max),
+        length.mean,
+        HumanCount(length.p50),
+        HumanCount(length.p90),
+        HumanCount(length.p99)
+    )?;
+    let label = |b: &HistogramBucket| HumanCount(b.to - 1).to_string();
+    let width = histogram.iter().map(|b| label(b).len()).max().unwrap_or(0);
+    let counts = histogram.iter().map(|b| HumanCount(b.records).to_string().len()).max().unwrap_or(0);
+    for bucket in histogram {
+        // A bucket that holds anything shows at least a sliver.
+        let cells = (u128::from(bucket.records) * u128::from(BAR_WIDTH)).div_ceil(u128::from(most)) as usize;
+        let line = format!(
+            "  {:>width$} – {:>width$}  {:>counts$}  {}",
+            HumanCount(bucket.from).to_string(),
+            label(bucket),
+            HumanCount(bucket.records).to_string(),
+            "█".repeat(cells)
+        );
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! One record for people, for programs, and into a file.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::error::{Error, Result};
+use crate::reader::Record;
+use crate::sample::Value;
+use crate::schema::{FieldType, IMAGE, INPUT_IDS};
+use crate::transform::image::sniff;
+
+/// Ids that are printed before the rest is counted.
+const SHOWN_IDS: usize = 16;
+/// Characters of a text that are printed.
+const SHOWN_CHARACTERS: usize = 200;
+
+/// Prints a record, long values cut.
+pub(super) fn print(record: &Record, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "record {}", record.ordinal())?;
+    for (name, ty, value) in record.fields() {
+        let text = match value {
+            Value::Null => "(none)".to_owned(),
+            Value::Bool(b) => b.to_string(),
+            Value::Int(i) if ty == FieldType::Label => match record.class_name() {
+                Some(class) => format!("{i} ({class})"),
+                None => i.to_string(),
+            },
+            Value::Int(i) => i.to_string(),
+            Value::UInt(u) => u.to_string(),
+            Value::Float(x) => x.to_string(),
+            Value::Text(text) => cut(text.as_str()),
+            Value::Bytes(bytes) => {
+                let what = sniff(bytes).map_or("", |t| t.name());
+                format!("{} bytes {what}", bytes.len()).trim_end().to_owned()
+            }
+            Value::Ids(ids) => {
+                let mut text: Vec<String> = ids.iter().take(SHOWN_IDS).map(|id| id.to_string()).collect();
+                if ids.len() > SHOWN_IDS {
+                    text.push(format!("… ({} in all)", ids.len()));
+                }
+                text.join(" ")
+            }
+        };
+        writeln!(out, "  {name}: {text}")?;
+    }
+    Ok(())
+}
+
+/// The text with control characters shown as escapes, cut after some characters: a dataset must not drive a terminal.
+fn cut(text: &str) -> String {
+    let mut shown: String = text
+        .chars()
+        .take(SHOWN_CHARACTERS)
+        .flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] })
+        .collect();
+    if text.chars().nth(SHOWN_CHARACTERS).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// The whole record, but for images and other bytes, of which the size is given.
+pub(super) fn to_json(record: &Record) -> Json {
+    let mut fields = Map::new();
+    fields.insert("record".to_owned(), json!(record.ordinal()));
+    for (name, _, value) in record.fields() {
+        let value = match value {
+            Value::Null => Json::Null,
+            Value::Bool(b) => json!(b),
+            Value::Int(i) => json!(i),
+            Value::UInt(u) => json!(u),
+            Value::Float(x) => json!(x),
+            Value::Text(text) => json!(text.as_str()),
+            Value::Bytes(bytes) => {
+                json!({ "bytes": bytes.len(), "type": sniff(bytes).map(|t| t.media_type()) })
+            }
+            Value::Ids(ids) => ids.iter().collect(),
+        };
+        fields.insert(name.to_owned(), value);
+    }
+    Json::Object(fields)
+}
+
+/// Writes the image, or the ids as a JSON list, to a file that the user named.
+pub(super) fn extract(record: &Record, file: &Path) -> Result<()> {
+    let content = match (record.get(IMAGE), record.get(INPUT_IDS)) {
+        (Some(Value::Bytes(bytes)), _) => bytes.to_vec(),
+        (_, Some(Value::Ids(ids))) => format!("{}\n", ids.iter().collect::<Json>()).into_bytes(),
+        _ => return Err(Error::usage("the record has neither an image nor token ids")),
+    };
+    std::fs::write(file, content).map_err(|e| Error::io("write", file, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(cut("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
+        assert_eq!(cut(&"ä".repeat(300)).chars().count(), SHOWN_CHARACTERS + 1);
+    }
+}

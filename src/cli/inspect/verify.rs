@@ -1,0 +1,142 @@
+//! `dsconvert inspect --verify`
+
+use std::io::Write;
+use std::path::Path;
+
+use bytes::Bytes;
+use indicatif::{HumanBytes, HumanCount};
+use serde_json::json;
+
+use super::{Out, is_shard, open_dataset, print_error, print_json};
+use crate::cli::Ending;
+use crate::error::Result;
+use crate::reader::{Dataset, Record, ShardFile, VerifyOptions, verify};
+use crate::storage::Access;
+use crate::transform::image::{Encode, ImageOptions, ImageTransform, Outcome, Scratch};
+
+/// Runs it.
+pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out: &mut Out) -> Result<Ending> {
+    if is_shard(path) {
+        return verify_shard(path, access, json, out);
+    }
+    let dataset = open_dataset(path, access)?;
+    let transform = decoder()?;
+    let raw = raw_channels(&dataset);
+    let decode = |record: &Record| check_image(record, &transform, raw);
+    let options = VerifyOptions { threads, decode: Some(&decode), ..VerifyOptions::default() };
+    let report = verify(&dataset, &options);
+    if json {
+        let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
+        print_json(
+            out,
+            &json!({
+                "ok": report.is_ok(),
+                "files": report.files,
+                "bytes": report.bytes,
+                "records": report.records,
+                "problems": problems,
+                "more_problems": report.more_problems,
+                "unlisted": report.unlisted,
+            }),
+        )?;
+    } else {
+        for problem in &report.problems {
+            writeln!(out, "{problem}").map_err(print_error)?;
+        }
+        if report.more_problems > 0 {
+            writeln!(out, "and {} more problems", HumanCount(report.more_problems)).map_err(print_error)?;
+        }
+        for file in &report.unlisted {
+            writeln!(out, "not of this dataset: {file}").map_err(print_error)?;
+        }
+        let verdict = if report.is_ok() { "whole" } else { "NOT WHOLE" };
+        writeln!(
+            out,
+            "{}: {verdict}; {} files ({}) and {} records checked",
+            path.display(),
+            HumanCount(report.files),
+            HumanBytes(report.bytes),
+            HumanCount(report.records)
+        )
+        .map_err(print_error)?;
+    }
+    Ok(if report.is_ok() { Ending::Fine } else { Ending::NotVerified })
+}
+
+/// A shard alone has no checksums: its records are decoded, that is all that can be said.
+fn verify_shard(path: &Path, access: Access, json: bool, out: &mut Out) -> Result<Ending> {
+    let transform = decoder()?;
+    let mut records = 0u64;
+    let mut problem = None;
+    for record in ShardFile::open(path, access)?.records()? {
+        match record {
+            Ok(record) => {
+                // Raw pixels cannot be told from a damaged image without the dataset's options.
+                let whole =
+                    record.image().is_none_or(|image| crate::transform::image::sniff(image).is_some());
+                if whole && let Err(why) = check_image(&record, &transform, None) {
+                    problem = Some(format!("record {records}: {why}"));
+                    break;
+                }
+                records += 1;
+            }
+            Err(e) => {
+                problem = Some(e.to_string());
+                break;
+            }
+        }
+    }
+    if json {
+        print_json(out, &json!({ "ok": problem.is_none(), "records": records, "problems": problem }))?;
+    } else {
+        let verdict = match &problem {
+            None => "every record decodes; only the dataset has checksums".to_owned(),
+            Some(problem) => format!("NOT WHOLE: {problem}"),
+        };
+        writeln!(out, "{}: {} records; {verdict}", path.display(), HumanCount(records))
+            .map_err(print_error)?;
+    }
+    Ok(if problem.is_none() { Ending::Fine } else { Ending::NotVerified })
+}
+
+/// A transform that changes nothing but decodes everything.
+fn decoder() -> Result<ImageTransform> {
+    ImageTransform::new(ImageOptions {
+        encode: Encode::Keep,
+        max_pixels: u64::MAX,
+        ..ImageOptions::default()
+    })
+}
+
+/// Channels of bare samples, when the dataset was made with `--encode raw`.
+fn raw_channels(dataset: &Dataset) -> Option<u64> {
+    let image = dataset.manifest().options.get("image")?;
+    (image.get("encode")?.as_str()? == "raw").then(|| match image.get("color").and_then(|c| c.as_str()) {
+        Some("gray") => 1,
+        Some("rgba") => 4,
+        _ => 3,
+    })
+}
+
+/// Decodes the image of a record, and compares its size with the fields. Records without an image are fine.
+fn check_image(record: &Record, transform: &ImageTransform, raw: Option<u64>) -> Result<(), String> {
+    let (Some(image), Some(width), Some(height)) = (record.image(), record.width(), record.height()) else {
+        return Ok(());
+    };
+    if let Some(channels) = raw {
+        let expected = u64::from(width) * u64::from(height) * channels;
+        return match image.len() as u64 {
+            found if found == expected => Ok(()),
+            found => Err(format!("the image has {found} samples, its size asks for {expected}")),
+        };
+    }
+    match transform.convert(&Bytes::clone(image), &mut Scratch::new()) {
+        Ok(Outcome::Converted(found)) if (found.width, found.height) == (width, height) => Ok(()),
+        Ok(Outcome::Converted(found)) => Err(format!(
+            "the image has {}×{} pixels, its fields say {width}×{height}",
+            found.width, found.height
+        )),
+        Ok(Outcome::Filtered(_)) => Ok(()),
+        Err(reject) => Err(format!("the image does not decode: {}", reject.message)),
+    }
+}

@@ -1,0 +1,278 @@
+//! One record batch of an Arrow shard: where its buffers are, and how one row is read from them.
+
+use std::sync::Arc;
+
+use arrow_ipc::{Buffer, FieldNode, MessageHeader, RecordBatch, root_as_message};
+use bytes::Bytes;
+
+use crate::error::{Error, Result};
+use crate::format::check;
+use crate::sample::{Ids, Record, Text, Value};
+use crate::schema::{Field, FieldType, IdWidth, Schema};
+use crate::storage::Blob;
+
+/// Marks the size of a message since version 0.15 of the format.
+const CONTINUATION: [u8; 4] = [0xff; 4];
+
+/// The buffers of a batch, all of them checked to be long enough and inside its body.
+pub(super) struct Batch {
+    rows: u64,
+    columns: Vec<Column>,
+    /// For messages and types; the schema of the shard.
+    schema: Arc<Schema>,
+}
+
+/// A range of the body.
+#[derive(Debug, Clone, Copy)]
+struct Range {
+    at: u64,
+    len: u64,
+}
+
+/// One column: whether rows are there, and their values.
+struct Column {
+    /// One bit per row, or nothing when no row is null.
+    valid: Option<Range>,
+    values: Values,
+}
+
+enum Values {
+    Bits(Range),
+    /// Of this many bytes each.
+    Fixed(Range, u64),
+    /// Slices between 32-bit offsets that count items of this many bytes.
+    Slices {
+        offsets: Range,
+        data: Range,
+        item_bytes: u64,
+    },
+}
+
+impl Batch {
+    /// Number of rows.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Reads the header of a batch whose body has `body_bytes` bytes. The error is one sentence.
+    pub(super) fn parse(schema: &Arc<Schema>, header: &Bytes, body_bytes: u64) -> Result<Self, String> {
+        let (mark, rest) = header.split_first_chunk::<4>().ok_or("a record batch without header")?;
+        let (size, rest) = rest.split_first_chunk::<4>().ok_or("a record batch without header")?;
+        let size = usize::try_from(u32::from_le_bytes(*size)).map_err(|_| "a header that is too long")?;
+        let message = rest
+            .get(..size)
+            .filter(|_| *mark == CONTINUATION)
+            .ok_or("a record batch with a damaged header")?;
+        let message = root_as_message(message)
+            .map_err(|e| format!("the header of the record batch is damaged: {e}"))?;
+        if message.header_type() != MessageHeader::RecordBatch {
+            return Err("a message that is no record batch".to_owned());
+        }
+        let batch = message.header_as_record_batch().ok_or("a record batch without header")?;
+        if batch.compression().is_some() {
+            return Err("a compressed record batch, which dsconvert does not write".to_owned());
+        }
+        let mut parts = Parts::new(batch, body_bytes)?;
+        let rows = parts.rows;
+        let mut columns = Vec::with_capacity(schema.fields.len());
+        for field in &schema.fields {
+            columns.push(
+                parts.column(field).ok_or_else(|| {
+                    format!("the buffers of column {:?} do not fit {rows} rows", field.name)
+                })?,
+            );
+        }
+        parts.end().ok_or("a record batch with more buffers than columns")?;
+        Ok(Self { rows, columns, schema: schema.clone() })
+    }
+
+    /// The record in `row`, which is below [`Batch::rows`]. The body begins at `base` in `blob`.
+    pub(super) fn record(&self, blob: &Blob, base: u64, row: u64) -> Result<Record> {
+        let body = Body { blob, base };
+        let mut values = Vec::with_capacity(self.columns.len());
+        for (field, column) in self.schema.fields.iter().zip(&self.columns) {
+            let value = body.value(field.ty, column, row)?;
+            check::value(&self.schema, field, &value)
+                .map_err(|why| body.corrupt(column.values.range().at, why))?;
+            values.push(value);
+        }
+        Ok(Record { values })
+    }
+}
+
+impl Values {
+    fn range(&self) -> Range {
+        match self {
+            Values::Bits(range) | Values::Fixed(range, _) => *range,
+            Values::Slices { data, .. } => *data,
+        }
+    }
+}
+
+/// The nodes and buffers of a header, taken one after another in the order of the columns.
+struct Parts {
+    rows: u64,
+    nodes: std::vec::IntoIter<FieldNode>,
+    buffers: std::vec::IntoIter<Range>,
+}
+
+impl Parts {
+    fn new(batch: RecordBatch<'_>, body_bytes: u64) -> Result<Self, String> {
+        let rows = u64::try_from(batch.length()).map_err(|_| "a record batch of negative length")?;
+        let inside = |b: &Buffer| {
+            let range = Range { at: u64::try_from(b.offset()).ok()?, len: u64::try_from(b.length()).ok()? };
+            range.at.checked_add(range.len).filter(|&end| end <= body_bytes)?;
+            Some(range)
+        };
+        let buffers = batch.buffers().into_iter().flatten().map(inside).collect::<Option<Vec<_>>>();
+        let buffers = buffers.ok_or("a buffer outside its record batch")?;
+        let nodes: Vec<FieldNode> = batch.nodes().into_iter().flatten().copied().collect();
+        Ok(Self { rows, nodes: nodes.into_iter(), buffers: buffers.into_iter() })
+    }
+
+    /// The next column; `None` when it is missing or too short.
+    fn column(&mut self, field: &Field) -> Option<Column> {
+        let rows = self.rows;
+        let valid = self.valid(rows)?;
+        let values = match field.ty {
+            FieldType::Bool => Values::Bits(self.buffer(rows.div_ceil(8))?),
+            FieldType::Int32 | FieldType::UInt32 | FieldType::Float32 => {
+                Values::Fixed(self.items(rows, 4)?, 4)
+            }
+            FieldType::Int64 | FieldType::Label | FieldType::UInt64 | FieldType::Float64 => {
+                Values::Fixed(self.items(rows, 8)?, 8)
+            }
+            FieldType::String | FieldType::Json | FieldType::Binary => self.slices(rows)?,
+            FieldType::IdsU16 | FieldType::IdsU32 => {
+                let item_bytes = field.ty.id_width().map(IdWidth::bytes)? as u64;
+                let offsets = self.offsets(rows)?;
+                let items = self.peek_length()?;
+                // Items are never null.
+                self.valid(items)?.is_none().then_some(())?;
+                let data = self.items(items, item_bytes)?;
+                Values::Slices { offsets, data: Range { len: items * item_bytes, ..data }, item_bytes }
+            }
+            FieldType::Image => {
+                // The children are null where the image is, so its own bits say all there is to say.
+                self.valid(rows)?;
+                let values = self.slices(rows)?;
+                self.valid(rows)?;
+                self.slices(rows)?;
+                values
+            }
+        };
+        Some(Column { valid, values })
+    }
+
+    /// The next node, which must have `rows` rows, and its validity bits when some row is null.
+    #[allow(clippy::option_option)]
+    fn valid(&mut self, rows: u64) -> Option<Option<Range>> {
+        let node = self.nodes.next()?;
+        (u64::try_from(node.length()).ok()? == rows).then_some(())?;
+        let bits = self.buffers.next()?;
+        if node.null_count() == 0 {
+            return Some(None);
+        }
+        (bits.len >= rows.div_ceil(8)).then_some(Some(bits))
+    }
+
+    /// The length that the next node gives.
+    fn peek_length(&self) -> Option<u64> {
+        u64::try_from(self.nodes.as_slice().first()?.length()).ok()
+    }
+
+    /// The next buffer, which must have `len` bytes or more.
+    fn buffer(&mut self, len: u64) -> Option<Range> {
+        self.buffers.next().filter(|b| b.len >= len)
+    }
+
+    fn items(&mut self, items: u64, item_bytes: u64) -> Option<Range> {
+        self.buffer(items.checked_mul(item_bytes)?)
+    }
+
+    fn offsets(&mut self, rows: u64) -> Option<Range> {
+        // No offsets at all are allowed for no rows.
+        self.buffer(if rows == 0 { 0 } else { rows.checked_add(1)?.checked_mul(4)? })
+    }
+
+    fn slices(&mut self, rows: u64) -> Option<Values> {
+        Some(Values::Slices { offsets: self.offsets(rows)?, data: self.buffer(0)?, item_bytes: 1 })
+    }
+
+    fn end(&mut self) -> Option<()> {
+        (self.nodes.next().is_none() && self.buffers.next().is_none()).then_some(())
+    }
+}
+
+/// The bytes of a batch.
+struct Body<'a> {
+    blob: &'a Blob,
+    base: u64,
+}
+
+impl Body<'_> {
+    fn value(&self, ty: FieldType, column: &Column, row: u64) -> Result<Value> {
+        if let Some(bits) = column.valid
+            && !self.bit(bits, row)?
+        {
+            return Ok(Value::Null);
+        }
+        Ok(match (&column.values, ty) {
+            (Values::Bits(bits), _) => Value::Bool(self.bit(*bits, row)?),
+            (Values::Fixed(range, 4), _) => {
+                let bytes = self.array::<4>(range.at + row * 4)?;
+                match ty {
+                    FieldType::Int32 => Value::Int(i32::from_le_bytes(bytes).into()),
+                    FieldType::UInt32 => Value::UInt(u32::from_le_bytes(bytes).into()),
+                    _ => Value::Float(f32::from_le_bytes(bytes).into()),
+                }
+            }
+            (Values::Fixed(range, _), _) => {
+                let bytes = self.array::<8>(range.at + row * 8)?;
+                match ty {
+                    FieldType::Int64 | FieldType::Label => Value::Int(i64::from_le_bytes(bytes)),
+                    FieldType::UInt64 => Value::UInt(u64::from_le_bytes(bytes)),
+                    _ => Value::Float(f64::from_le_bytes(bytes)),
+                }
+            }
+            (&Values::Slices { offsets, data, item_bytes }, _) => {
+                let bytes = self.slice(offsets, data, item_bytes, row)?;
+                match (ty, ty.id_width()) {
+                    (FieldType::String | FieldType::Json, _) => Value::Text(
+                        Text::new(bytes).map_err(|_| self.corrupt(data.at, "the text is not UTF-8"))?,
+                    ),
+                    (_, Some(width)) => {
+                        Value::Ids(Ids::new(width, bytes).ok_or_else(|| self.corrupt(data.at, "half an id"))?)
+                    }
+                    _ => Value::Bytes(bytes),
+                }
+            }
+        })
+    }
+
+    /// The bytes between the offsets of `row`.
+    fn slice(&self, offsets: Range, data: Range, item_bytes: u64, row: u64) -> Result<Bytes> {
+        let at = offsets.at + row * 4;
+        let [a, b, c, d, e, f, g, h] = self.array::<8>(at)?;
+        let begin = u64::from(u32::from_le_bytes([a, b, c, d])) * item_bytes;
+        let end = u64::from(u32::from_le_bytes([e, f, g, h])) * item_bytes;
+        if begin > end || end > data.len {
+            return Err(self.corrupt(at, "an offset outside its buffer"));
+        }
+        self.blob.read(self.base + data.at + begin, end - begin)
+    }
+
+    fn bit(&self, bits: Range, row: u64) -> Result<bool> {
+        let [byte] = self.array::<1>(bits.at + row / 8)?;
+        Ok(byte >> (row % 8) & 1 == 1)
+    }
+
+    fn array<const N: usize>(&self, at: u64) -> Result<[u8; N]> {
+        let bytes = self.blob.read(self.base + at, N as u64)?;
+        bytes.first_chunk().copied().ok_or_else(|| self.corrupt(at, "the record batch is cut short"))
+    }
+
+    fn corrupt(&self, at: u64, why: impl Into<String>) -> Error {
+        Error::corrupt(why).at_path(self.blob.path()).at_offset(self.base + at)
+    }
+}

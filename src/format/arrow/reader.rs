@@ -1,0 +1,159 @@
+//! Reading Arrow shards in place.
+//!
+//! Decoding a whole record batch for one record would cost a check of all its offsets and texts, and without a map a
+//! copy of all its bytes. This reader looks one row up instead: it reads the places of the buffers from the batch's
+//! header, checks them once, and then touches the bytes of that row only. Every read goes through [`Blob::read`], so no
+//! offset, however hostile, reaches memory outside the file.
+
+use std::sync::{Arc, OnceLock};
+
+use arrow_ipc::convert::try_fb_to_schema;
+use arrow_ipc::{Endianness, Footer, root_as_footer_with_opts};
+use arrow_schema::Schema as ArrowSchema;
+use flatbuffers::VerifierOptions;
+
+use super::batch::Batch;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::arrow_schema::{METADATA_KEY, expect, from_arrow};
+use crate::format::{Placed, Scan, ShardReader, chain_until_error};
+use crate::sample::Record;
+use crate::schema::Schema;
+use crate::storage::Blob;
+
+/// What the file begins with, padded to 8 bytes.
+pub(in crate::format) const HEAD: &[u8; 8] = b"ARROW1\0\0";
+/// What the file ends with, after the size of the footer in 4 bytes.
+const TAIL: &[u8; 6] = b"ARROW1";
+
+/// Where a batch stands in the file.
+#[derive(Debug, Clone, Copy)]
+struct Block {
+    offset: u64,
+    header_bytes: u64,
+    body_bytes: u64,
+}
+
+/// Reads one Arrow shard.
+pub(in crate::format) struct Reader {
+    schema: Arc<Schema>,
+    blob: Blob,
+    blocks: Vec<Block>,
+    /// Read when first needed.
+    batches: Vec<OnceLock<Arc<Batch>>>,
+}
+
+impl Reader {
+    pub(in crate::format) fn new(schema: Arc<Schema>, blob: Blob) -> Result<Self> {
+        let blocks = with_footer(&blob, |footer, arrow| {
+            expect(&schema, arrow)?;
+            let blocks = footer.recordBatches().into_iter().flatten().map(|block| {
+                Some(Block {
+                    offset: u64::try_from(block.offset()).ok()?,
+                    header_bytes: u64::try_from(block.metaDataLength()).ok()?,
+                    body_bytes: u64::try_from(block.bodyLength()).ok()?,
+                })
+            });
+            blocks
+                .collect::<Option<Vec<_>>>()
+                .ok_or_else(|| Error::corrupt("a record batch before the file begins"))
+        })?;
+        let batches = blocks.iter().map(|_| OnceLock::new()).collect();
+        Ok(Self { schema, blob, blocks, batches })
+    }
+
+    /// The batch `group` and where its body begins.
+    fn batch(&self, group: usize) -> Result<(Arc<Batch>, Block)> {
+        let (Some(&block), Some(cell)) = (self.blocks.get(group), self.batches.get(group)) else {
+            return Err(self.missing(format!("record batch {group}")));
+        };
+        if let Some(batch) = cell.get() {
+            return Ok((batch.clone(), block));
+        }
+        let header = self.blob.read(block.offset, block.header_bytes)?;
+        let batch = Batch::parse(&self.schema, &header, block.body_bytes)
+            .map_err(|why| Error::corrupt(why).at_path(self.blob.path()).at_offset(block.offset))?;
+        // The body is within the file: rows are then bounded by the size of the file.
+        self.body_offset(block)?;
+        Ok((cell.get_or_init(|| Arc::new(batch)).clone(), block))
+    }
+
+    fn body_offset(&self, block: Block) -> Result<u64> {
+        let begin = block.offset.checked_add(block.header_bytes);
+        let end = begin.and_then(|begin| begin.checked_add(block.body_bytes));
+        begin.zip(end).filter(|&(_, end)| end <= self.blob.len()).map(|(begin, _)| begin).ok_or_else(|| {
+            Error::corrupt("a record batch that ends after the file")
+                .at_path(self.blob.path())
+                .at_offset(block.offset)
+        })
+    }
+
+    fn missing(&self, what: String) -> Error {
+        Error::corrupt(format!("the shard has no {what}")).at_path(self.blob.path())
+    }
+
+    /// All records of one batch. Without a map its body is read at once.
+    fn scan_batch(&self, group: usize) -> Result<impl Iterator<Item = Result<(Placed, Record)>>> {
+        let (batch, block) = self.batch(group)?;
+        let base = self.body_offset(block)?;
+        let body = Blob::from_bytes(self.blob.path(), self.blob.read(base, block.body_bytes)?);
+        Ok((0..batch.rows()).map(move |row| {
+            let record = batch.record(&body, 0, row).map_err(|e| {
+                let at = base + e.place().offset.unwrap_or_default();
+                e.at_offset(at)
+            })?;
+            // At most 2³² batches and rows: offsets of a file below 2⁶⁴ bytes that holds them would not fit otherwise.
+            Ok((Placed::in_group(group as u32, row as u32, record.canonical_size()), record))
+        }))
+    }
+}
+
+impl ShardReader for Reader {
+    fn get(&self, at: Placed) -> Result<Record> {
+        let (batch, block) = self.batch(at.group() as usize)?;
+        let row = u64::from(at.row());
+        if row >= batch.rows() {
+            return Err(self.missing(format!("row {row} in record batch {}", at.group())));
+        }
+        batch.record(&self.blob, self.body_offset(block)?, row)
+    }
+
+    fn scan(&self) -> Result<Scan<'_>> {
+        let batches = (0..self.blocks.len()).map(|group| self.scan_batch(group));
+        Ok(Box::new(chain_until_error(batches)))
+    }
+}
+
+/// The schema told by the file.
+pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
+    with_footer(blob, |_, arrow| from_arrow(arrow, arrow.metadata().get(METADATA_KEY).map(String::as_str)))
+}
+
+/// Reads and checks the footer of `blob`.
+fn with_footer<T>(blob: &Blob, read: impl FnOnce(Footer<'_>, &ArrowSchema) -> Result<T>) -> Result<T> {
+    let bad = |why: &str| Error::corrupt(why).at_path(blob.path());
+    let tail_bytes = 4 + TAIL.len() as u64;
+    let ends = blob.len().checked_sub(tail_bytes).filter(|&end| end >= HEAD.len() as u64);
+    let Some(end) = ends else { return Err(bad("the file is too short for an Arrow file")) };
+    let tail = blob.read(end, tail_bytes)?;
+    let Some((size, magic)) = tail.split_first_chunk::<4>() else { return Err(bad("the file has no end")) };
+    if magic != TAIL || blob.read(0, HEAD.len() as u64)? != HEAD.as_slice() {
+        return Err(bad("the file is no Arrow file, or it is cut short"));
+    }
+    let size = u64::from(u32::from_le_bytes(*size));
+    let begin = end.checked_sub(size).ok_or_else(|| bad("the Arrow footer is longer than the file"))?;
+    let bytes = blob.read(begin, size)?;
+    // Tables may be referred to many times over: the limits keep what comes out in proportion to what is there.
+    let limits = VerifierOptions {
+        max_tables: 64 + bytes.len() / 8,
+        max_apparent_size: 4096 + bytes.len() * 4,
+        ..VerifierOptions::default()
+    };
+    let damaged = "the Arrow footer is damaged";
+    let footer = root_as_footer_with_opts(&limits, &bytes).map_err(|e| bad(damaged).caused_by(e))?;
+    let fields = footer.schema().ok_or_else(|| bad("the Arrow footer has no schema"))?;
+    if fields.endianness() != Endianness::Little {
+        return Err(Error::new(ErrorKind::Unsupported, "the Arrow file is big-endian").at_path(blob.path()));
+    }
+    let arrow = try_fb_to_schema(fields).map_err(|e| bad(damaged).caused_by(e))?;
+    read(footer, &arrow).map_err(|e| e.at_path(blob.path()))
+}

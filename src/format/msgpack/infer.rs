@@ -1,0 +1,105 @@
+//! What a MessagePack shard tells of its schema.
+
+use bytes::Bytes;
+use rmp::Marker;
+
+use super::{Cursor, is_str, width_key};
+use crate::error::{Error, Result};
+use crate::format::frames::{Fault, frames};
+use crate::format::inferred_field;
+use crate::schema::{FieldType, IMAGE, INPUT_IDS, IdWidth, KEY, Kind, LABEL, Schema};
+use crate::storage::Blob;
+
+/// Whether the shard begins as a MessagePack record does: a map whose first key is `key`.
+pub(in crate::format) fn sniff(head: &[u8]) -> bool {
+    let rest = match head {
+        [0x80..=0x8f, rest @ ..] | [0xde, _, _, rest @ ..] | [0xdf, _, _, _, _, rest @ ..] => rest,
+        _ => return false,
+    };
+    rest.strip_prefix(&[0xa0 | KEY.len() as u8]).is_some_and(|rest| rest.starts_with(KEY.as_bytes()))
+}
+
+/// What the bytes of one record tell of each field: its name, its type unless it is null, and whether it is an id width.
+type Shape = Vec<(String, Option<FieldType>)>;
+
+/// The schema told by the records. Types that share an encoding are told by their names (`image`, `label`); JSON reads
+/// as string, a field that is always null as string, and every field that is not built in as nullable. Class names are
+/// not in the shard.
+pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
+    let mut told: Shape = Vec::new();
+    for shape in frames(blob, shape) {
+        let (placed, shape) = shape?;
+        if told.is_empty() {
+            told = shape;
+        } else if told.len() == shape.len() {
+            for ((_, told), (_, ty)) in told.iter_mut().zip(shape) {
+                *told = told.or(ty);
+            }
+        } else {
+            let why = "a record with another number of fields than the first";
+            return Err(Fault::bad(0, why).into_error(blob, placed.position));
+        }
+        if told.iter().all(|(_, ty)| ty.is_some()) {
+            break;
+        }
+    }
+    if told.is_empty() {
+        return Err(Error::corrupt("an empty shard does not tell its schema").at_path(blob.path()));
+    }
+    let kind = if told.iter().any(|(name, _)| name == INPUT_IDS) { Kind::Text } else { Kind::Images };
+    let fields = told.into_iter().map(|(name, ty)| {
+        let ty = match ty {
+            Some(FieldType::Int64) if kind == Kind::Images && name == LABEL => FieldType::Label,
+            Some(FieldType::Binary) if kind == Kind::Images && name == IMAGE => FieldType::Image,
+            None if kind == Kind::Images && name == LABEL => FieldType::Label,
+            other => other.unwrap_or(FieldType::String),
+        };
+        inferred_field(kind, name, ty)
+    });
+    Schema { kind, fields: fields.collect(), class_names: Vec::new() }.checked()
+}
+
+/// Reads a record without knowing its schema.
+fn shape(bytes: &Bytes) -> Result<(Shape, usize), Fault> {
+    let mut cursor = Cursor { bytes, at: 0 };
+    let keys = match cursor.marker()? {
+        Marker::FixMap(keys) => u32::from(keys),
+        Marker::Map16 => u32::from(u16::from_be_bytes(cursor.array()?)),
+        Marker::Map32 => u32::from_be_bytes(cursor.array()?),
+        _ => return Err(Fault::bad(0, "a record must begin here, as a map")),
+    };
+    let mut shape: Shape = Vec::new();
+    for _ in 0..keys {
+        let at = cursor.at;
+        let marker = cursor.marker()?;
+        let name = cursor.text(marker)?.ok_or_else(|| Fault::bad(at, "a key must be here"))?;
+        let at = cursor.at;
+        let ty = match cursor.marker()? {
+            Marker::Null => None,
+            Marker::True | Marker::False => Some(FieldType::Bool),
+            Marker::I32 => cursor.array::<4>().map(|_| Some(FieldType::Int32))?,
+            Marker::I64 => cursor.array::<8>().map(|_| Some(FieldType::Int64))?,
+            Marker::U32 => cursor.array::<4>().map(|_| Some(FieldType::UInt32))?,
+            Marker::U64 => cursor.array::<8>().map(|_| Some(FieldType::UInt64))?,
+            Marker::F32 => cursor.array::<4>().map(|_| Some(FieldType::Float32))?,
+            Marker::F64 => cursor.array::<8>().map(|_| Some(FieldType::Float64))?,
+            Marker::FixPos(width) => {
+                let of = shape.last_mut().filter(|(last, _)| width_key(last) == name.as_str());
+                let width = IdWidth::from_bytes(width.into());
+                let (Some((_, ty)), Some(width)) = (of, width) else {
+                    return Err(Fault::bad(at, "a small number that is no id width"));
+                };
+                *ty = Some(FieldType::ids(width));
+                continue;
+            }
+            marker => {
+                cursor
+                    .payload(marker)?
+                    .ok_or_else(|| Fault::bad(at, format!("a {marker:?}, which no field holds")))?;
+                Some(if is_str(marker) { FieldType::String } else { FieldType::Binary })
+            }
+        };
+        shape.push((name.as_str().to_owned(), ty));
+    }
+    Ok((shape, cursor.at))
+}

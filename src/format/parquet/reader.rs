@@ -1,0 +1,236 @@
+//! Reading Parquet shards.
+//!
+//! The page index says which page of each column holds a row, so a random read decodes one page per column and no row
+//! group; a batched read decodes each page it needs once. Nothing is cached: a reader holds the footer and the page
+//! index, and may be used from many threads and after a fork.
+
+use std::collections::BTreeMap;
+use std::io::{BufReader, Read};
+use std::ops::Range;
+use std::sync::Arc;
+
+use ::parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
+};
+use ::parquet::errors::ParquetError;
+use ::parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
+use ::parquet::file::reader::{ChunkReader, Length};
+use bytes::Bytes;
+
+use super::guard;
+use crate::error::{Error, Result};
+use crate::format::arrow_schema::{METADATA_KEY, expect, from_arrow};
+use crate::format::rows::Rows;
+use crate::format::{Placed, Scan, ShardReader, chain_until_error};
+use crate::sample::Record;
+use crate::schema::Schema;
+use crate::storage::Blob;
+
+/// What a Parquet file begins and ends with.
+pub(in crate::format) const MAGIC: &[u8; 4] = b"PAR1";
+/// Most rows decoded together.
+const BATCH_ROWS: usize = 1024;
+/// Bytes read at once where the length of what follows is not known (page headers).
+const HEADER_BYTES: usize = 512;
+
+/// Reads one Parquet shard.
+pub(in crate::format) struct Reader {
+    schema: Arc<Schema>,
+    blob: Blob,
+    metadata: ArrowReaderMetadata,
+}
+
+impl Reader {
+    pub(in crate::format) fn new(schema: Arc<Schema>, blob: Blob) -> Result<Self> {
+        let metadata = load(&blob)?;
+        expect(&schema, metadata.schema()).map_err(|e| e.at_path(blob.path()))?;
+        guard::check_footer(metadata.metadata(), blob.len())
+            .map_err(|why| Error::corrupt(why).at_path(blob.path()))?;
+        Ok(Self { schema, blob, metadata })
+    }
+
+    fn file(&self) -> &ParquetMetaData {
+        self.metadata.metadata()
+    }
+
+    /// The rows `ranges` (ascending; all without them) of a row group that is there, in batches up to the first error.
+    fn batches(
+        &self,
+        group: usize,
+        ranges: Option<Vec<Range<usize>>>,
+    ) -> Result<impl Iterator<Item = Result<Rows>>> {
+        guard::check_pages(&self.blob, self.file(), group, ranges.as_deref())
+            .map_err(|e| self.damaged(group, e))?;
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
+            Chunks(self.blob.clone()),
+            self.metadata.clone(),
+        )
+        .with_row_groups(vec![group])
+        .with_batch_size(BATCH_ROWS);
+        let builder = match ranges {
+            Some(ranges) => {
+                let total = self.group_rows(group).unwrap_or_default() as usize;
+                builder.with_row_selection(RowSelection::from_consecutive_ranges(ranges.into_iter(), total))
+            }
+            None => builder,
+        };
+        let mut decoder = Some(guard::caught(|| builder.build()).map_err(|e| self.damaged(group, e))?);
+        Ok(std::iter::from_fn(move || {
+            let mut current = decoder.take()?;
+            let next =
+                guard::caught(|| current.next().transpose().map_err(|e| ParquetError::External(e.into())));
+            match next.transpose()? {
+                Ok(batch) => {
+                    decoder = Some(current);
+                    Some(Rows::new(&self.schema, &batch).map_err(|why| self.corrupt(group, why)))
+                }
+                Err(e) => Some(Err(self.damaged(group, e))),
+            }
+        }))
+    }
+
+    /// The error for a row group that cannot be decoded.
+    fn damaged(&self, group: usize, cause: impl std::error::Error + Send + Sync + 'static) -> Error {
+        Error::corrupt(format!("row group {group} cannot be decoded"))
+            .at_path(self.blob.path())
+            .caused_by(cause)
+    }
+
+    fn corrupt(&self, group: usize, why: impl std::fmt::Display) -> Error {
+        Error::corrupt(format!("row group {group}: {why}")).at_path(self.blob.path())
+    }
+
+    fn group_rows(&self, group: usize) -> Option<u64> {
+        self.file().row_groups().get(group).and_then(|g| u64::try_from(g.num_rows()).ok())
+    }
+
+    /// All records of one row group; an error at the end when it has fewer rows than the footer says.
+    fn scan_group(&self, group: usize) -> Result<impl Iterator<Item = Result<(Placed, Record)>>> {
+        let promised = self.group_rows(group).unwrap_or_default();
+        let mut records = chain_until_error(self.batches(group, None)?.map(move |rows| {
+            let rows = rows?;
+            Ok((0..rows.len())
+                .map(move |i| rows.record(&self.schema, i).map_err(|why| self.corrupt(group, why))))
+        }));
+        let mut row = 0;
+        Ok(std::iter::from_fn(move || match records.next() {
+            Some(Ok(record)) => {
+                let placed = Placed::in_group(group as u32, row as u32, record.canonical_size());
+                row += 1;
+                Some(Ok((placed, record)))
+            }
+            Some(Err(e)) => Some(Err(e)),
+            None if row == promised => None,
+            None => Some(Err(self.corrupt(group, format!("{row} rows instead of {promised}")))),
+        }))
+    }
+}
+
+impl ShardReader for Reader {
+    fn get(&self, at: Placed) -> Result<Record> {
+        let mut records = self.get_many(&[at])?;
+        records.pop().ok_or_else(|| self.corrupt(at.group() as usize, "no such row"))
+    }
+
+    fn get_many(&self, at: &[Placed]) -> Result<Vec<Record>> {
+        let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for at in at {
+            groups.entry(at.group()).or_default().push(at.row());
+        }
+        let mut found: BTreeMap<u64, Record> = BTreeMap::new();
+        for (group, mut rows) in groups {
+            rows.sort_unstable();
+            rows.dedup();
+            let g = group as usize;
+            let total =
+                self.group_rows(g).ok_or_else(|| self.corrupt(g, "the shard has no such row group"))?;
+            if let Some(row) = rows.iter().find(|&&row| u64::from(row) >= total) {
+                return Err(self.corrupt(g, format!("there is no row {row}, only {total}")));
+            }
+            let ranges = guard::ranges(self.file(), g, &rows);
+            let mut decoded_rows = ranges.iter().cloned().flatten();
+            let mut wanted = rows.into_iter().peekable();
+            for decoded in self.batches(g, Some(ranges.clone()))? {
+                let decoded = decoded?;
+                for (i, row) in (0..decoded.len()).zip(decoded_rows.by_ref()) {
+                    if let Some(row) = wanted.next_if(|&wanted| wanted as usize == row) {
+                        let record = decoded.record(&self.schema, i).map_err(|why| self.corrupt(g, why))?;
+                        found.insert(Placed::in_group(group, row, 0).position, record);
+                    }
+                }
+            }
+        }
+        at.iter()
+            .map(|at| {
+                let record = found.get(&at.position).cloned();
+                record.ok_or_else(|| {
+                    self.corrupt(at.group() as usize, format!("row {} is not there", at.row()))
+                })
+            })
+            .collect()
+    }
+
+    fn scan(&self) -> Result<Scan<'_>> {
+        let groups = (0..self.file().num_row_groups()).map(|group| self.scan_group(group));
+        Ok(Box::new(chain_until_error(groups)))
+    }
+}
+
+/// The schema told by the file.
+pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
+    let metadata = load(blob)?;
+    let key_values = metadata.metadata().file_metadata().key_value_metadata();
+    let value =
+        key_values.into_iter().flatten().find(|kv| kv.key == METADATA_KEY).and_then(|kv| kv.value.as_deref());
+    from_arrow(metadata.schema(), value).map_err(|e| e.at_path(blob.path()))
+}
+
+/// Footer and page index.
+fn load(blob: &Blob) -> Result<ArrowReaderMetadata> {
+    let options = ArrowReaderOptions::new()
+        .with_skip_arrow_metadata(true)
+        .with_column_index_policy(PageIndexPolicy::Skip)
+        .with_offset_index_policy(PageIndexPolicy::Required);
+    guard::caught(|| ArrowReaderMetadata::load(&Chunks(blob.clone()), options))
+        .map_err(|e| Error::corrupt("the Parquet footer cannot be read").at_path(blob.path()).caused_by(e))
+}
+
+/// A blob as the Parquet library reads it.
+struct Chunks(Blob);
+
+impl Length for Chunks {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+}
+
+impl ChunkReader for Chunks {
+    type T = BufReader<Tail>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
+        Ok(BufReader::with_capacity(HEADER_BYTES, Tail { blob: self.0.clone(), at: start }))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        self.0.read(start, length as u64).map_err(|e| ParquetError::External(Box::new(e)))
+    }
+}
+
+/// The bytes of a blob from some offset on.
+struct Tail {
+    blob: Blob,
+    at: u64,
+}
+
+impl Read for Tail {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let len = self.blob.len().saturating_sub(self.at).min(buffer.len() as u64);
+        let bytes = self.blob.read(self.at, len).map_err(std::io::Error::other)?;
+        // `len` is at most the length of the buffer.
+        for (to, from) in buffer.iter_mut().zip(bytes.iter()) {
+            *to = *from;
+        }
+        self.at += len;
+        Ok(bytes.len())
+    }
+}

@@ -1,0 +1,305 @@
+//! Protobuf shards: length-delimited messages of `proto/dsconvert/v1/record.proto`.
+//!
+//! Messages are canonical: one record has exactly one encoding. A reader can therefore refuse unknown fields, repeated
+//! fields and overlong numbers with one comparison of sizes.
+
+mod extra;
+mod infer;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use prost::Message;
+
+use super::check;
+use super::frames::{Fault, FrameCodec};
+use crate::error::{Error, Result};
+use crate::sample::{Record, Value};
+use crate::schema::{
+    Field, FieldType, HEIGHT, IMAGE, INPUT_IDS, KEY, Kind, LABEL, LENGTH, ORIGIN, Schema, WIDTH,
+};
+
+pub(super) use infer::{infer_schema, sniff};
+
+/// Generated from `proto/dsconvert/v1/record.proto`; a test compares.
+#[allow(missing_docs, unreachable_pub, clippy::all)]
+mod proto {
+    include!("../generated/dsconvert.v1.rs");
+}
+
+use extra::{extra, extra_value, ids};
+use proto::record::Payload;
+
+/// Largest message, in bytes: what every protobuf library reads.
+const MAX_MESSAGE_BYTES: u64 = (1 << 31) - 1;
+/// Most bytes of a frame's prefix.
+const MAX_PREFIX_BYTES: usize = 5;
+/// Field number of the fields that are not built in.
+const EXTRA_TAG: u64 = 5;
+
+/// Where a field of the schema stands in the message.
+#[derive(Clone, Copy, PartialEq)]
+enum Slot {
+    Key,
+    Origin,
+    Data,
+    Width,
+    Height,
+    Label,
+    InputIds,
+    Length,
+    Extra,
+}
+
+impl Slot {
+    fn of(kind: Kind, field: &Field) -> Self {
+        match (kind, field.name.as_str()) {
+            (_, KEY) => Slot::Key,
+            (_, ORIGIN) => Slot::Origin,
+            (Kind::Images, IMAGE) => Slot::Data,
+            (Kind::Images, WIDTH) => Slot::Width,
+            (Kind::Images, HEIGHT) => Slot::Height,
+            (Kind::Images, LABEL) if field.ty == FieldType::Label => Slot::Label,
+            (Kind::Text, INPUT_IDS) => Slot::InputIds,
+            (Kind::Text, LENGTH) => Slot::Length,
+            _ => Slot::Extra,
+        }
+    }
+
+    /// Whether the message can hold every value of `field` here.
+    fn holds(self, field: &Field) -> bool {
+        let ty = match self {
+            Slot::Extra | Slot::Label => return true,
+            Slot::Key | Slot::Origin => FieldType::String,
+            Slot::Data => FieldType::Image,
+            Slot::Width | Slot::Height | Slot::Length => FieldType::UInt32,
+            Slot::InputIds => return field.ty.id_width().is_some() && !field.nullable,
+        };
+        field.ty == ty && !field.nullable
+    }
+}
+
+/// Which field stands where.
+pub(super) struct Protobuf {
+    schema: Arc<Schema>,
+    slots: Vec<Slot>,
+    extras: usize,
+}
+
+impl FrameCodec for Protobuf {
+    fn new(schema: Arc<Schema>) -> Result<Self> {
+        let slots: Vec<Slot> = schema.fields.iter().map(|f| Slot::of(schema.kind, f)).collect();
+        for (field, slot) in schema.fields.iter().zip(&slots) {
+            if !slot.holds(field) {
+                return Err(Error::usage(format!(
+                    "protobuf records cannot hold {:?} of this type",
+                    field.name
+                )));
+            }
+        }
+        let extras = slots.iter().filter(|&&s| s == Slot::Extra).count();
+        Ok(Self { schema, slots, extras })
+    }
+
+    fn encode(&self, record: &Record, frame: &mut Vec<u8>) -> Result<()> {
+        let message = self.message(record)?;
+        message
+            .encode_length_delimited(frame)
+            .map_err(|e| Error::usage("the record cannot be written as protobuf").caused_by(e))
+    }
+
+    fn decode(&self, bytes: &Bytes) -> Result<(Record, usize), Fault> {
+        let (prefix, message) = message(bytes, self.extras)?;
+        let size = prefix + message.encoded_len();
+        let record = self.record(message).map_err(|why| Fault::bad(prefix, why))?;
+        Ok((record, size))
+    }
+}
+
+impl Protobuf {
+    fn message(&self, record: &Record) -> Result<proto::Record> {
+        let mut message = proto::Record { extra: Vec::with_capacity(self.extras), ..Default::default() };
+        let mut image = proto::Image::default();
+        let mut text = proto::Text::default();
+        for ((field, slot), value) in self.schema.fields.iter().zip(&self.slots).zip(&record.values) {
+            match (slot, value) {
+                (Slot::Key, Value::Text(t)) => message.key = t.as_str().to_owned(),
+                (Slot::Origin, Value::Text(t)) => message.origin = t.as_str().to_owned(),
+                (Slot::Data, Value::Bytes(b)) => image.data = b.clone(),
+                // The ranges were checked: these casts lose nothing.
+                (Slot::Width, Value::UInt(u)) => image.width = *u as u32,
+                (Slot::Height, Value::UInt(u)) => image.height = *u as u32,
+                (Slot::Label, Value::Int(i)) => image.label = Some(*i),
+                (Slot::Label, Value::Null) => image.label = None,
+                (Slot::InputIds, Value::Ids(ids)) => {
+                    text.input_ids = ids.as_bytes().clone();
+                    text.id_width = ids.width().bytes() as u32;
+                }
+                (Slot::Length, Value::UInt(u)) => text.length = *u as u32,
+                (Slot::Extra, value) => {
+                    message
+                        .extra
+                        .push(proto::Field { name: field.name.clone(), value: extra(field.ty, value) });
+                }
+                _ => return Err(Error::usage(format!("field {:?} does not fit its type", field.name))),
+            }
+        }
+        message.payload = Some(match self.schema.kind {
+            Kind::Images => Payload::Image(image),
+            Kind::Text => Payload::Text(text),
+        });
+        Ok(message)
+    }
+
+    /// The record of `message`; the error is one sentence.
+    fn record(&self, message: proto::Record) -> Result<Record, String> {
+        let proto::Record { key, origin, extra, payload } = message;
+        let (image, text) = match (payload, self.schema.kind) {
+            (Some(Payload::Image(image)), Kind::Images) => (image, proto::Text::default()),
+            (Some(Payload::Text(text)), Kind::Text) => (proto::Image::default(), text),
+            _ => return Err(format!("a record that is not of kind {}", self.schema.kind.name())),
+        };
+        let mut strings = (Some(key), Some(origin));
+        let mut extra = extra.into_iter();
+        let mut values = Vec::with_capacity(self.slots.len());
+        for (field, slot) in self.schema.fields.iter().zip(&self.slots) {
+            let value = match slot {
+                Slot::Key => Value::Text(strings.0.take().unwrap_or_default().into()),
+                Slot::Origin => Value::Text(strings.1.take().unwrap_or_default().into()),
+                Slot::Data => Value::Bytes(image.data.clone()),
+                Slot::Width => Value::UInt(image.width.into()),
+                Slot::Height => Value::UInt(image.height.into()),
+                Slot::Label => image.label.map_or(Value::Null, Value::Int),
+                Slot::InputIds => ids(text.input_ids.clone(), text.id_width)?,
+                Slot::Length => Value::UInt(text.length.into()),
+                Slot::Extra => {
+                    let next = extra.next().filter(|found| found.name == field.name);
+                    let found =
+                        next.ok_or_else(|| format!("the field {:?} is not where it must be", field.name))?;
+                    extra_value(field, found.value)?
+                }
+            };
+            check::value(&self.schema, field, &value)?;
+            values.push(value);
+        }
+        Ok(Record { values })
+    }
+}
+
+/// The size of the prefix and the message that `bytes` begin with. The message has at most `max_extras` extra fields:
+/// they are counted before they are decoded, since an empty one takes two bytes here and many in memory.
+fn message(bytes: &Bytes, max_extras: usize) -> Result<(usize, proto::Record), Fault> {
+    let (len, prefix) = varint(bytes)?;
+    if prefix > MAX_PREFIX_BYTES || len > MAX_MESSAGE_BYTES {
+        return Err(Fault::bad(0, format!("a record of {len} bytes must begin here, which is too long")));
+    }
+    // Below 2³¹: fits.
+    let len = len as usize;
+    let body = bytes.get(prefix..).and_then(|rest| rest.get(..len)).ok_or(Fault::Short)?;
+    let extras = count_extras(body).ok_or_else(|| Fault::bad(prefix, "a record with an unknown field"))?;
+    if extras > max_extras {
+        return Err(Fault::bad(prefix, format!("a record with {extras} fields that are not built in")));
+    }
+    let message = proto::Record::decode(bytes.slice_ref(body))
+        .map_err(|e| Fault::bad(prefix, format!("the record cannot be decoded: {e}")))?;
+    if message.encoded_len() != len {
+        return Err(Fault::bad(prefix, "the record is not in canonical form"));
+    }
+    Ok((prefix, message))
+}
+
+/// Number of extra fields of a message, or `None` when it is no record.
+fn count_extras(mut body: &[u8]) -> Option<usize> {
+    let mut extras = 0;
+    while !body.is_empty() {
+        let (key, size) = varint(body).ok()?;
+        let (len, len_size) = varint(body.get(size..)?).ok()?;
+        // All fields of a record are length-delimited, which is wire type 2.
+        if key & 7 != 2 || !(1..=EXTRA_TAG).contains(&(key >> 3)) {
+            return None;
+        }
+        extras += usize::from(key >> 3 == EXTRA_TAG);
+        body = body.get(size + len_size..)?.get(usize::try_from(len).ok()?..)?;
+    }
+    Some(extras)
+}
+
+/// The varint that `bytes` begin with, in its shortest form, and its size.
+fn varint(bytes: &[u8]) -> Result<(u64, usize), Fault> {
+    let mut value = 0;
+    for (i, byte) in bytes.iter().enumerate().take(2 * MAX_PREFIX_BYTES) {
+        let bits = u64::from(byte & 0x7f);
+        if (i == 9 && bits > 1) || (i > 0 && *byte == 0) {
+            return Err(Fault::bad(0, "a varint that is not in its shortest form"));
+        }
+        value |= bits << (7 * i);
+        if byte & 0x80 == 0 {
+            return Ok((value, i + 1));
+        }
+    }
+    if bytes.len() < 2 * MAX_PREFIX_BYTES {
+        Err(Fault::Short)
+    } else {
+        Err(Fault::bad(0, "a varint without end"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Ids;
+    use crate::schema::IdWidth;
+
+    /// The example of `docs/format-records.md`: datasets were written so, this test never changes.
+    #[test]
+    fn the_bytes_of_a_record_never_change() {
+        let schema = Arc::new(Schema::text(IdWidth::U16, vec![]).unwrap());
+        let record = Record {
+            values: vec![
+                Value::Text("a".into()),
+                Value::Ids(Ids::pack(IdWidth::U16, &[7, 258]).unwrap()),
+                Value::UInt(2),
+                Value::Text("t.txt".into()),
+            ],
+        };
+        let mut frame = Vec::new();
+        let codec = Protobuf::new(schema).unwrap();
+        codec.encode(&record, &mut frame).unwrap();
+        let expected: &[&[u8]] =
+            &[&[22], b"\x0a\x01a", b"\x1a\x0a\x0a\x04\x07\x00\x02\x01\x10\x02\x18\x02", b"\x22\x05t.txt"];
+        assert_eq!(frame, expected.concat());
+        let frame = Bytes::from(frame);
+        assert_eq!(codec.decode(&frame).unwrap(), (record, frame.len()));
+        for len in 0..frame.len() {
+            assert_eq!(codec.decode(&frame.slice(..len)), Err(Fault::Short), "{len}");
+        }
+    }
+
+    #[test]
+    fn only_the_canonical_form_of_a_record_is_read() {
+        let schema = Arc::new(Schema::text(IdWidth::U16, vec![]).unwrap());
+        let codec = Protobuf::new(schema).unwrap();
+        let read = |message: &[u8]| {
+            let mut frame = vec![message.len() as u8];
+            frame.extend_from_slice(message);
+            codec.decode(&frame.into()).map(|_| ())
+        };
+        assert_eq!(read(b"\x0a\x01a\x1a\x02\x10\x02"), Ok(()));
+        let others: [&[u8]; 7] = [
+            b"\x0a\x01a",                                  // no payload
+            b"\x0a\x01a\x1a\x02\x10\x03",                  // ids of three bytes
+            b"\x0a\x01a\x1a\x03\x10\x82\x00",              // an overlong varint
+            b"\x0a\x01a\x0a\x01b\x1a\x02\x10\x02",         // a field twice
+            b"\x0a\x01a\x1a\x04\x10\x02\x20\x01",          // an unknown field of the text
+            b"\x0a\x01a\x1a\x02\x10\x02\x30\x01",          // an unknown field of the record
+            b"\x0a\x01a\x1a\x02\x10\x02\x2a\x03\x0a\x01x", // a field that the schema lacks
+        ];
+        for message in others {
+            assert!(matches!(read(message), Err(Fault::Bad { .. })), "{message:x?}");
+        }
+        let codec_reads = |frame: &'static [u8]| codec.decode(&Bytes::from_static(frame)).map(|_| ());
+        assert!(matches!(codec_reads(b"\xff\xff\xff\xff\x0f"), Err(Fault::Bad { .. })));
+        assert!(matches!(codec_reads(b"\x80\x00"), Err(Fault::Bad { .. })));
+        assert_eq!(codec_reads(b"\xff"), Err(Fault::Short));
+    }
+}

@@ -1,0 +1,152 @@
+//! Arrow columns into records: what the Parquet reader needs after decoding.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Float32Type, Float64Type, Int32Type, Int64Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, GenericListArray, RecordBatch};
+use arrow_buffer::{ArrowNativeType, Buffer};
+use bytes::Bytes;
+
+use super::check;
+use crate::sample::{Ids, Record, Text, Value};
+use crate::schema::{Field, FieldType, IdWidth, Schema};
+
+/// Decoded rows. Texts, bytes and ids are handed out as views into the decoded columns.
+pub(super) struct Rows {
+    columns: Vec<(Field, ArrayRef, Bytes)>,
+    len: usize,
+}
+
+impl Rows {
+    /// The rows of `batch`, whose columns are those of `schema`. The error is one sentence.
+    pub(super) fn new(schema: &Schema, batch: &RecordBatch) -> Result<Self, String> {
+        let mut columns = Vec::with_capacity(schema.fields.len());
+        for (field, column) in schema.fields.iter().zip(batch.columns()) {
+            let payload = payload(field.ty, column)
+                .ok_or_else(|| format!("column {:?} is of type {}", field.name, column.data_type()))?;
+            columns.push((field.clone(), column.clone(), payload));
+        }
+        Ok(Self { columns, len: batch.num_rows() })
+    }
+
+    /// Number of rows.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The record in `row`, which is below [`Rows::len`].
+    pub(super) fn record(&self, schema: &Schema, row: usize) -> Result<Record, String> {
+        let mut values = Vec::with_capacity(self.columns.len());
+        for (field, column, payload) in &self.columns {
+            let value = value(field, column, payload, row)?;
+            check::value(schema, field, &value)?;
+            values.push(value);
+        }
+        Ok(Record { values })
+    }
+}
+
+/// The buffer that the values of a column are views into; `None` when the column is of another type.
+fn payload(ty: FieldType, column: &ArrayRef) -> Option<Bytes> {
+    let buffer = match ty {
+        FieldType::String | FieldType::Json => column.as_string_opt::<i32>()?.values().clone(),
+        FieldType::Binary => column.as_binary_opt::<i32>()?.values().clone(),
+        FieldType::Image => {
+            column.as_struct_opt()?.columns().first()?.as_binary_opt::<i32>()?.values().clone()
+        }
+        FieldType::IdsU16 => items::<UInt16Type>(column)?,
+        FieldType::IdsU32 => items::<UInt32Type>(column)?,
+        _ => return Some(Bytes::new()),
+    };
+    Some(Bytes::from_owner(buffer))
+}
+
+/// The items of a list column as little-endian bytes; `None` when one is null or of another type.
+fn items<T>(column: &ArrayRef) -> Option<Buffer>
+where
+    T: arrow_array::types::ArrowPrimitiveType<Native: LittleEndian>,
+{
+    let items = column.as_list_opt::<i32>()?.values().as_primitive_opt::<T>()?;
+    (items.null_count() == 0).then(|| LittleEndian::bytes(items.values()))
+}
+
+/// Numbers as little-endian bytes; without a copy where the machine stores them so.
+trait LittleEndian: ArrowNativeType {
+    fn bytes(values: &arrow_buffer::ScalarBuffer<Self>) -> Buffer;
+}
+
+macro_rules! little_endian {
+    ($($ty:ty),*) => {$(
+        impl LittleEndian for $ty {
+            fn bytes(values: &arrow_buffer::ScalarBuffer<Self>) -> Buffer {
+                if cfg!(target_endian = "little") {
+                    values.inner().clone()
+                } else {
+                    values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>().into()
+                }
+            }
+        }
+    )*};
+}
+little_endian!(u16, u32);
+
+fn value(field: &Field, column: &ArrayRef, payload: &Bytes, row: usize) -> Result<Value, String> {
+    if column.is_null(row) {
+        return Ok(Value::Null);
+    }
+    let other = || format!("column {:?} is of another type", field.name);
+    let cut =
+        |range: Option<Bytes>| range.ok_or_else(|| format!("column {:?} has a damaged offset", field.name));
+    Ok(match field.ty {
+        FieldType::String | FieldType::Json => {
+            let strings = column.as_string_opt::<i32>().ok_or_else(other)?;
+            let text = Text::new(cut(slice(payload, strings.value_offsets(), row, 1))?);
+            Value::Text(text.map_err(|_| format!("column {:?} has text that is not UTF-8", field.name))?)
+        }
+        FieldType::Binary => {
+            let bytes = column.as_binary_opt::<i32>().ok_or_else(other)?;
+            Value::Bytes(cut(slice(payload, bytes.value_offsets(), row, 1))?)
+        }
+        FieldType::Image => {
+            let bytes = column.as_struct_opt().and_then(|s| s.columns().first()?.as_binary_opt::<i32>());
+            let bytes = bytes.ok_or_else(other)?;
+            if bytes.is_null(row) {
+                return Err(format!("column {:?} has an image without bytes", field.name));
+            }
+            Value::Bytes(cut(slice(payload, bytes.value_offsets(), row, 1))?)
+        }
+        FieldType::Bool => Value::Bool(column.as_boolean_opt().ok_or_else(other)?.value(row)),
+        FieldType::Int32 => {
+            Value::Int(column.as_primitive_opt::<Int32Type>().ok_or_else(other)?.value(row).into())
+        }
+        FieldType::Int64 | FieldType::Label => {
+            Value::Int(column.as_primitive_opt::<Int64Type>().ok_or_else(other)?.value(row))
+        }
+        FieldType::UInt32 => {
+            Value::UInt(column.as_primitive_opt::<UInt32Type>().ok_or_else(other)?.value(row).into())
+        }
+        FieldType::UInt64 => {
+            Value::UInt(column.as_primitive_opt::<UInt64Type>().ok_or_else(other)?.value(row))
+        }
+        FieldType::Float32 => {
+            Value::Float(column.as_primitive_opt::<Float32Type>().ok_or_else(other)?.value(row).into())
+        }
+        FieldType::Float64 => {
+            Value::Float(column.as_primitive_opt::<Float64Type>().ok_or_else(other)?.value(row))
+        }
+        FieldType::IdsU16 | FieldType::IdsU32 => {
+            let list: &GenericListArray<i32> = column.as_list_opt::<i32>().ok_or_else(other)?;
+            let width = field.ty.id_width().ok_or_else(other)?;
+            let bytes = cut(slice(payload, list.value_offsets(), row, IdWidth::bytes(width)))?;
+            Value::Ids(Ids::new(width, bytes).ok_or_else(other)?)
+        }
+    })
+}
+
+/// The bytes between the offsets of `row`, which count items of `item_bytes`.
+fn slice(payload: &Bytes, offsets: &[i32], row: usize, item_bytes: usize) -> Option<Bytes> {
+    let begin = usize::try_from(*offsets.get(row)?).ok()?.checked_mul(item_bytes)?;
+    let end = usize::try_from(*offsets.get(row + 1)?).ok()?.checked_mul(item_bytes)?;
+    (begin <= end && end <= payload.len()).then(|| payload.slice(begin..end))
+}

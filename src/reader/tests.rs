@@ -1,0 +1,369 @@
+//! Tests of the reader as a whole, on real files of all formats.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use super::testing::{record, write};
+use super::*;
+use crate::error::{ErrorKind, Result};
+use crate::format::Format;
+use crate::sample;
+use crate::schema::Kind;
+use crate::storage::Access;
+
+const SHARDS: &[&[u64]] = &[&[9, 0, 14], &[5], &[]];
+const KINDS: [Kind; 2] = [Kind::Images, Kind::Text];
+
+fn dataset(format: Format, kind: Kind) -> (tempfile::TempDir, Dataset) {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), format, kind, SHARDS).unwrap();
+    let dataset = Dataset::open(dir.path()).unwrap();
+    (dir, dataset)
+}
+
+/// All formats and kinds.
+pub(super) fn all() -> impl Iterator<Item = (Format, Kind)> {
+    Format::ALL.into_iter().flat_map(|format| KINDS.map(|kind| (format, kind)))
+}
+
+fn inner(record: Result<Record>) -> sample::Record {
+    record.unwrap().into_inner()
+}
+
+#[test]
+fn records_come_back_one_by_one_in_batches_and_in_order() {
+    for (format, kind) in all() {
+        for access in [Access::Map, Access::Read] {
+            let (dir, _) = dataset(format, kind);
+            let dataset = OpenOptions::new().access(access).open_shards(1).open(dir.path()).unwrap();
+            let mut first = 0;
+            for (name, records) in [("train", 23u64), ("validation", 5)] {
+                let split = dataset.split(name).unwrap();
+                let expected: Vec<_> = (first..first + records).map(|i| record(kind, i)).collect();
+                first += records;
+                assert_eq!(split.len(), records);
+                for (i, expected) in (0..).zip(&expected) {
+                    assert_eq!(&inner(split.get(i)), expected, "{format} {kind:?} {i}");
+                }
+                assert_eq!(split.iter().map(inner).collect::<Vec<_>>(), expected);
+                assert_eq!(split.iter().size_hint().1, Some(records as usize));
+                assert_eq!(split.iter_range(2..4).unwrap().map(inner).collect::<Vec<_>>(), expected[2..4]);
+                assert_eq!(split.iter_range(..=1).unwrap().map(inner).collect::<Vec<_>>(), expected[..2]);
+                let wanted = [4, 0, 4, records - 1, 2, 2, 0];
+                let many: Vec<_> = split.get_many(&wanted).unwrap();
+                assert_eq!(many.iter().map(Record::ordinal).collect::<Vec<_>>(), wanted);
+                for (record, i) in many.into_iter().zip(wanted) {
+                    assert_eq!(record.into_inner(), expected[i as usize]);
+                }
+                assert!(split.get_many(&[]).unwrap().is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_not_there_is_out_of_range_or_a_usage_error() {
+    let (_dir, dataset) = dataset(Format::Msgpack, Kind::Text);
+    let train = dataset.split("train").unwrap();
+    let kind = |e: crate::error::Error| e.kind();
+    for i in [23, u64::MAX] {
+        assert_eq!(train.get(i).map_err(kind), Err(ErrorKind::OutOfRange));
+        assert_eq!(train.get_many(&[0, i]).map_err(kind), Err(ErrorKind::OutOfRange));
+        assert_eq!(train.entry(i).map_err(kind), Err(ErrorKind::OutOfRange));
+        assert_eq!(train.length(i).map_err(kind), Err(ErrorKind::OutOfRange));
+        assert_eq!(train.by_length(i).map_err(kind), Err(ErrorKind::OutOfRange));
+        assert_eq!(train.iter_range(..=i).err().map(kind), Some(ErrorKind::OutOfRange));
+    }
+    assert!(train.get(23).unwrap_err().to_string().contains("split \"train\" has 23 records"));
+    let e = dataset.split("dev").unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Usage);
+    assert_eq!(e.remedy(), Some("its splits are test, train, validation"));
+    let e = train.select(&["key", "image"]).unwrap_err();
+    assert!(e.remedy().is_some_and(|help| help.contains("input_ids")), "{e}");
+    let empty = dataset.split("test").unwrap();
+    assert!(empty.is_empty());
+    assert_eq!(empty.iter().count(), 0);
+    assert_eq!(empty.bucket(0..u64::MAX).unwrap().count(), 0);
+    assert_eq!(empty.get(0).map_err(kind), Err(ErrorKind::OutOfRange));
+}
+
+#[test]
+fn a_directory_that_is_no_dataset_is_said_to_be_none() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(Dataset::open(dir.path()).unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(Dataset::open(dir.path().join("nowhere")).unwrap_err().kind(), ErrorKind::Io);
+}
+
+#[test]
+fn selected_columns_come_alone_and_in_the_order_asked_for() {
+    for (format, kind) in all() {
+        let (_dir, dataset) = dataset(format, kind);
+        let train = dataset.split("train").unwrap().select(&["origin", "key"]).unwrap();
+        let got = train.get(3).unwrap();
+        assert_eq!(got.values().len(), 2);
+        assert_eq!((got.key(), got.origin()), (Some("item-3"), Some("source/1.txt")));
+        assert_eq!(train.get_many(&[3]).unwrap()[0], got);
+        assert_eq!(train.iter().nth(3).unwrap().unwrap(), got);
+        assert_eq!(train.schema().fields[0].name, "origin");
+    }
+}
+
+#[test]
+fn reading_ahead_changes_nothing() {
+    for (format, kind) in all() {
+        let path = pristine(format, kind);
+        for bytes in [0, 1, 300, u64::MAX] {
+            let dataset = OpenOptions::new().read_ahead_bytes(bytes).open(&path).unwrap();
+            let train = dataset.split("train").unwrap();
+            let keys = train.select(&["key"]).unwrap();
+            for i in [0, 1, 2, 3, 3, 9, 8, 9, 10, 11, 12, 2, 3, 20, 21, 22, 0] {
+                assert_eq!(inner(train.get(i)), record(kind, i));
+                assert_eq!(keys.get(i).unwrap().values(), &record(kind, i).values[..1]);
+            }
+            assert!(train.get(23).is_err());
+        }
+    }
+}
+
+#[test]
+fn lengths_find_records() {
+    for kind in KINDS {
+        let (_dir, dataset) = dataset(Format::Msgpack, kind);
+        let split = dataset.split("validation").unwrap();
+        let mut sorted: Vec<(u64, u64)> = (0..5).map(|i| (split.length(i).unwrap(), i)).collect();
+        sorted.sort_unstable();
+        for (rank, &(length, ordinal)) in (0..).zip(&sorted) {
+            assert_eq!(split.by_length(rank).unwrap(), ordinal);
+            let bucket: Vec<u64> = split.bucket(length..length + 1).unwrap().map(Result::unwrap).collect();
+            assert!(bucket.contains(&ordinal));
+        }
+        let shorter: Vec<u64> = split.bucket(0..sorted[3].0).unwrap().map(Result::unwrap).collect();
+        assert_eq!(shorter, sorted[..3].iter().map(|s| s.1).collect::<Vec<_>>());
+        assert_eq!(split.histogram().unwrap().map(|run| run.unwrap().count).sum::<u64>(), 5);
+        assert_eq!(split.info().unwrap().length.max, sorted[4].0);
+    }
+}
+
+#[test]
+fn many_threads_share_a_split() {
+    fn shared<T: Send + Sync + Clone>() {}
+    shared::<Split>();
+    shared::<Dataset>();
+    shared::<Record>();
+    let (dir, _) = dataset(Format::Msgpack, Kind::Text);
+    let dataset = OpenOptions::new().access(Access::Read).open_shards(1).open(dir.path()).unwrap();
+    let train = dataset.split("train").unwrap();
+    std::thread::scope(|scope| {
+        for t in 0..4 {
+            let train = &train;
+            scope.spawn(move || {
+                for i in 0..200 {
+                    let i = (i * 11 + t) % 23;
+                    assert_eq!(inner(train.get(i)), record(Kind::Text, i));
+                }
+            });
+        }
+    });
+}
+
+/// All files of a directory, sorted.
+pub(super) fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { files.extend(self::files(&path)) } else { files.push(path) }
+    }
+    files.sort();
+    files
+}
+
+/// Where a whole dataset is; written once, since every written file waits for the disk.
+pub(super) fn pristine(format: Format, kind: Kind) -> PathBuf {
+    static WRITTEN: Mutex<Vec<(Format, Kind, tempfile::TempDir)>> = Mutex::new(Vec::new());
+    let mut written = WRITTEN.lock().unwrap();
+    if let Some((_, _, dir)) = written.iter().find(|(f, k, _)| (*f, *k) == (format, kind)) {
+        return dir.path().to_owned();
+    }
+    let (dir, _) = dataset(format, kind);
+    let path = dir.path().to_owned();
+    written.push((format, kind, dir));
+    path
+}
+
+/// A copy that may be altered.
+pub(super) fn copy(from: &Path) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for file in files(from) {
+        let to = dir.path().join(file.strip_prefix(from).unwrap());
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::copy(file, to).unwrap();
+    }
+    dir
+}
+
+/// Reads everything in every way. Each record is the right one, or an error.
+fn read_all(dir: &Path, kind: Kind, access: Access) -> Vec<crate::error::Error> {
+    let mut errors = Vec::new();
+    let dataset = match OpenOptions::new().access(access).open(dir) {
+        Ok(dataset) => dataset,
+        Err(e) => return vec![e],
+    };
+    for split in dataset.splits() {
+        let first = if split.name() == "validation" { 23 } else { 0 };
+        let mut seen = |i: u64, got: Result<Record>| match got {
+            Ok(got) => assert_eq!(got.into_inner(), record(kind, first + i), "{} {i}", split.name()),
+            Err(e) => errors.push(e),
+        };
+        for i in 0..split.len().min(100) {
+            seen(i, split.get(i));
+        }
+        for got in split.iter().take(100) {
+            seen(got.as_ref().map_or(0, Record::ordinal), got);
+        }
+        match split.get_many(&[1, 0, 1]) {
+            Ok(got) => got.into_iter().for_each(|r| seen(r.ordinal(), Ok(r))),
+            Err(e) if split.len() > 1 => errors.push(e),
+            Err(_) => {}
+        }
+        let lengths = split.bucket(0..u64::MAX).and_then(|bucket| bucket.collect::<Result<Vec<_>>>());
+        errors.extend(lengths.err());
+    }
+    errors
+}
+
+#[test]
+fn a_file_that_is_missing_longer_or_of_another_dataset_is_an_error() {
+    for (format, kind) in all() {
+        let (dir, _) = dataset(format, kind);
+        assert!(read_all(dir.path(), kind, Access::Map).is_empty());
+        for path in files(dir.path()) {
+            let bytes = std::fs::read(&path).unwrap();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            // The reader has no need of these: `verify` looks at them.
+            let needed = !name.ends_with("rejects.jsonl")
+                && !name.starts_with("test.records")
+                && !name.contains("-000001-");
+            std::fs::remove_file(&path).unwrap();
+            assert_eq!(!read_all(dir.path(), kind, Access::Map).is_empty(), needed, "{name}");
+            std::fs::write(&path, [&bytes[..], b"\n"].concat()).unwrap();
+            assert_eq!(
+                !read_all(dir.path(), kind, Access::Map).is_empty(),
+                needed && name != "manifest.json",
+                "{name}"
+            );
+            std::fs::write(&path, &bytes).unwrap();
+        }
+        assert!(read_all(dir.path(), kind, Access::Map).is_empty());
+    }
+}
+
+#[test]
+fn shards_and_indexes_that_changed_places_are_errors() {
+    for (format, kind) in all() {
+        let (dir, _) = dataset(format, kind);
+        let (other, _) = dataset(format, kind);
+        // The same sizes, other records.
+        let swap = |a: &str, b: &str| {
+            let (from, to) = (other.path().join(a), dir.path().join(b));
+            let old = std::fs::read(&to).unwrap();
+            std::fs::copy(from, &to).unwrap();
+            let errors = read_all(dir.path(), kind, Access::Map);
+            assert!(!errors.is_empty(), "{format} {a} as {b}");
+            std::fs::write(&to, old).unwrap();
+        };
+        let shard = |split: &str, n: u32| format!("{split}/{split}-{n:06}-00.{}", format.extension());
+        swap(&shard("train", 0), &shard("train", 2));
+        swap(&shard("validation", 0), &shard("train", 0));
+        swap("index/validation.records-0000.arrow", "index/train.records-0000.arrow");
+        swap("index/validation.lengths-0000.arrow", "index/train.lengths-0000.arrow");
+        swap("index/train.lengths-0000.arrow", "index/train.records-0000.arrow");
+        swap("index/train.histogram.arrow", "index/shards.arrow");
+        assert!(read_all(dir.path(), kind, Access::Map).is_empty());
+    }
+}
+
+#[test]
+fn an_index_of_another_dataset_is_an_error_even_when_its_size_fits() {
+    for (format, kind) in all() {
+        let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        write(dir.path(), format, kind, &[&[5, 4]]).unwrap();
+        write(other.path(), format, kind, &[&[4, 5]]).unwrap();
+        let index = "index/train.records-0000.arrow";
+        std::fs::copy(other.path().join(index), dir.path().join(index)).unwrap();
+        let errors = read_all(dir.path(), kind, Access::Map);
+        assert!(errors.iter().any(|e| e.place().shard.is_some() && e.place().row.is_some()), "{errors:?}");
+    }
+}
+
+#[test]
+fn a_newer_dataset_is_refused() {
+    let (dir, _) = dataset(Format::Msgpack, Kind::Text);
+    let path = dir.path().join("manifest.json");
+    let json = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, json.replace("\"manifest_version\": 1", "\"manifest_version\": 2")).unwrap();
+    assert_eq!(Dataset::open(dir.path()).unwrap_err().kind(), ErrorKind::Unsupported);
+}
+
+#[test]
+fn an_error_names_shard_and_row() {
+    for (format, kind) in all() {
+        let (dir, dataset) = dataset(format, kind);
+        let shard = dataset.split("train").unwrap().shards()[2].clone();
+        let path = dir.path().join(shard.path());
+        let mut bytes = std::fs::read(&path).unwrap();
+        let at = bytes.windows(7).position(|w| w == b"item-20");
+        let Some(at) = at else { continue }; // compressed
+        bytes[at + 5] = b'3';
+        std::fs::write(&path, bytes).unwrap();
+        let train = Dataset::open(dir.path()).unwrap().split("train").unwrap();
+        let place = |e: crate::error::Error| (e.kind(), e.place().shard.clone(), e.place().row);
+        let expected = (ErrorKind::Corrupt, Some(shard.name.clone()), Some(11));
+        assert_eq!(train.get(20).map_err(place), Err(expected.clone()), "{format}");
+        assert_eq!(train.get_many(&[22, 20, 21, 20]).map_err(place), Err(expected.clone()), "{format}");
+        let ok: Vec<bool> = train.iter().map(|r| r.is_ok()).collect();
+        assert_eq!(ok, (0..23).map(|i| i != 20).collect::<Vec<_>>(), "{format}");
+        let unchecked = OpenOptions::new().verify_checksums(false).open(dir.path()).unwrap();
+        assert_eq!(unchecked.split("train").unwrap().get(20).unwrap().key(), Some("item-30"));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    /// Any file, any bytes: the right record or an error.
+    #[test]
+    fn altered_bytes_never_give_a_wrong_record(
+        format in prop::sample::select(Format::ALL.to_vec()),
+        images: bool,
+        mapped: bool,
+        file: Index,
+        flips in prop::collection::vec((any::<Index>(), 1u8..), 0..4),
+        cut in prop::option::of(any::<Index>()),
+        keep_size: bool,
+    ) {
+        let kind = if images { Kind::Images } else { Kind::Text };
+        let dir = copy(&pristine(format, kind));
+        let files = files(dir.path());
+        let path = file.get(&files);
+        let mut bytes = std::fs::read(path).unwrap();
+        let len = bytes.len();
+        if let Some(cut) = cut && len > 0 {
+            bytes.truncate(cut.index(len));
+            if keep_size {
+                bytes.resize(len, 0);
+            }
+        }
+        for (at, xor) in flips {
+            if !bytes.is_empty() {
+                let at = at.index(bytes.len());
+                bytes[at] ^= xor;
+            }
+        }
+        std::fs::write(path, bytes).unwrap();
+        let access = if mapped { Access::Map } else { Access::Read };
+        read_all(dir.path(), kind, access); // asserts
+    }
+}

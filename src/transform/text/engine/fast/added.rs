@@ -1,0 +1,118 @@
+//! Added tokens: cutting a text at the strings that are tokens before any model sees them.
+//!
+//! As in the reference, tokens that are not `normalized` are searched in the raw text first, the others in each
+//! normalized piece between them; of several the leftmost, then the longest, wins. A special token that must not match
+//! still takes its place, so that no shorter token inside it matches either. Tokens that look at their neighbours
+//! (`single_word`, `lstrip`, `rstrip`) are rare: a document that contains one goes to the reference.
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use tokenizers::{NormalizedString, Normalizer};
+
+/// What to do where a string is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Action {
+    /// It is this token.
+    Token(u32),
+    /// It is ordinary text.
+    Skip,
+    /// Only the reference knows.
+    Decline,
+}
+
+/// A part of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Piece<'a> {
+    /// Ordinary text, not empty.
+    Text(&'a str),
+    /// An added token.
+    Token(u32),
+}
+
+/// The automaton of one stage; nothing to find is the usual case.
+#[derive(Default)]
+pub(super) struct Stage(Option<(AhoCorasick, Vec<Action>)>);
+
+/// A token was found whose match depends on its neighbours.
+pub(super) struct NeedsReference;
+
+impl Stage {
+    /// The stages for raw and for normalized text. The error says why the tokens cannot be searched for.
+    pub(super) fn both(
+        tokenizer: &tokenizers::Tokenizer,
+        parse_special: bool,
+    ) -> Result<(Self, Self), String> {
+        let mut tokens: Vec<_> = tokenizer.get_added_tokens_decoder().into_iter().collect();
+        tokens.sort_unstable_by_key(|(id, _)| *id);
+        let (mut raw, mut normalized) = (Vec::new(), Vec::new());
+        for (id, token) in tokens {
+            let action = if token.special && !parse_special {
+                Action::Skip
+            } else if token.single_word || token.lstrip || token.rstrip {
+                Action::Decline
+            } else {
+                Action::Token(id)
+            };
+            if !token.normalized {
+                raw.push((token.content, action));
+                continue;
+            }
+            let mut content = NormalizedString::from(token.content.as_str());
+            if let Some(normalizer) = tokenizer.get_normalizer() {
+                normalizer
+                    .normalize(&mut content)
+                    .map_err(|e| format!("an added token cannot be normalized: {e}"))?;
+            }
+            normalized.push((content.get().to_owned(), action));
+        }
+        Ok((Self::new(raw)?, Self::new(normalized)?))
+    }
+
+    fn new(patterns: Vec<(String, Action)>) -> Result<Self, String> {
+        // Nothing can match: the search would be for nothing.
+        if patterns.iter().all(|(_, action)| *action == Action::Skip) {
+            return Ok(Self(None));
+        }
+        if patterns.iter().any(|(string, _)| string.is_empty()) {
+            return Err("an added token is empty after normalization".to_owned());
+        }
+        let automaton = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .build(patterns.iter().map(|(string, _)| string.as_bytes()))
+            .map_err(|e| format!("the added tokens cannot be searched for: {e}"))?;
+        Ok(Self(Some((automaton, patterns.into_iter().map(|(_, action)| action).collect()))))
+    }
+
+    /// Whether nothing is ever found.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Calls `each` with the parts of `text` in order, until it returns an error.
+    #[inline]
+    pub(super) fn cut<'a, E: From<NeedsReference>>(
+        &self,
+        text: &'a str,
+        mut each: impl FnMut(Piece<'a>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut start = 0;
+        if let Some((automaton, actions)) = &self.0 {
+            for found in automaton.find_iter(text) {
+                match actions.get(found.pattern().as_usize()) {
+                    Some(Action::Token(id)) => {
+                        if start < found.start() {
+                            each(Piece::Text(&text[start..found.start()]))?;
+                        }
+                        each(Piece::Token(*id))?;
+                        start = found.end();
+                    }
+                    Some(Action::Skip) => {}
+                    Some(Action::Decline) | None => return Err(NeedsReference.into()),
+                }
+            }
+        }
+        if start < text.len() {
+            each(Piece::Text(&text[start..]))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,162 @@
+//! The fast engine for byte-level BPE: hand-written split, cached words, array merges.
+
+use serde::Deserialize;
+use serde_json::Value;
+use tokenizers::ModelWrapper;
+
+use super::added::{Piece, Stage};
+use super::bpe::Bpe;
+use super::cache::WordCache;
+use super::classes::Classes;
+use super::normal::nfc;
+use super::split::{Cl100k, Gpt2, Pattern, Split};
+use super::{Buffers, Build, Stop, engine_info};
+use crate::sample::Reject;
+use crate::transform::text::Scratch;
+use crate::transform::text::engine::{Engine, EngineInfo, Outcome};
+
+/// A tokenizer whose every part is known.
+pub(super) struct ByteLevel {
+    classes: Classes,
+    raw: Stage,
+    normalized: Stage,
+    /// Whether pieces are brought into NFC; otherwise they are taken as they are.
+    nfc: bool,
+    /// Whether a piece that does not begin with a space gets one.
+    add_prefix_space: bool,
+    pattern: Pattern,
+    bpe: Bpe,
+}
+
+/// The merges of a model, as lists or as lines.
+#[derive(Deserialize)]
+struct File {
+    model: MergesOnly,
+}
+
+#[derive(Deserialize)]
+struct MergesOnly {
+    merges: Vec<Merge>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Merge {
+    Pair(String, String),
+    Line(String),
+}
+
+impl ByteLevel {
+    /// An engine for the tokenizer, or why there is none.
+    pub(super) fn new(build: &Build<'_>) -> Result<Self, String> {
+        let ModelWrapper::BPE(model) = build.reference.tokenizer().get_model() else {
+            return Err("the model is not BPE".to_owned());
+        };
+        let filled = |part: &Option<String>| part.as_ref().is_some_and(|s| !s.is_empty());
+        if filled(&model.continuing_subword_prefix) || filled(&model.end_of_word_suffix) {
+            return Err("the model marks the parts of words".to_owned());
+        }
+        let nfc = match build.outline.normalizer.get("type").and_then(Value::as_str) {
+            None if build.outline.normalizer.is_null() => false,
+            Some("NFC") => true,
+            _ => return Err("the normalizer is not a known one".to_owned()),
+        };
+        let (pattern, add_prefix_space) =
+            pre_tokenizer(&build.outline.pre_tokenizer).ok_or("the pre-tokenizer is not a known one")?;
+        let (raw, normalized) = Stage::both(build.reference.tokenizer(), build.parse_special)?;
+        let file: File =
+            serde_json::from_slice(build.json).map_err(|e| format!("the merges are malformed: {e}"))?;
+        let merges = file.model.merges.iter().filter_map(|merge| match merge {
+            Merge::Pair(left, right) => Some((left.as_str(), right.as_str())),
+            Merge::Line(line) if line.starts_with("#version") => None,
+            // The reference refuses other lines.
+            Merge::Line(line) => line.split_once(' '),
+        });
+        let bpe = Bpe::new(&model.get_vocab(), merges, model.ignore_merges)?;
+        let classes = Classes::get().ok_or("the Unicode tables cannot be built")?;
+        Ok(Self { classes, raw, normalized, nfc, add_prefix_space, pattern, bpe })
+    }
+
+    fn piece(&self, piece: &str, buffers: &mut Buffers, out: &mut Vec<u32>) -> Result<(), Stop> {
+        let Buffers { words, normalized, prefixed } = buffers;
+        let piece = if self.nfc { nfc(piece, normalized) } else { piece };
+        self.normalized.cut(piece, |piece| match piece {
+            Piece::Token(id) => {
+                out.push(id);
+                Ok(())
+            }
+            Piece::Text(text) => {
+                let text = if self.add_prefix_space && !text.starts_with(' ') {
+                    prefixed.clear();
+                    prefixed.push(' ');
+                    prefixed.push_str(text);
+                    prefixed.as_str()
+                } else {
+                    text
+                };
+                match self.pattern {
+                    Pattern::Gpt2 => self.words::<Gpt2>(text, words, out),
+                    Pattern::Cl100k => self.words::<Cl100k<3>>(text, words, out),
+                    Pattern::Qwen2 => self.words::<Cl100k<1>>(text, words, out),
+                }
+            }
+        })
+    }
+
+    fn words<S: Split>(&self, text: &str, words: &mut WordCache, out: &mut Vec<u32>) -> Result<(), Stop> {
+        let (bytes, mut at) = (text.as_bytes(), 0);
+        while at < bytes.len() {
+            let end = S::end(self.classes, bytes, at);
+            words.append(&self.bpe, bytes, at, end, out)?;
+            at = end;
+        }
+        Ok(())
+    }
+}
+
+impl Engine for ByteLevel {
+    fn info(&self) -> EngineInfo {
+        engine_info("byte-level BPE")
+    }
+
+    fn encode(&self, text: &str, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<Outcome, Reject> {
+        let before = out.len();
+        let buffers = scratch.buffers();
+        let result = self.raw.cut(text, |piece| match piece {
+            Piece::Token(id) => {
+                out.push(id);
+                Ok(())
+            }
+            Piece::Text(piece) => self.piece(piece, buffers, out),
+        });
+        buffers.trim();
+        super::finish(result, before, out)
+    }
+}
+
+/// The split pattern of a pre-tokenizer, and whether it puts a space before a piece.
+fn pre_tokenizer(value: &Value) -> Option<(Pattern, bool)> {
+    let flag = |value: &Value, name: &str, default| value.get(name).map_or(Some(default), Value::as_bool);
+    match value.get("type")?.as_str()? {
+        "ByteLevel" if flag(value, "use_regex", true)? => {
+            Some((Pattern::Gpt2, flag(value, "add_prefix_space", true)?))
+        }
+        "Sequence" => {
+            let [split, byte_level] = value.get("pretokenizers")?.as_array()?.as_slice() else { return None };
+            let is = |value: &Value, ty| value.get("type").and_then(Value::as_str) == Some(ty);
+            if !is(split, "Split") || !is(byte_level, "ByteLevel") {
+                return None;
+            }
+            if flag(byte_level, "use_regex", true)? || flag(byte_level, "add_prefix_space", true)? {
+                return None;
+            }
+            // The patterns match everything: keeping the matches or dropping what is between them is the same.
+            match (split.get("behavior")?.as_str()?, split.get("invert")?.as_bool()?) {
+                ("Isolated", _) | ("Removed", true) => {}
+                _ => return None,
+            }
+            Some((Pattern::known(split.pointer("/pattern/Regex")?.as_str()?)?, false))
+        }
+        _ => None,
+    }
+}

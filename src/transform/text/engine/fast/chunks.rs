@@ -1,0 +1,318 @@
+//! The fast engine for models whose pre-tokenizer cuts at spaces: the reference's own answer for each chunk of text,
+//! remembered.
+//!
+//! The ids of a text are the ids of its chunks in a row as long as no part of the tokenizer looks across a cut. So the
+//! cuts are where that is certain:
+//!
+//! * **BERT** (`BertPreTokenizer`, with or without `BertNormalizer`): at space, tab and line ends, which are dropped in
+//!   any case, around ASCII punctuation, which is always a word of its own, and around Chinese characters where the
+//!   normalizer puts spaces there. Normalization goes character by character, except for canonical decomposition, which
+//!   reorders marks but never across one of these.
+//! * **Metaspace** (SentencePiece models: T5, XLM-R): at a single space between two characters that stay themselves: they
+//!   join no neighbour in a grapheme cluster (the unit of the `Precompiled` normalizer) and do not become something that
+//!   begins or ends with a space. What follows the space begins a word, as the begin of a text does.
+//!
+//! A language that writes no spaces has long chunks and gains nothing here.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use serde_json::Value;
+use tokenizers::{
+    Model, NormalizedString, Normalizer, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer,
+};
+use unicode_segmentation::UnicodeSegmentation;
+
+use super::added::{Piece, Stage};
+use super::cache::{WordCache, Words};
+use super::classes::decode;
+use super::{Build, Stop, engine_info};
+use crate::sample::{Reject, RejectCode};
+use crate::transform::text::Scratch;
+use crate::transform::text::engine::reference::{Reference, guarded};
+use crate::transform::text::engine::{Engine, EngineInfo, Outcome};
+
+/// What SentencePiece writes for a space.
+const METASPACE: char = '\u{2581}';
+
+/// Where a text is cut.
+enum Cut {
+    /// `chinese`: the normalizer isolates Chinese characters.
+    Bert {
+        chinese: bool,
+    },
+    Spaces(Spaces),
+}
+
+/// The engine.
+pub(super) struct Chunks {
+    raw: Stage,
+    cut: Cut,
+    asked: Asked,
+}
+
+/// Encodes a chunk as the reference would, were it the whole text.
+struct Asked(Arc<Reference>);
+
+impl Words for Asked {
+    fn encode_word(&self, chunk: &[u8], out: &mut Vec<u32>) -> Result<(), Reject> {
+        let broken = |_| Reject::new(RejectCode::InvalidUtf8, "a chunk of text was cut inside a character");
+        let chunk = std::str::from_utf8(chunk).map_err(broken)?;
+        let tokenizer = self.0.tokenizer();
+        let pieces = guarded(|| {
+            let mut text = NormalizedString::from(chunk);
+            if let Some(normalizer) = tokenizer.get_normalizer() {
+                // The reference goes on with the text as it is.
+                let _ = normalizer.normalize(&mut text);
+            }
+            let mut pieces = PreTokenizedString::from(text);
+            if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
+                pre_tokenizer.pre_tokenize(&mut pieces)?;
+            }
+            pieces.tokenize(|word| tokenizer.get_model().tokenize(word.get()))?;
+            Ok(pieces)
+        })?;
+        for (_, _, tokens) in pieces.get_splits(OffsetReferential::Normalized, OffsetType::None) {
+            out.extend(tokens.iter().flatten().map(|token| token.id));
+        }
+        Ok(())
+    }
+}
+
+impl Chunks {
+    /// An engine for the tokenizer, or why there is none.
+    pub(super) fn new(build: &Build<'_>) -> Result<Self, String> {
+        let (raw, normalized) = Stage::both(build.reference.tokenizer(), build.parse_special)?;
+        if !normalized.is_empty() {
+            return Err("added tokens are searched for in the normalized text".to_owned());
+        }
+        let (normalizer, pre_tokenizer) = (&build.outline.normalizer, &build.outline.pre_tokenizer);
+        let cut = if type_of(pre_tokenizer) == Some("BertPreTokenizer") {
+            match type_of(normalizer) {
+                Some("BertNormalizer") => {
+                    let chinese = normalizer.get("handle_chinese_chars").and_then(Value::as_bool);
+                    Cut::Bert { chinese: chinese.ok_or("the normalizer is not a known one")? }
+                }
+                None if normalizer.is_null() => Cut::Bert { chinese: false },
+                _ => return Err("the normalizer is not a known one".to_owned()),
+            }
+        } else if is_metaspace(pre_tokenizer) {
+            if !keeps_spaces(normalizer) {
+                return Err("the normalizer is not a known one".to_owned());
+            }
+            Cut::Spaces(Spaces::new(Arc::clone(build.reference)))
+        } else {
+            return Err("the pre-tokenizer is not a known one".to_owned());
+        };
+        Ok(Self { raw, cut, asked: Asked(Arc::clone(build.reference)) })
+    }
+
+    fn piece(&self, text: &str, words: &mut WordCache, out: &mut Vec<u32>) -> Result<(), Stop> {
+        let chunk = |start, end| Ok(words.append(&self.asked, text.as_bytes(), start, end, out)?);
+        match &self.cut {
+            Cut::Bert { chinese } => bert(text.as_bytes(), *chinese, chunk),
+            Cut::Spaces(spaces) => spaces.cut(text, chunk),
+        }
+    }
+}
+
+impl Engine for Chunks {
+    fn info(&self) -> EngineInfo {
+        engine_info("cached chunks")
+    }
+
+    fn encode(&self, text: &str, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<Outcome, Reject> {
+        let before = out.len();
+        let buffers = scratch.buffers();
+        let result = self.raw.cut(text, |piece| match piece {
+            Piece::Token(id) => {
+                out.push(id);
+                Ok(())
+            }
+            Piece::Text(piece) => self.piece(piece, &mut buffers.words, out),
+        });
+        super::finish(result, before, out)
+    }
+}
+
+fn type_of(value: &Value) -> Option<&str> {
+    value.get("type").and_then(Value::as_str)
+}
+
+/// Metaspace that begins every piece with a space and cuts at each, alone or after a split at white space.
+fn is_metaspace(value: &Value) -> bool {
+    match type_of(value) {
+        Some("Metaspace") => {
+            let absent_or =
+                |name: &str, expected: Value| value.get(name).is_none_or(|v| *v == expected || v.is_null());
+            value.get("replacement").and_then(Value::as_str) == Some("\u{2581}")
+                && absent_or("prepend_scheme", "always".into())
+                && absent_or("add_prefix_space", true.into())
+                && absent_or("split", true.into())
+        }
+        Some("Sequence") => match value.get("pretokenizers").and_then(Value::as_array).map(Vec::as_slice) {
+            Some([only]) => is_metaspace(only),
+            Some([first, second]) => type_of(first) == Some("WhitespaceSplit") && is_metaspace(second),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// Whether a single space between two ordinary characters is out of reach of this normalizer.
+fn keeps_spaces(value: &Value) -> bool {
+    match type_of(value) {
+        None => value.is_null(),
+        Some("Precompiled" | "Strip" | "NFC" | "NFKC" | "Lowercase" | "Nmt") => true,
+        Some("Replace") => {
+            value.pointer("/pattern/Regex").and_then(Value::as_str) == Some(" {2,}")
+                && value.get("content").and_then(Value::as_str) == Some(" ")
+        }
+        Some("Sequence") => value
+            .get("normalizers")
+            .and_then(Value::as_array)
+            .is_some_and(|list| list.iter().all(keeps_spaces)),
+        Some(_) => false,
+    }
+}
+
+/// Calls `chunk` with the bounds of each chunk for a `BertPreTokenizer`.
+fn bert(
+    bytes: &[u8],
+    chinese: bool,
+    mut chunk: impl FnMut(usize, usize) -> Result<(), Stop>,
+) -> Result<(), Stop> {
+    let (mut start, mut at) = (0, 0);
+    while let Some(&first) = bytes.get(at) {
+        let (alone, len) = if first < 0x80 {
+            if !first.is_ascii_punctuation() && !matches!(first, b' ' | b'\t' | b'\n' | b'\r') {
+                at += 1;
+                continue;
+            }
+            (first.is_ascii_punctuation(), 1)
+        } else {
+            let (code, len) = decode(bytes, at, first);
+            if !(chinese && is_chinese(code)) {
+                at += len;
+                continue;
+            }
+            (true, len)
+        };
+        if start < at {
+            chunk(start, at)?;
+        }
+        if alone {
+            chunk(at, at + len)?;
+        }
+        at += len;
+        start = at;
+    }
+    if start < at { chunk(start, at) } else { Ok(()) }
+}
+
+/// The characters that `BertNormalizer` puts spaces around.
+fn is_chinese(code: u32) -> bool {
+    matches!(
+        code,
+        0x4E00..=0x9FFF
+            | 0x3400..=0x4DBF
+            | 0x20000..=0x2A6DF
+            | 0x2A700..=0x2B73F
+            | 0x2B740..=0x2B81F
+            | 0x2B920..=0x2CEAF
+            | 0xF900..=0xFAFF
+            | 0x2F800..=0x2FA1F
+    )
+}
+
+const UNKNOWN: u8 = 0;
+const STAYS: u8 = 1;
+const MOVES: u8 = 2;
+
+/// Cuts at single spaces between characters that stay themselves.
+struct Spaces {
+    reference: Arc<Reference>,
+    /// What is known of each character of the basic plane. Every thread finds the same, so nobody waits.
+    known: Vec<AtomicU8>,
+    /// ASCII characters that become one space.
+    blank: [bool; 128],
+}
+
+impl Spaces {
+    fn new(reference: Arc<Reference>) -> Self {
+        let mut spaces = Self {
+            reference,
+            known: (0..0x1_0000).map(|_| AtomicU8::new(UNKNOWN)).collect(),
+            blank: [false; 128],
+        };
+        for blank in [' ', '\n', '\t'] {
+            let is_space = spaces.normalized(blank).as_deref() == Some(" ");
+            if let Some(known) = spaces.blank.get_mut(blank as usize) {
+                *known = is_space;
+            }
+        }
+        spaces
+    }
+
+    fn normalized(&self, c: char) -> Option<String> {
+        let mut text = NormalizedString::from(c.to_string());
+        if let Some(normalizer) = self.reference.tokenizer().get_normalizer() {
+            guarded(|| normalizer.normalize(&mut text)).ok()?;
+        }
+        Some(text.get().to_owned())
+    }
+
+    fn stays(&self, code: u32) -> bool {
+        let Some(known) = self.known.get(code as usize) else { return false };
+        match known.load(Ordering::Relaxed) {
+            UNKNOWN => {
+                let stays = char::from_u32(code).is_some_and(|c| self.find_out(c));
+                known.store(if stays { STAYS } else { MOVES }, Ordering::Relaxed);
+                stays
+            }
+            known => known == STAYS,
+        }
+    }
+
+    fn find_out(&self, c: char) -> bool {
+        let apart = |text: String| text.graphemes(true).count() == 2;
+        let edge = |c: Option<char>| c.is_none_or(|c| c.is_whitespace() || c == METASPACE);
+        let Some(text) = self.normalized(c) else { return false };
+        !c.is_control()
+            && apart(format!("a{c}"))
+            && apart(format!("{c}a"))
+            && !edge(text.chars().next())
+            && !edge(text.chars().next_back())
+    }
+
+    fn cut(&self, text: &str, mut chunk: impl FnMut(usize, usize) -> Result<(), Stop>) -> Result<(), Stop> {
+        let bytes = text.as_bytes();
+        let (mut start, mut at) = (0, 0);
+        // Whether the character before `at` stays itself.
+        let mut stays = false;
+        while let Some(&first) = bytes.get(at) {
+            if first < 0x80 {
+                if self.blank[first as usize] && stays && self.stays_at(bytes, at + 1) {
+                    chunk(start, at)?;
+                    start = at + 1;
+                }
+                stays = self.stays(u32::from(first));
+                at += 1;
+            } else {
+                let (code, len) = decode(bytes, at, first);
+                // Only asked at the end of a word: the next byte is ASCII.
+                stays = bytes.get(at + len).is_some_and(u8::is_ascii) && self.stays(code);
+                at += len;
+            }
+        }
+        if start < at { chunk(start, at) } else { Ok(()) }
+    }
+
+    fn stays_at(&self, bytes: &[u8], at: usize) -> bool {
+        match bytes.get(at) {
+            None => false,
+            Some(&first) if first < 0x80 => self.stays(u32::from(first)),
+            Some(&first) => self.stays(decode(bytes, at, first).0),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The fast engines, written for the tokenizers that most data is made with.
+//!
+//! [`build`] looks at the parts of a tokenizer and takes an engine only if it knows every one of them:
+//!
+//! * [`byte_level`]: byte-level BPE behind a known split pattern (GPT-2, GPT-NeoX, Llama 3, Qwen 2, RoBERTa).
+//! * [`chunks`]: any model whose pre-tokenizer never joins what stands on both sides of certain spaces (BERT's WordPiece,
+//!   T5's Unigram): the reference's own answers, cached per chunk between such spaces.
+//!
+//! Whether an engine is used is decided by [`super::proof`], not here.
+
+mod added;
+mod bpe;
+mod byte_level;
+pub(crate) mod cache;
+mod chunks;
+mod classes;
+mod normal;
+mod split;
+
+use std::sync::Arc;
+
+use added::NeedsReference;
+use cache::WordCache;
+
+use super::reference::Reference;
+use super::{Engine, EngineInfo, Outcome};
+use crate::sample::Reject;
+use crate::transform::text::load::Outline;
+
+/// Buffers that grew over a long document are given back above this size in bytes.
+const KEEP_BUFFER: usize = 16 << 20;
+
+/// What an engine is built from.
+pub(crate) struct Build<'a> {
+    /// The tokenizer, control tokens hidden where that is the policy.
+    pub(crate) reference: &'a Arc<Reference>,
+    pub(crate) outline: &'a Outline,
+    pub(crate) json: &'a [u8],
+    pub(crate) parse_special: bool,
+}
+
+/// The buffers and the cache that an engine needs per thread.
+pub(crate) struct Buffers {
+    words: WordCache,
+    normalized: String,
+    prefixed: String,
+}
+
+impl Buffers {
+    pub(crate) fn new() -> Self {
+        Self { words: WordCache::new(), normalized: String::new(), prefixed: String::new() }
+    }
+
+    fn trim(&mut self) {
+        for buffer in [&mut self.normalized, &mut self.prefixed] {
+            if buffer.capacity() > KEEP_BUFFER {
+                *buffer = String::new();
+            }
+        }
+    }
+}
+
+/// The engine for a tokenizer, or why there is none.
+pub(crate) fn build(build: &Build<'_>) -> Result<Box<dyn Engine>, String> {
+    match build.reference.tokenizer().get_model() {
+        tokenizers::ModelWrapper::BPE(_) => Ok(Box::new(byte_level::ByteLevel::new(build)?)),
+        _ => Ok(Box::new(chunks::Chunks::new(build)?)),
+    }
+}
+
+fn engine_info(name: &str) -> EngineInfo {
+    EngineInfo { name: format!("dsconvert {name}"), version: env!("CARGO_PKG_VERSION").to_owned() }
+}
+
+/// What came of a document; `out` is cut back to `before` unless it is done.
+fn finish(result: Result<(), Stop>, before: usize, out: &mut Vec<u32>) -> Result<Outcome, Reject> {
+    match result {
+        Ok(()) => Ok(Outcome::Done),
+        Err(stop) => {
+            out.truncate(before);
+            match stop {
+                Stop::NeedsReference => Ok(Outcome::Declined),
+                Stop::Reject(reject) => Err(reject),
+            }
+        }
+    }
+}
+
+/// Why an engine stopped in the middle of a document.
+pub(super) enum Stop {
+    NeedsReference,
+    Reject(Reject),
+}
+
+impl From<NeedsReference> for Stop {
+    fn from(_: NeedsReference) -> Self {
+        Stop::NeedsReference
+    }
+}
+
+impl From<Reject> for Stop {
+    fn from(reject: Reject) -> Self {
+        Stop::Reject(reject)
+    }
+}

@@ -1,0 +1,182 @@
+//! Datasets that were written once are read for ever, and today's converter still writes them.
+//!
+//! `fixtures/golden/v1` holds sources and the datasets made from them. Neither they nor this file are edited once
+//! committed: a new case gets a new name (`CASES` of a new module, a new directory). Shards of msgpack and protobuf and the
+//! manifest are compared byte for byte; Arrow, Parquet and the indexes, whose libraries may write the same content
+//! differently after an upgrade, by schema and digest of the decoded records.
+//!
+//! A case that has no files yet is written by `DSCONVERT_WRITE_GOLDEN=1 cargo test --test golden`; existing files are never
+//! replaced.
+
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use dsconvert::reader::{Dataset, VerifyOptions, verify};
+use serde_json::{Value, json};
+
+/// A dataset to be made in every format.
+struct Case {
+    name: &'static str,
+    kind: &'static str,
+    source: &'static str,
+    options: &'static str,
+}
+
+const CASES: [Case; 2] = [
+    Case {
+        name: "text",
+        kind: "text",
+        source: "text",
+        options: "--tokenizer bytes --add-eos --key-field id --shard-records 3 --split train=0.5,test=0.5 --seed 2 \
+                  --max-rejects 50%",
+    },
+    Case {
+        name: "images",
+        kind: "images",
+        source: "photos",
+        options: "--encode keep --shard-records 2 --max-rejects 50%",
+    },
+];
+
+const FORMATS: [&str; 4] = ["parquet", "arrow", "msgpack", "protobuf"];
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/golden/v1")
+}
+
+/// The golden dataset of every case and format.
+fn datasets() -> impl Iterator<Item = (&'static Case, &'static str, PathBuf)> {
+    CASES.iter().flat_map(|case| {
+        FORMATS.iter().map(move |format| (case, *format, golden().join(format!("{}-{format}", case.name))))
+    })
+}
+
+fn convert(case: &Case, format: &str, out: &Path) {
+    let output = Command::new(env!("CARGO_BIN_EXE_dsconvert"))
+        .args([case.kind, "--format", format, "--quiet", "--out"])
+        .arg(out)
+        .arg(golden().join("source").join(case.source))
+        .args(case.options.split_whitespace())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Schema, and per split the checksum of each record's canonical form, its origin and its place in the length index.
+fn digest(path: &Path) -> Value {
+    let dataset = Dataset::open(path).unwrap();
+    let mut splits = BTreeMap::new();
+    for split in dataset.splits() {
+        let records: Vec<Value> = split
+            .iter()
+            .map(|record| {
+                let record = record.unwrap();
+                json!([record.origin().unwrap(), record.into_inner().crc32c()])
+            })
+            .collect();
+        let by_length: Vec<u64> = (0..split.len()).map(|rank| split.by_length(rank).unwrap()).collect();
+        let lengths: Vec<u64> = (0..split.len()).map(|i| split.length(i).unwrap()).collect();
+        let name = split.name().to_owned();
+        splits.insert(name, json!({"records": records, "lengths": lengths, "by_length": by_length}));
+    }
+    json!({"schema": dataset.schema(), "splits": splits})
+}
+
+fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(dir).unwrap().to_str().unwrap().to_owned();
+                files.insert(name, std::fs::read(&path).unwrap());
+            }
+        }
+    }
+    files
+}
+
+#[test]
+fn golden_datasets_are_read_as_they_were_written() {
+    let digests_path = golden().join("digests.json");
+    if std::env::var_os("DSCONVERT_WRITE_GOLDEN").is_some() {
+        let mut digests = BTreeMap::new();
+        for (case, format, path) in datasets() {
+            if !path.exists() {
+                convert(case, format, &path);
+            }
+            let old = digests.insert(case.name, digest(&path));
+            // The content does not depend on the format.
+            assert!(old.is_none_or(|old| old == digests[case.name]));
+        }
+        if !digests_path.exists() {
+            std::fs::write(&digests_path, serde_json::to_string_pretty(&digests).unwrap() + "\n").unwrap();
+        }
+    }
+    let digests: Value = serde_json::from_slice(&std::fs::read(&digests_path).unwrap()).unwrap();
+    for (case, format, path) in datasets() {
+        assert_eq!(digest(&path), digests[case.name], "{format}");
+        let report = verify(&Dataset::open(&path).unwrap(), &VerifyOptions::default());
+        assert!(report.is_ok(), "{format}: {:?}", report.problems);
+        assert!(report.unlisted.is_empty(), "{:?}", report.unlisted);
+    }
+}
+
+#[test]
+fn the_converter_still_writes_the_golden_datasets() {
+    let dir = tempfile::tempdir().unwrap();
+    for (case, format, path) in datasets() {
+        let out = dir.path().join(format!("{}-{format}", case.name));
+        convert(case, format, &out);
+        let (then, now) = (files(&path), files(&out));
+        assert_eq!(then.keys().collect::<Vec<_>>(), now.keys().collect::<Vec<_>>());
+        assert_eq!(digest(&out), digest(&path), "{format}");
+        for (name, bytes) in &then {
+            let by_byte = [".msgpack", ".pb", ".jsonl"].iter().any(|end| name.ends_with(end));
+            assert!(!by_byte || bytes == &now[name], "{format}: {name} differs");
+        }
+        assert_same_manifest(&then["manifest.json"], &now["manifest.json"]);
+    }
+}
+
+/// Byte for byte, but for what an upgrade may change: the version, what is derived from it, and sizes and hashes of files
+/// that other libraries encode.
+fn assert_same_manifest(then: &[u8], now: &[u8]) {
+    let neutral = |bytes: &[u8]| -> String {
+        let mut manifest: Value = serde_json::from_slice(bytes).unwrap();
+        let version = manifest["dsconvert"].as_str().unwrap().to_owned();
+        assert!(!version.is_empty());
+        // What is parsed and printed again is what was there: the layout is part of the promise.
+        assert_eq!(serde_json::to_string_pretty(&manifest).unwrap() + "\n", String::from_utf8_lossy(bytes));
+        for name in ["dsconvert", "fingerprint"] {
+            manifest[name] = Value::Null;
+        }
+        blank(&mut manifest);
+        manifest.to_string().replace(&format!("\"version\":\"{version}\""), "\"version\":\"\"")
+    };
+    assert_eq!(neutral(then), neutral(now));
+}
+
+/// Blanks sizes and hashes of Arrow and Parquet files.
+fn blank(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(blank),
+        Value::Object(members) => {
+            if members.get("path").and_then(Value::as_str).is_some_and(|path| path.ends_with(".arrow")) {
+                members["bytes"] = Value::Null;
+                members["sha256"] = Value::Null;
+            }
+            if members.contains_key("shards") && members.contains_key("record_index") {
+                members["bytes"] = Value::Null;
+            }
+            members.values_mut().for_each(blank);
+        }
+        _ => {}
+    }
+}
