@@ -2,6 +2,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{LengthIndex, LengthRun, RecordIndex};
+use crate::reader::Split;
 
 /// The lengths of the records of one split.
 ///
@@ -69,6 +70,25 @@ impl Lengths for (&RecordIndex, &LengthIndex) {
 
     fn runs(&self) -> Result<Runs<'_>> {
         Ok(Box::new(self.1.histogram()?))
+    }
+}
+
+/// The lengths of an opened split.
+impl Lengths for Split {
+    fn records(&self) -> u64 {
+        self.len()
+    }
+
+    fn record_at(&self, rank: u64) -> Result<u64> {
+        self.length_index()?.record_at(rank)
+    }
+
+    fn length_of(&self, record: u64) -> Result<u64> {
+        self.length(record)
+    }
+
+    fn runs(&self) -> Result<Runs<'_>> {
+        Ok(Box::new(self.histogram()?))
     }
 }
 

@@ -1,11 +1,14 @@
-//! Whole plans: what they promise for any lengths and options, and how good they are on realistic lengths.
+//! Whole plans: what they promise for any lengths and options.
+
+mod quality;
+mod refusals;
 
 use proptest::prelude::*;
 
-use super::permute::{Permutation, Purpose, key};
 use super::*;
-use crate::error::ErrorKind;
-use crate::index::LengthRun;
+use crate::format::Format;
+use crate::reader::{Dataset, testing};
+use crate::schema::Kind;
 
 fn any_lengths() -> impl Strategy<Value = Vec<u64>> {
     let length = prop_oneof![3 => 0u64..60, 1 => 0u64..300, 1 => Just(7u64)];
@@ -252,206 +255,6 @@ fn what_is_dropped_changes_with_the_epoch() {
     assert!(longest_seen);
 }
 
-#[test]
-fn a_state_of_something_else_is_refused() {
-    let lengths = vec![5; 100];
-    let options = BatchOptions::new(BatchSize::BatchSize(4));
-    let state = plan(&lengths, &options, 2).unwrap().state(Position { epoch: 0, step: 3 }).unwrap();
-    let refusal = |dataset: &str, lengths: &[u64], options: &BatchOptions, seed, micro_batches| {
-        let lengths = LengthsInMemory::new(lengths.to_vec());
-        let plan = BatchPlan::new(dataset, lengths, options.clone(), seed, micro_batches).unwrap();
-        plan.resume(&state).map_err(|e| {
-            assert_eq!(e.kind(), ErrorKind::Usage);
-            e.to_string()
-        })
-    };
-    assert_eq!(refusal("data", &lengths, &options, SEED, 2), Ok(Position { epoch: 0, step: 3 }));
-    let contains = |result: Result<Position, String>, what: &str| {
-        let message = result.unwrap_err();
-        assert!(message.contains(what), "{message}");
-    };
-    contains(
-        refusal("other", &lengths, &options, SEED, 2),
-        "dataset other".replace("other", "data").as_str(),
-    );
-    contains(refusal("data", &[5; 99], &options, SEED, 2), "lengths");
-    contains(refusal("data", &lengths, &options, 12, 2), "seed 11");
-    contains(refusal("data", &lengths, &options, SEED, 4), "micro-batches");
-    let other = BatchOptions { last: Last::Drop, ..options.clone() };
-    contains(refusal("data", &lengths, &other, SEED, 2), "options");
-    let plan = plan(&lengths, &options, 2).unwrap();
-    let beyond = PlanState { step: plan.steps() + 1, ..state.clone() };
-    assert_eq!(plan.resume(&beyond).unwrap_err().kind(), ErrorKind::OutOfRange);
-    assert!(serde_json::from_str::<PlanState>(r#"{"dataset":"data"}"#).is_err());
-}
-
-#[test]
-fn options_that_cannot_be_are_refused() {
-    let base = BatchOptions::new(BatchSize::MaxTokens(100));
-    let auto = |max_waste| BucketBy::Length(Boundaries::Auto { max_waste });
-    let geometric = |first, ratio| BucketBy::Length(Boundaries::Geometric { first, ratio });
-    let block = |records, group| Shuffle::Block { records, group };
-    let none = BucketBy::None;
-    for (options, what) in [
-        (BatchOptions { size: BatchSize::BatchSize(0), ..base.clone() }, "batch_size"),
-        (BatchOptions { size: BatchSize::MaxTokens(0), ..base.clone() }, "max_tokens"),
-        (
-            BatchOptions { size: BatchSize::MaxTokensUnpadded(u64::MAX), ..base.clone() },
-            "max_tokens_unpadded",
-        ),
-        (BatchOptions { pad_to_multiple_of: 0, ..base.clone() }, "pad_to_multiple_of"),
-        (BatchOptions { pad_to_multiple_of: 101, ..base.clone() }, "pad_to_multiple_of"),
-        (BatchOptions { bucket: auto(0.0), ..base.clone() }, "max_waste"),
-        (BatchOptions { bucket: auto(f64::NAN), ..base.clone() }, "max_waste"),
-        (BatchOptions { bucket: geometric(0, 1.1), ..base.clone() }, "boundary"),
-        (BatchOptions { bucket: geometric(8, 1.0), ..base.clone() }, "ratio"),
-        (BatchOptions { bucket: BucketBy::Length(Boundaries::Given(vec![3, 3])), ..base.clone() }, "ascend"),
-        (BatchOptions { bucket: BucketBy::Windows { steps: 0 }, ..base.clone() }, "window"),
-        (BatchOptions { bucket: none.clone(), shuffle: block(0, 1), ..base.clone() }, "block"),
-        (BatchOptions { bucket: none.clone(), shuffle: block(1, 0), ..base.clone() }, "group"),
-        (BatchOptions { shuffle: block(8, 8), ..base.clone() }, "block"),
-        (BatchOptions { bucket: none.clone(), oversize: Oversize::Alone, ..base.clone() }, "alone"),
-        (
-            BatchOptions { bucket: none, shuffle: Shuffle::None, oversize: Oversize::Drop, ..base.clone() },
-            "stored",
-        ),
-    ] {
-        let error = plan(&[1, 2, 3], &options, 1).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Usage);
-        assert!(error.to_string().contains(what), "{what}: {error}");
-    }
-    assert!(plan(&[1], &base, 0).unwrap_err().to_string().contains("micro-batches"));
-    let plan = plan(&[1, 2, 101], &BatchOptions { oversize: Oversize::Drop, ..base }, 3).unwrap();
-    assert_eq!(plan.counts().oversize, 1);
-    assert!(plan.batches(Layout::new(0, 2).unwrap(), Position::default()).is_err());
-    assert_eq!(plan.micro_batch(Position::default(), 3).unwrap_err().kind(), ErrorKind::OutOfRange);
-    let beyond = Position { epoch: 0, step: plan.steps() };
-    assert_eq!(plan.micro_batch(beyond, 0).unwrap_err().kind(), ErrorKind::OutOfRange);
-}
-
-#[test]
-fn a_record_over_the_budget_is_named() {
-    let error = plan(&[5, 2000, 7], &BatchOptions::new(BatchSize::MaxTokens(100)), 1).unwrap_err();
-    assert_eq!((error.kind(), error.place().row), (ErrorKind::Usage, Some(1)));
-    assert!(error.remedy().unwrap().contains("truncate"));
-}
-
-#[test]
-fn no_records_are_no_steps() {
-    let plan = plan(&[], &BatchOptions::new(BatchSize::MaxTokens(100)), 2).unwrap();
-    assert_eq!((plan.steps(), plan.counts()), (0, Counts::default()));
-    assert_eq!(epoch_of(&plan, 0), []);
-}
-
-/// An index that lies is an error, never a wrong batch.
-#[test]
-fn lengths_that_contradict_each_other_are_corrupt() {
-    type MapRun = fn(LengthRun) -> LengthRun;
-
-    #[derive(Debug)]
-    struct Lies(LengthsInMemory, MapRun, fn(u64) -> u64);
-
-    impl Lengths for Lies {
-        fn records(&self) -> u64 {
-            self.0.records()
-        }
-        fn record_at(&self, rank: u64) -> crate::error::Result<u64> {
-            self.0.record_at(rank)
-        }
-        fn length_of(&self, record: u64) -> crate::error::Result<u64> {
-            self.0.length_of(record).map(self.2)
-        }
-        fn runs(&self) -> crate::error::Result<Runs<'_>> {
-            Ok(Box::new(self.0.runs()?.map(|run| run.map(self.1))))
-        }
-    }
-    let new = |run: MapRun, length: fn(u64) -> u64| {
-        let lengths = Lies(LengthsInMemory::new((0..100).collect()), run, length);
-        BatchPlan::new("data", lengths, BatchOptions::new(BatchSize::MaxTokens(200)), 0, 1)
-    };
-    let runs: [MapRun; 5] = [
-        |run| LengthRun { count: run.count + 1, ..run },
-        |run| LengthRun { length: 7, ..run },
-        |run| LengthRun { first_rank: 0, ..run },
-        |run| LengthRun { count: 0, ..run },
-        |run| LengthRun { count: u64::MAX, ..run },
-    ];
-    for run in runs {
-        assert_eq!(new(run, |l| l).unwrap_err().kind(), ErrorKind::Corrupt);
-    }
-    let plan = new(|run| run, |length| length + 150).unwrap();
-    let error = plan.micro_batch(Position::default(), 0).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Corrupt);
-    assert!(error.place().row.is_some());
-}
-
-/// Lengths like those of a text corpus: log-normal with a median of 250 and a heavy tail, cut at `longest`.
-fn text_lengths(records: u64, longest: u64) -> Vec<u64> {
-    let noise = Permutation::new(1 << 32, key(5, Purpose::Records, 0, 0));
-    let uniform = |i: u64| (noise.at(i) as f64 + 0.5) / (1u64 << 32) as f64;
-    let normal =
-        |i: u64| (-2.0 * uniform(2 * i).ln()).sqrt() * (std::f64::consts::TAU * uniform(2 * i + 1)).cos();
-    (0..records).map(|i| ((250f64.ln() + 1.1 * normal(i)).exp() as u64).clamp(1, longest)).collect()
-}
-
-/// Padding of random batches that are filled up to the budget.
-fn random_padding(lengths: &[u64], budget: u64) -> f64 {
-    let order = Permutation::new(lengths.len() as u64, 1);
-    let (mut padded, mut rows, mut width) = (0, 0, 0);
-    for i in 0..lengths.len() as u64 {
-        let length = lengths[order.at(i) as usize].min(budget);
-        if (rows + 1) * width.max(length) > budget {
-            padded += rows * width;
-            (rows, width) = (0, 0);
-        }
-        rows += 1;
-        width = width.max(length);
-    }
-    padded += rows * width;
-    1.0 - lengths.iter().map(|&l| l.min(budget)).sum::<u64>() as f64 / padded as f64
-}
-
-#[test]
-fn buckets_waste_little_where_random_batches_waste_much() {
-    let lengths = text_lengths(60_000, 8192);
-    let random = random_padding(&lengths, 16_384);
-    assert!(random > 0.4, "random batches: {random}");
-    for (micro_batches, most) in [(1, 0.03), (4, 0.03), (8, 0.05)] {
-        let plan = plan(&lengths, &BatchOptions::new(BatchSize::MaxTokens(16_384)), micro_batches).unwrap();
-        let metrics = Metrics::of(&plan, 0, micro_batches).unwrap();
-        assert!(metrics.padding < most, "{micro_batches}: {metrics:?}");
-        assert!(metrics.fill > 0.93, "{micro_batches}: {metrics:?}");
-        assert!(metrics.skew < 0.03, "{micro_batches}: {metrics:?}");
-        assert!(metrics.length_correlation.abs() < 0.15, "{micro_batches}: {metrics:?}");
-        assert!(plan.buckets().len() < 150, "{} buckets", plan.buckets().len());
-    }
-}
-
-/// A few hundred records, eight micro-batches per step: lengths are so sparse that most steps are graded.
-#[test]
-fn small_datasets_on_many_ranks_waste_little() {
-    let lengths = text_lengths(8_000, 8192);
-    let plan = plan(&lengths, &BatchOptions::new(BatchSize::MaxTokens(16_384)), 8).unwrap();
-    assert!(plan.buckets().iter().any(|bucket| bucket.graded.is_some()));
-    let metrics = Metrics::of(&plan, 0, 8).unwrap();
-    assert!(metrics.padding < 0.05 && metrics.fill > 0.9 && metrics.skew < 0.1, "{metrics:?}");
-}
-
-#[test]
-fn sorted_windows_save_padding_of_fixed_batches() {
-    let lengths = text_lengths(30_000, 8192);
-    let measure = |bucket| {
-        let options = BatchOptions { bucket, ..BatchOptions::new(BatchSize::BatchSize(32)) };
-        Metrics::of(&plan(&lengths, &options, 2).unwrap(), 0, 2).unwrap()
-    };
-    let (random, sorted) =
-        (measure(BucketBy::None), measure(BucketBy::Windows { steps: DEFAULT_WINDOW_STEPS }));
-    assert!(random.padding > 0.5, "{random:?}");
-    assert!(sorted.padding < 0.2, "{sorted:?}");
-    assert!(sorted.length_correlation.abs() < 0.15, "{sorted:?}");
-    assert!(sorted.skew < random.skew, "{sorted:?} {random:?}");
-}
-
 const STATE: &str = concat!(
     r#"{"dataset":"data","lengths":"c8fb6efb91cd38a31b3cab8af194baa8","#,
     r#""options":"90c07e851645aa6776aa05c3a219dd1f","seed":11,"micro_batches":2,"epoch":1,"step":2}"#,
@@ -470,29 +273,26 @@ fn the_order_never_changes() {
     assert_eq!(serde_json::to_string(&state).unwrap(), STATE);
 }
 
-/// Reads one length per line and prints measures: `DSCONVERT_LENGTHS=file cargo test --lib measure -- --ignored
-/// --nocapture`.
+/// The lengths of an opened split and those of its two indexes give the plan that the lengths themselves give.
 #[test]
-#[ignore = "needs a file of lengths"]
-#[allow(clippy::print_stderr)]
-fn measure_lengths_of_a_file() {
-    let file = std::env::var("DSCONVERT_LENGTHS").unwrap();
-    let lengths: Vec<u64> =
-        std::fs::read_to_string(file).unwrap().lines().map(|line| line.parse().unwrap()).collect();
-    eprintln!("random batches of the same budget: padding {:.4}", random_padding(&lengths, 16_384));
-    for max_waste in [0.02, 0.04, 0.06] {
-        for micro_batches in [1, 2, 8] {
-            let bucket = BucketBy::Length(Boundaries::Auto { max_waste });
-            let oversize = Oversize::Truncate;
-            let options =
-                BatchOptions { bucket, oversize, ..BatchOptions::new(BatchSize::MaxTokens(16_384)) };
-            let plan = plan(&lengths, &options, micro_batches).unwrap();
-            let metrics = Metrics::of(&plan, 0, micro_batches).unwrap();
-            eprintln!(
-                "max_waste {max_waste}, {micro_batches} micro-batches: {} buckets, {} steps, {metrics:?}",
-                plan.buckets().len(),
-                plan.steps()
-            );
+fn a_split_gives_the_same_plan_as_its_lengths() {
+    let lengths: Vec<u64> = (0..200).map(|i| i * 7 % 13).collect(); // what `testing` writes
+    let dir = tempfile::tempdir().unwrap();
+    testing::write(dir.path(), Format::Msgpack, Kind::Text, &[&[150, 50]]).unwrap();
+    let split = Dataset::open(dir.path()).unwrap().split("train").unwrap();
+    let options = BatchOptions::new(BatchSize::MaxTokens(64));
+    let expected = plan(&lengths, &options, 2).unwrap();
+    let of_split = BatchPlan::new("data", split.clone(), options.clone(), SEED, 2).unwrap();
+    let indexes = (split.record_index().unwrap(), split.length_index().unwrap());
+    let of_indexes = BatchPlan::new("data", &indexes, options, SEED, 2).unwrap();
+    let start = Position::default();
+    assert_eq!(of_split.state(start).unwrap(), expected.state(start).unwrap());
+    for step in 0..expected.steps() {
+        let at = Position { epoch: 4, step };
+        for index in 0..2 {
+            let batch = expected.micro_batch(at, index).unwrap();
+            assert_eq!(of_split.micro_batch(at, index).unwrap(), batch);
+            assert_eq!(of_indexes.micro_batch(at, index).unwrap(), batch);
         }
     }
 }
