@@ -89,6 +89,18 @@ pub enum Boundaries {
     Given(Vec<u64>),
 }
 
+impl BucketBy {
+    /// Sorted windows of [`DEFAULT_WINDOW_STEPS`].
+    pub const WINDOWS: Self = BucketBy::Windows { steps: DEFAULT_WINDOW_STEPS };
+}
+
+impl Boundaries {
+    /// Chosen from the histogram with [`DEFAULT_MAX_WASTE`].
+    pub const AUTO: Self = Boundaries::Auto { max_waste: DEFAULT_MAX_WASTE };
+    /// From [`DEFAULT_FIRST_BOUND`] with [`DEFAULT_RATIO`].
+    pub const GEOMETRIC: Self = Boundaries::Geometric { first: DEFAULT_FIRST_BOUND, ratio: DEFAULT_RATIO };
+}
+
 /// In what order records come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -108,6 +120,9 @@ pub enum Shuffle {
 }
 
 impl Shuffle {
+    /// Groups of [`DEFAULT_GROUP_BLOCKS`] blocks of [`DEFAULT_BLOCK_RECORDS`].
+    pub const BLOCK: Self = Shuffle::Block { records: DEFAULT_BLOCK_RECORDS, group: DEFAULT_GROUP_BLOCKS };
+
     /// Checks the numbers of a block shuffle.
     pub(super) fn check(self) -> Result<()> {
         if let Shuffle::Block { records, group } = self {
@@ -172,7 +187,7 @@ impl BatchOptions {
     pub fn new(size: BatchSize) -> Self {
         let bucket = match size {
             BatchSize::BatchSize(_) => BucketBy::None,
-            _ => BucketBy::Length(Boundaries::Auto { max_waste: DEFAULT_MAX_WASTE }),
+            _ => BucketBy::Length(Boundaries::AUTO),
         };
         Self {
             size,

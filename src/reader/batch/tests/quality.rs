@@ -56,14 +56,38 @@ fn small_datasets_on_many_ranks_waste_little() {
 }
 
 #[test]
+fn geometric_buckets_are_nearly_as_good() {
+    let lengths = text_lengths(60_000, 8192);
+    let bucket = BucketBy::Length(Boundaries::GEOMETRIC);
+    let options = BatchOptions { bucket, ..BatchOptions::new(BatchSize::MaxTokens(16_384)) };
+    let metrics = Metrics::of(&plan(&lengths, &options, 4).unwrap(), 0, 4).unwrap();
+    assert!(metrics.padding < 0.05 && metrics.fill > 0.9, "{metrics:?}");
+}
+
+#[test]
+fn windows_of_block_shuffled_records_are_read_from_few_places() {
+    let lengths = text_lengths(20_000, 8192);
+    let options = BatchOptions {
+        bucket: BucketBy::Windows { steps: 8 },
+        shuffle: Shuffle::Block { records: 64, group: 16 },
+        ..BatchOptions::new(BatchSize::BatchSize(16))
+    };
+    let plan = plan(&lengths, &options, 8).unwrap();
+    for window in epoch_of(&plan, 0).chunks(8 * 8) {
+        let blocks: std::collections::BTreeSet<u64> =
+            window.iter().flat_map(|b| b.records.iter().map(|r| r / 64)).collect();
+        assert!(blocks.len() <= 16, "{} blocks", blocks.len());
+    }
+}
+
+#[test]
 fn sorted_windows_save_padding_of_fixed_batches() {
     let lengths = text_lengths(30_000, 8192);
     let measure = |bucket| {
         let options = BatchOptions { bucket, ..BatchOptions::new(BatchSize::BatchSize(32)) };
         Metrics::of(&plan(&lengths, &options, 2).unwrap(), 0, 2).unwrap()
     };
-    let (random, sorted) =
-        (measure(BucketBy::None), measure(BucketBy::Windows { steps: DEFAULT_WINDOW_STEPS }));
+    let (random, sorted) = (measure(BucketBy::None), measure(BucketBy::WINDOWS));
     assert!(random.padding > 0.5, "{random:?}");
     assert!(sorted.padding < 0.2, "{sorted:?}");
     assert!(sorted.length_correlation.abs() < 0.15, "{sorted:?}");
