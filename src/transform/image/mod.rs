@@ -25,6 +25,7 @@
 //! # Ok::<(), dsconvert::error::Error>(())
 //! ```
 
+mod colors;
 mod container;
 mod decode_jpeg;
 mod decode_other;
@@ -32,12 +33,15 @@ mod encode;
 mod encoding;
 mod exif;
 mod geometry;
+mod icc;
+mod metadata;
 mod options;
 mod pixels;
 mod resize;
 mod scratch;
 mod sniff;
 mod source;
+mod strip;
 #[cfg(test)]
 mod tests;
 mod text;
