@@ -13,6 +13,7 @@ pub mod index;
 pub mod manifest;
 #[cfg(feature = "convert")]
 pub mod options;
+pub mod packing;
 #[cfg(feature = "convert")]
 pub mod pipeline;
 pub mod reader;
