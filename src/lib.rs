@@ -13,6 +13,7 @@ pub mod index;
 pub mod manifest;
 #[cfg(feature = "convert")]
 pub mod options;
+pub mod packing;
 #[cfg(feature = "convert")]
 pub mod pipeline;
 pub mod reader;
@@ -22,3 +23,7 @@ pub mod schema;
 pub mod source;
 pub mod storage;
 pub mod transform;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

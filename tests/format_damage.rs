@@ -143,3 +143,17 @@ fn every_truncation_is_noticed() {
         }
     }
 }
+
+/// A list column whose page has fewer levels than its header says: skipping rows in it never ended.
+#[test]
+fn a_page_with_too_few_levels_is_an_error() {
+    let bytes = Bytes::from_static(include_bytes!("format_common/short-levels.parquet"));
+    let reader = open(
+        Format::Parquet,
+        Arc::new(images_with_everything()),
+        Blob::from_bytes(Path::new("short-levels.parquet"), bytes),
+    )
+    .unwrap();
+    assert!((0..40).any(|row| reader.get(Placed::in_group(0, row, 0)).is_err()));
+    assert!(reader.scan().unwrap().any(|record| record.is_err()));
+}

@@ -49,7 +49,6 @@ pub(super) enum Converting {
     /// The outcomes are there.
     Done,
     /// The unit has to be done again from its beginning, carefully: a fast engine was caught in a difference.
-    #[allow(dead_code, reason = "only engines that verify themselves ask for it")]
     RedoUnit,
 }
 

@@ -12,7 +12,6 @@ pub(super) enum Outcome {
     /// Its bytes cannot become a record.
     Rejected { split: u16, origin: String, reject: Reject },
     /// The user's criteria leave it out.
-    #[allow(dead_code, reason = "images and text select in the same way")]
     Filtered { split: u16, origin: String, reason: String },
 }
 

@@ -327,7 +327,7 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
             sink.write(outcomes, &mut closed)?;
         }
         // Handed over before anyone else can go on with the unit: its shards go before its end.
-        self.hand_over(closed.drain(..).map(Closing::Shard));
+        self.hand_over(closed.drain(..).map(Closing::shard));
         let mut state = self.lock();
         state.held -= freed;
         let Some(at) = state.open.iter().position(|u| u.unit == unit) else { return Ok(()) };
@@ -337,7 +337,7 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
             state.open.remove(at);
             drop(state);
             let end = sink.close(&mut closed)?;
-            self.hand_over(closed.into_iter().map(Closing::Shard).chain([Closing::Unit(Box::new(end))]));
+            self.hand_over(closed.into_iter().map(Closing::shard).chain([Closing::Unit(Box::new(end))]));
         } else {
             open.sink = Some(sink);
         }
@@ -362,8 +362,14 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
 
 /// Work for the thread that waits for the disk.
 enum Closing {
-    Shard(ClosedShard),
+    Shard(Box<ClosedShard>),
     Unit(Box<ClosedUnit>),
+}
+
+impl Closing {
+    fn shard(shard: ClosedShard) -> Self {
+        Closing::Shard(Box::new(shard))
+    }
 }
 
 fn close_all<T>(shared: &Shared<'_, T>, closing: Receiver<Closing>) {

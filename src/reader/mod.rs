@@ -38,6 +38,7 @@
 //! `docs/reader.md` tells more. Nothing here needs the image, tokenizer or command line dependencies.
 
 mod ahead;
+pub mod batch;
 mod check;
 mod dataset;
 mod describe;

@@ -1,5 +1,7 @@
 //! The command as its users meet it: run as a process, judged by its exit status, messages and files.
 
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
 mod bad_input;
 mod determinism;
 mod failures;

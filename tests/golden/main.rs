@@ -8,6 +8,8 @@
 //! A case that has no files yet is written by `DSCONVERT_WRITE_GOLDEN=1 cargo test --test golden`; existing files are never
 //! replaced.
 
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,15 +17,28 @@ use std::process::Command;
 use dsconvert::reader::{Dataset, VerifyOptions, verify};
 use serde_json::{Value, json};
 
-/// Name of the case, kind, source, options.
-const CASES: [(&str, &str, &str, &str); 2] = [
-    (
-        "text",
-        "text",
-        "text",
-        "--tokenizer bytes --add-eos --key-field id --shard-records 3 --split train=0.5,test=0.5 --seed 2 --max-rejects 50%",
-    ),
-    ("images", "images", "photos", "--encode keep --shard-records 2 --max-rejects 50%"),
+/// A dataset to be made in every format.
+struct Case {
+    name: &'static str,
+    kind: &'static str,
+    source: &'static str,
+    options: &'static str,
+}
+
+const CASES: [Case; 2] = [
+    Case {
+        name: "text",
+        kind: "text",
+        source: "text",
+        options: "--tokenizer bytes --add-eos --key-field id --shard-records 3 --split train=0.5,test=0.5 --seed 2 \
+                  --max-rejects 50%",
+    },
+    Case {
+        name: "images",
+        kind: "images",
+        source: "photos",
+        options: "--encode keep --shard-records 2 --max-rejects 50%",
+    },
 ];
 
 const FORMATS: [&str; 4] = ["parquet", "arrow", "msgpack", "protobuf"];
@@ -33,23 +48,18 @@ fn golden() -> PathBuf {
 }
 
 /// The golden dataset of every case and format.
-fn datasets()
--> Vec<(&'static (&'static str, &'static str, &'static str, &'static str), &'static str, PathBuf)> {
-    let mut all = Vec::new();
-    for case in &CASES {
-        for format in FORMATS {
-            all.push((case, format, golden().join(format!("{}-{format}", case.0))));
-        }
-    }
-    all
+fn datasets() -> impl Iterator<Item = (&'static Case, &'static str, PathBuf)> {
+    CASES.iter().flat_map(|case| {
+        FORMATS.iter().map(move |format| (case, *format, golden().join(format!("{}-{format}", case.name))))
+    })
 }
 
-fn convert(case: &(&str, &str, &str, &str), format: &str, out: &Path) {
+fn convert(case: &Case, format: &str, out: &Path) {
     let output = Command::new(env!("CARGO_BIN_EXE_dsconvert"))
-        .args([case.1, "--format", format, "--quiet", "--out"])
+        .args([case.kind, "--format", format, "--quiet", "--out"])
         .arg(out)
-        .arg(golden().join("source").join(case.2))
-        .args(case.3.split_whitespace())
+        .arg(golden().join("source").join(case.source))
+        .args(case.options.split_whitespace())
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -101,9 +111,9 @@ fn golden_datasets_are_read_as_they_were_written() {
             if !path.exists() {
                 convert(case, format, &path);
             }
-            let old = digests.insert(case.0, digest(&path));
+            let old = digests.insert(case.name, digest(&path));
             // The content does not depend on the format.
-            assert!(old.is_none_or(|old| old == digests[case.0]));
+            assert!(old.is_none_or(|old| old == digests[case.name]));
         }
         if !digests_path.exists() {
             std::fs::write(&digests_path, serde_json::to_string_pretty(&digests).unwrap() + "\n").unwrap();
@@ -111,7 +121,7 @@ fn golden_datasets_are_read_as_they_were_written() {
     }
     let digests: Value = serde_json::from_slice(&std::fs::read(&digests_path).unwrap()).unwrap();
     for (case, format, path) in datasets() {
-        assert_eq!(digest(&path), digests[case.0], "{format}");
+        assert_eq!(digest(&path), digests[case.name], "{format}");
         let report = verify(&Dataset::open(&path).unwrap(), &VerifyOptions::default());
         assert!(report.is_ok(), "{format}: {:?}", report.problems);
         assert!(report.unlisted.is_empty(), "{:?}", report.unlisted);
@@ -122,7 +132,7 @@ fn golden_datasets_are_read_as_they_were_written() {
 fn the_converter_still_writes_the_golden_datasets() {
     let dir = tempfile::tempdir().unwrap();
     for (case, format, path) in datasets() {
-        let out = dir.path().join(format!("{}-{format}", case.0));
+        let out = dir.path().join(format!("{}-{format}", case.name));
         convert(case, format, &out);
         let (then, now) = (files(&path), files(&out));
         assert_eq!(then.keys().collect::<Vec<_>>(), now.keys().collect::<Vec<_>>());

@@ -6,6 +6,7 @@
 //!
 //! Some damage the library meets with a panic; [`caught`] makes an error of it.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ::parquet::errors::ParquetError;
@@ -89,13 +90,55 @@ fn in_order(pages: &[PageLocation], group: &RowGroupMetaData, begin: u64, end: u
         && pages.first().is_none_or(|p| p.first_row_index == 0)
 }
 
-/// Checks the headers of the pages that hold `rows` (ascending; all rows without them) of row group `number`, which has
-/// passed [`check_footer`].
+/// The rows to decode for `rows` (ascending) of row group `number`: ranges that no page of a list column crosses.
+///
+/// Skipping rows inside a page of a list column is the one thing that must not be asked of the library: when the page
+/// has fewer levels than its header says, skipping never ends, where reading reports it.
+pub(super) fn ranges(file: &ParquetMetaData, number: usize, rows: &[u32]) -> Vec<Range<usize>> {
+    let Some(group) = file.row_groups().get(number) else { return Vec::new() };
+    let index = file.page_index_for_row_group(number);
+    let total = usize::try_from(group.num_rows()).unwrap_or_default();
+    let lists = (0..group.num_columns()).filter(|&i| group.column(i).column_descr().max_rep_level() > 0);
+    let lists: Vec<&Vec<PageLocation>> = lists.filter_map(|i| index.page_locations(i)).collect();
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for &row in rows {
+        let row = row as usize;
+        if ranges.last().is_some_and(|last| row < last.end) {
+            continue;
+        }
+        let mut range = row..row + 1;
+        loop {
+            let before = range.clone();
+            for pages in &lists {
+                range.start = begin_of(pages, page_of(pages, range.start), total);
+                range.end = begin_of(pages, page_of(pages, range.end - 1) + 1, total);
+            }
+            if range == before {
+                break;
+            }
+        }
+        ranges.push(range);
+    }
+    ranges
+}
+
+/// The page that holds `row`.
+fn page_of(pages: &[PageLocation], row: usize) -> usize {
+    pages.partition_point(|p| p.first_row_index <= row as i64).saturating_sub(1)
+}
+
+/// The first row of page `page`, which may be the one after the last.
+fn begin_of(pages: &[PageLocation], page: usize, total: usize) -> usize {
+    pages.get(page).and_then(|p| usize::try_from(p.first_row_index).ok()).unwrap_or(total)
+}
+
+/// Checks the headers of the pages that hold the rows `ranges` (ascending; all rows without them) of row group
+/// `number`, which has passed [`check_footer`].
 pub(super) fn check_pages(
     blob: &Blob,
     file: &ParquetMetaData,
     number: usize,
-    rows: Option<&[u32]>,
+    ranges: Option<&[Range<usize>]>,
 ) -> Result<()> {
     let Some(group) = file.row_groups().get(number) else { return Ok(()) };
     let index = file.page_index_for_row_group(number);
@@ -106,24 +149,19 @@ pub(super) fn check_pages(
             check_page(blob, column, begin, first - begin)?;
         }
         let check = |page: &PageLocation| {
-            check_page(
-                blob,
-                column,
-                page.offset.cast_unsigned(),
-                i64::from(page.compressed_page_size).cast_unsigned(),
-            )
+            let size = i64::from(page.compressed_page_size).cast_unsigned();
+            check_page(blob, column, page.offset.cast_unsigned(), size)
         };
-        match rows {
-            None => all.iter().try_for_each(check)?,
-            Some(rows) => {
-                let mut last = None;
-                for &row in rows {
-                    let page = all.partition_point(|p| p.first_row_index <= i64::from(row)).saturating_sub(1);
-                    if last.replace(page) != Some(page) {
-                        all.get(page).map_or(Ok(()), check)?;
-                    }
-                }
-            }
+        let Some(ranges) = ranges else {
+            all.iter().try_for_each(check)?;
+            continue;
+        };
+        let mut checked = 0;
+        for range in ranges {
+            let end = page_of(all, range.end - 1) + 1;
+            let begin = page_of(all, range.start).max(checked).min(end);
+            all.get(begin..end).unwrap_or_default().iter().try_for_each(check)?;
+            checked = end;
         }
     }
     Ok(())

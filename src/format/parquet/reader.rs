@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read};
+use std::ops::Range;
 use std::sync::Arc;
 
 use ::parquet::arrow::arrow_reader::{
@@ -52,20 +53,24 @@ impl Reader {
         self.metadata.metadata()
     }
 
-    /// `rows` (ascending; all without them) of a row group that is there, decoded in batches up to the first error.
-    fn batches(&self, group: usize, rows: Option<&[u32]>) -> Result<impl Iterator<Item = Result<Rows>>> {
-        guard::check_pages(&self.blob, self.file(), group, rows).map_err(|e| self.damaged(group, e))?;
+    /// The rows `ranges` (ascending; all without them) of a row group that is there, in batches up to the first error.
+    fn batches(
+        &self,
+        group: usize,
+        ranges: Option<Vec<Range<usize>>>,
+    ) -> Result<impl Iterator<Item = Result<Rows>>> {
+        guard::check_pages(&self.blob, self.file(), group, ranges.as_deref())
+            .map_err(|e| self.damaged(group, e))?;
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
             Chunks(self.blob.clone()),
             self.metadata.clone(),
         )
         .with_row_groups(vec![group])
-        .with_batch_size(rows.map_or(BATCH_ROWS, |rows| rows.len().min(BATCH_ROWS)));
-        let builder = match rows {
-            Some(rows) => {
+        .with_batch_size(BATCH_ROWS);
+        let builder = match ranges {
+            Some(ranges) => {
                 let total = self.group_rows(group).unwrap_or_default() as usize;
-                let ranges = rows.iter().map(|&row| row as usize..row as usize + 1);
-                builder.with_row_selection(RowSelection::from_consecutive_ranges(ranges, total))
+                builder.with_row_selection(RowSelection::from_consecutive_ranges(ranges.into_iter(), total))
             }
             None => builder,
         };
@@ -142,12 +147,16 @@ impl ShardReader for Reader {
             if let Some(row) = rows.iter().find(|&&row| u64::from(row) >= total) {
                 return Err(self.corrupt(g, format!("there is no row {row}, only {total}")));
             }
-            let mut wanted = rows.iter();
-            for decoded in self.batches(g, Some(&rows))? {
+            let ranges = guard::ranges(self.file(), g, &rows);
+            let mut decoded_rows = ranges.iter().cloned().flatten();
+            let mut wanted = rows.into_iter().peekable();
+            for decoded in self.batches(g, Some(ranges.clone()))? {
                 let decoded = decoded?;
-                for (i, row) in (0..decoded.len()).zip(wanted.by_ref()) {
-                    let record = decoded.record(&self.schema, i).map_err(|why| self.corrupt(g, why))?;
-                    found.insert(Placed::in_group(group, *row, 0).position, record);
+                for (i, row) in (0..decoded.len()).zip(decoded_rows.by_ref()) {
+                    if let Some(row) = wanted.next_if(|&wanted| wanted as usize == row) {
+                        let record = decoded.record(&self.schema, i).map_err(|why| self.corrupt(g, why))?;
+                        found.insert(Placed::in_group(group, row, 0).position, record);
+                    }
                 }
             }
         }

@@ -5,8 +5,9 @@ use libjpeg_turbo_rs::{DecodeLimits, Decoder, JpegError, PixelFormat, ScalingFac
 use super::container::jpeg::{self, Header, Process};
 use super::container::{corrupt, unsupported};
 use super::geometry::Size;
+use super::icc::Conversion;
 use super::options::ImageOptions;
-use super::pixels::{Pixels, luma};
+use super::pixels::Pixels;
 use super::text::Color;
 use crate::sample::{Reject, RejectCode};
 
@@ -48,13 +49,16 @@ pub(super) fn decoder<'a>(
     Ok(decoder)
 }
 
-/// Decodes the JPEG file `bytes` into `out`, in the colours the options ask for. True when damage was concealed, which
-/// only happens with the lenient option.
+/// Decodes the JPEG file `bytes` into `out`: grey when grey is asked for and `profile` (which is not yet applied) does
+/// not need colours, else RGB. True when damage was concealed, which only happens with the lenient option.
+///
+/// Inks are the exception: they are brought to RGB here, by `profile` if it is one for inks.
 pub(super) fn decode(
     bytes: &[u8],
     header: &Header<'_>,
     options: &ImageOptions,
     reduction: u32,
+    profile: Option<&Conversion>,
     buffer: &mut Vec<u8>,
     out: &mut Pixels,
 ) -> Result<bool, Reject> {
@@ -66,13 +70,20 @@ pub(super) fn decode(
         buffer.resize(decoder.output_buffer_size().map_err(reject)?, 0);
         let info = decoder.decode_image_into(buffer).map_err(reject)?;
         let size = size(info.width, info.height);
-        cmyk(&buffer[..info.bytes_written], header.adobe_transform.is_some(), options.color, size, out);
+        let inks = &mut buffer[..info.bytes_written];
+        // Files with Adobe's segment store the inks inverted.
+        if header.adobe_transform.is_some() {
+            inks.iter_mut().for_each(|ink| *ink = 255 - *ink);
+        }
+        out.reshape(size, 3);
+        if !profile.is_some_and(|profile| profile.cmyk_to_rgb(inks, &mut out.data)) {
+            naive_cmyk_to_rgb(inks, &mut out.data);
+        }
         return Ok(!info.warnings.is_empty());
     }
-    let (format, channels) = match options.color {
-        Color::Rgb => (PixelFormat::Rgb, 3),
-        Color::Rgba => (PixelFormat::Rgba, 4),
-        Color::Gray => (PixelFormat::Grayscale, 1),
+    let (format, channels) = match (options.color, profile) {
+        (Color::Gray, None | Some(Conversion::Table(_))) => (PixelFormat::Grayscale, 1),
+        _ => (PixelFormat::Rgb, 3),
     };
     decoder.set_output_format(format);
     out.reshape(size(decoder.output_width(), decoder.output_height()), channels);
@@ -83,35 +94,11 @@ pub(super) fn decode(
     Ok(!info.warnings.is_empty())
 }
 
-/// Inks to light, without a profile: each channel is what ink and black together let through. Files with Adobe's
-/// segment store the inks inverted.
-fn cmyk(inks: &[u8], inverted: bool, color: Color, size: Size, out: &mut Pixels) {
-    let light = |ink: u8, black: u8| {
-        let (ink, black) = if inverted { (ink, black) } else { (255 - ink, 255 - black) };
-        ((u32::from(ink) * u32::from(black) + 127) / 255) as u8
-    };
-    let rgb = |[c, m, y, k]: [u8; 4]| [light(c, k), light(m, k), light(y, k)];
-    let (inks, _) = inks.as_chunks::<4>();
-    match color {
-        Color::Rgb => {
-            out.reshape(size, 3);
-            for (to, from) in out.data.as_chunks_mut::<3>().0.iter_mut().zip(inks) {
-                *to = rgb(*from);
-            }
-        }
-        Color::Rgba => {
-            out.reshape(size, 4);
-            for (to, from) in out.data.as_chunks_mut::<4>().0.iter_mut().zip(inks) {
-                let [r, g, b] = rgb(*from);
-                *to = [r, g, b, 255];
-            }
-        }
-        Color::Gray => {
-            out.reshape(size, 1);
-            for (to, from) in out.data.iter_mut().zip(inks) {
-                *to = luma(rgb(*from));
-            }
-        }
+/// Inks (255 being full) to light, without a profile: each channel is what ink and black together let through.
+fn naive_cmyk_to_rgb(inks: &[u8], rgb: &mut [u8]) {
+    let light = |ink: u8, black: u8| ((u32::from(255 - ink) * u32::from(255 - black) + 127) / 255) as u8;
+    for (to, [c, m, y, k]) in rgb.as_chunks_mut::<3>().0.iter_mut().zip(inks.as_chunks::<4>().0) {
+        *to = [light(*c, *k), light(*m, *k), light(*y, *k)];
     }
 }
 

@@ -8,18 +8,31 @@ use image::codecs::{
 use image::error::{ImageError, LimitErrorKind};
 use image::{ColorType, ImageDecoder, Limits};
 
+use super::colors;
 use super::container::{self, Structure, corrupt, unsupported};
 use super::exif::Orientation;
 use super::geometry::Size;
-use super::options::ImageOptions;
-use super::pixels::{Pixels, luma};
+use super::icc::Space;
+use super::pixels::Pixels;
 use super::sniff::ImageType;
 use super::source::Source;
-use super::text::{Color, Rgb};
 use crate::sample::{Reject, RejectCode};
 
 /// What a decoder may allocate beside the output: tables, windows, palettes, compressed strips.
 const DECODER_BYTES: u64 = 64 << 20;
+
+/// What came of a decode beside the pixels.
+#[derive(Debug)]
+pub(super) struct Decoded {
+    /// The embedded profile, which the pixels have not been through.
+    pub(super) icc: Option<Vec<u8>>,
+    /// The channels the profile is for.
+    pub(super) space: Space,
+    /// Whether the file holds 8-bit RGB and nothing else, so that its pixels are those of the output.
+    pub(super) is_plain_rgb: bool,
+    /// Where decoding stopped before its end; only with the lenient option.
+    pub(super) damage: Option<Reject>,
+}
 
 /// Size and orientation of the first image of the TIFF file `bytes`.
 pub(super) fn tiff_structure(bytes: &[u8]) -> Result<Structure, Reject> {
@@ -33,48 +46,63 @@ pub(super) fn tiff_structure(bytes: &[u8]) -> Result<Structure, Reject> {
     Ok(structure)
 }
 
-/// Decodes `source` into `out`, in the colours the options ask for. `buffer` holds the samples as they are stored.
-///
-/// Gives back the embedded ICC profile, which `out` has not been through.
+fn limits(decoded_bytes: u64) -> Limits {
+    let mut limits = Limits::default();
+    limits.max_alloc = Some(decoded_bytes.saturating_mul(2).saturating_add(DECODER_BYTES));
+    limits
+}
+
+fn open<'a>(source: &Source<'a>) -> Result<Box<dyn ImageDecoder + 'a>, ImageError> {
+    let reader = Cursor::new(source.bytes);
+    Ok(match source.image_type {
+        ImageType::Png => {
+            // Eight bytes per pixel is the widest it decodes to.
+            let limits = limits(source.structure.size.pixels().saturating_mul(8));
+            Box::new(PngDecoder::with_limits(reader, limits)?)
+        }
+        ImageType::Webp => Box::new(WebPDecoder::new(reader)?),
+        ImageType::Gif => Box::new(GifDecoder::new(reader)?),
+        ImageType::Bmp => Box::new(BmpDecoder::new(reader)?),
+        ImageType::Tiff | ImageType::Raw | ImageType::Jpeg => Box::new(TiffDecoder::new(reader)?),
+    })
+}
+
+/// Decodes `source` into `out` as RGB or, where it has alpha, RGBA. `buffer` holds the samples as they are stored.
 pub(super) fn decode(
     source: &Source<'_>,
-    options: &ImageOptions,
+    lenient: bool,
     buffer: &mut Vec<u8>,
     out: &mut Pixels,
-) -> Result<Option<Vec<u8>>, Reject> {
-    let bytes = source.bytes;
-    let limits = |decoded: u64| {
-        let mut limits = Limits::default();
-        limits.max_alloc = Some(decoded.saturating_mul(2).saturating_add(DECODER_BYTES));
-        limits
-    };
-    // Eight bytes per pixel is the widest the formats here decode to.
-    let widest = limits(source.structure.size.pixels().saturating_mul(8));
-    let mut decoder: Box<dyn ImageDecoder + '_> = match source.image_type {
-        ImageType::Png => Box::new(PngDecoder::with_limits(Cursor::new(bytes), widest).map_err(reject)?),
-        ImageType::Webp => Box::new(WebPDecoder::new(Cursor::new(bytes)).map_err(reject)?),
-        ImageType::Gif => Box::new(GifDecoder::new(Cursor::new(bytes)).map_err(reject)?),
-        ImageType::Bmp => Box::new(BmpDecoder::new(Cursor::new(bytes)).map_err(reject)?),
-        ImageType::Tiff | ImageType::Raw | ImageType::Jpeg => {
-            Box::new(TiffDecoder::new(Cursor::new(bytes)).map_err(reject)?)
-        }
-    };
+) -> Result<Decoded, Reject> {
+    let mut decoder = open(source).map_err(reject)?;
     let (width, height) = decoder.dimensions();
-    if Size::new(width, height) != source.structure.size {
-        return Err(corrupt(format!(
-            "its headers disagree on the size: {width}×{height} pixels in the second"
-        )));
+    let size = Size::new(width, height);
+    if size != source.structure.size {
+        return Err(corrupt(format!("its second header says {width}×{height} pixels, the first does not")));
     }
     let decoded = decoder.total_bytes();
     decoder.set_limits(limits(decoded)).map_err(reject)?;
     let icc = decoder.icc_profile().ok().flatten();
     let color_type = decoder.color_type();
-    let length = usize::try_from(decoded).map_err(|_| too_large())?;
+    let is_plain_rgb =
+        decoder.original_color_type() == image::ExtendedColorType::Rgb8 && color_type == ColorType::Rgb8;
+    let space = if color_type.has_color() { Space::Rgb } else { Space::Gray };
     buffer.clear();
-    buffer.resize(length, 0);
-    decoder.read_image(buffer).map_err(reject)?;
-    to_channels(buffer, color_type, options, Size::new(width, height), out)?;
-    Ok(icc)
+    buffer.resize(usize::try_from(decoded).map_err(|_| too_large())?, 0);
+    let damage = match decoder.read_image(buffer).map_err(reject) {
+        Ok(()) => None,
+        // The decoders write rows as they come; where none came, there is nothing to keep.
+        Err(damage)
+            if lenient
+                && matches!(damage.code, RejectCode::Truncated | RejectCode::Corrupt)
+                && buffer.iter().any(|sample| *sample != 0) =>
+        {
+            Some(damage)
+        }
+        Err(damage) => return Err(damage),
+    };
+    colors::to_8_bits(buffer, color_type, size, out)?;
+    Ok(Decoded { icc, space, is_plain_rgb, damage })
 }
 
 fn too_large() -> Reject {
@@ -94,109 +122,5 @@ fn reject(error: ImageError) -> Reject {
         },
         ImageError::Unsupported(e) => unsupported(e.to_string()),
         other => corrupt(other.to_string()),
-    }
-}
-
-/// 16 bits to 8, rounded.
-fn narrow(sample: [u8; 2]) -> u8 {
-    ((u32::from(u16::from_ne_bytes(sample)) * 255 + 32_767) / 65_535) as u8
-}
-
-/// `color` of opacity `alpha` over `background`, rounded.
-fn over(color: u8, alpha: u8, background: u8) -> u8 {
-    let (color, alpha, background) = (u32::from(color), u32::from(alpha), u32::from(background));
-    ((color * alpha + background * (255 - alpha) + 127) / 255) as u8
-}
-
-/// Brings stored samples to 8 bits and to the channels of the output.
-fn to_channels(
-    samples: &[u8],
-    color_type: ColorType,
-    options: &ImageOptions,
-    size: Size,
-    out: &mut Pixels,
-) -> Result<(), Reject> {
-    // First to RGBA, one pixel at a time; the closure is compiled once per layout and inlined.
-    let wide = |s: &[u8], i: usize| narrow([s[2 * i], s[2 * i + 1]]);
-    match color_type {
-        ColorType::L8 => write(samples, 1, options, size, out, |s| [s[0], s[0], s[0], 255]),
-        ColorType::La8 => write(samples, 2, options, size, out, |s| [s[0], s[0], s[0], s[1]]),
-        ColorType::Rgb8 => write(samples, 3, options, size, out, |s| [s[0], s[1], s[2], 255]),
-        ColorType::Rgba8 => write(samples, 4, options, size, out, |s| [s[0], s[1], s[2], s[3]]),
-        ColorType::L16 => write(samples, 2, options, size, out, |s| {
-            let v = wide(s, 0);
-            [v, v, v, 255]
-        }),
-        ColorType::La16 => write(samples, 4, options, size, out, |s| {
-            let v = wide(s, 0);
-            [v, v, v, wide(s, 1)]
-        }),
-        ColorType::Rgb16 => {
-            write(samples, 6, options, size, out, |s| [wide(s, 0), wide(s, 1), wide(s, 2), 255])
-        }
-        ColorType::Rgba16 => {
-            write(samples, 8, options, size, out, |s| [wide(s, 0), wide(s, 1), wide(s, 2), wide(s, 3)])
-        }
-        other => return Err(unsupported(format!("samples of type {other:?} are not supported"))),
-    }
-    Ok(())
-}
-
-fn write(
-    samples: &[u8],
-    bytes_per_pixel: usize,
-    options: &ImageOptions,
-    size: Size,
-    out: &mut Pixels,
-    rgba: impl Fn(&[u8]) -> [u8; 4],
-) {
-    let Rgb(background) = options.background;
-    let flat = |[r, g, b, a]: [u8; 4]| match a {
-        255 => [r, g, b],
-        a => [over(r, a, background[0]), over(g, a, background[1]), over(b, a, background[2])],
-    };
-    let pixels = samples.chunks_exact(bytes_per_pixel);
-    match options.color {
-        Color::Rgb => {
-            out.reshape(size, 3);
-            for (to, from) in out.data.as_chunks_mut::<3>().0.iter_mut().zip(pixels) {
-                *to = flat(rgba(from));
-            }
-        }
-        Color::Rgba => {
-            out.reshape(size, 4);
-            for (to, from) in out.data.as_chunks_mut::<4>().0.iter_mut().zip(pixels) {
-                *to = rgba(from);
-            }
-        }
-        Color::Gray => {
-            out.reshape(size, 1);
-            for (to, from) in out.data.iter_mut().zip(pixels) {
-                *to = luma(flat(rgba(from)));
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sixteen_bits_are_rounded() {
-        for v in 0..=255u16 {
-            assert_eq!(narrow((v * 257).to_ne_bytes()), v as u8);
-        }
-        assert_eq!(narrow(128u16.to_ne_bytes()), 0);
-        assert_eq!(narrow(129u16.to_ne_bytes()), 1);
-    }
-
-    #[test]
-    fn opacity_is_exact_at_its_ends() {
-        for c in 0..=255 {
-            assert_eq!(over(c, 255, 17), c);
-            assert_eq!(over(c, 0, 17), 17);
-            assert_eq!(over(c, 77, c), c);
-        }
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn encode(pixels: &Pixels, encode: Encode) -> Result<Vec<u8>, Reject>
                 .map_err(refused)?;
             Ok(out)
         }
-        Encode::Webp { .. } => Err(unsupported("lossy WebP cannot be written by this build")),
+        Encode::Webp { quality } => webp(pixels, quality),
         Encode::WebpLossless => {
             let mut out = Vec::new();
             WebPEncoder::new_lossless(&mut out)
@@ -68,4 +68,21 @@ fn jpeg(pixels: &Pixels, quality: u8, subsampling: Subsampling) -> Result<Vec<u8
         })
         .encode()
         .map_err(refused)
+}
+
+fn webp(pixels: &Pixels, quality: u8) -> Result<Vec<u8>, Reject> {
+    // libwebp knows no grey.
+    let widened: Vec<u8>;
+    let encoder = match pixels.channels {
+        1 => {
+            widened = pixels.data.iter().flat_map(|v| [*v; 3]).collect();
+            webp::Encoder::from_rgb(&widened, pixels.width, pixels.height)
+        }
+        3 => webp::Encoder::from_rgb(&pixels.data, pixels.width, pixels.height),
+        _ => webp::Encoder::from_rgba(&pixels.data, pixels.width, pixels.height),
+    };
+    match encoder.encode_simple(false, f32::from(quality)) {
+        Ok(memory) => Ok(memory.to_vec()),
+        Err(error) => Err(unsupported(format!("libwebp cannot encode it: {error:?}"))),
+    }
 }

@@ -55,30 +55,42 @@ const SHORT: u16 = 3;
 /// encoders keep it where only the TIFF structure belongs.
 pub(super) fn orientation(block: &[u8]) -> Option<Orientation> {
     let tiff = block.strip_prefix(b"Exif\0\0").unwrap_or(block);
+    let (at, little) = orientation_value(tiff)?;
+    Orientation::from_tag(u16_at(tiff, at, little)?)
+}
+
+/// Sets the orientation that the TIFF structure `tiff` states to upright.
+pub(super) fn set_upright(tiff: &mut [u8]) {
+    if let Some((at, little)) = orientation_value(tiff)
+        && let Some(value) = tiff.get_mut(at..at + 2)
+    {
+        value.copy_from_slice(&if little { 1u16.to_le_bytes() } else { 1u16.to_be_bytes() });
+    }
+}
+
+/// Where the value of the orientation entry stands, and whether the structure is little-endian.
+fn orientation_value(tiff: &[u8]) -> Option<(usize, bool)> {
     let little = match tiff.get(..4)? {
         [b'I', b'I', 42, 0] => true,
         [b'M', b'M', 0, 42] => false,
         _ => return None,
     };
-    let u16_at = |at: usize| {
-        let bytes = [*tiff.get(at)?, *tiff.get(at.checked_add(1)?)?];
-        Some(if little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) })
-    };
-    let offset = tiff.get(4..8)?;
-    let offset = [offset[0], offset[1], offset[2], offset[3]];
+    let offset: [u8; 4] = *tiff.get(4..)?.first_chunk()?;
     let directory = if little { u32::from_le_bytes(offset) } else { u32::from_be_bytes(offset) };
     let directory = usize::try_from(directory).ok()?;
-    let entries = usize::from(u16_at(directory)?);
+    let entries = usize::from(u16_at(tiff, directory, little)?);
     for entry in 0..entries {
         let at = directory.checked_add(2 + 12 * entry)?;
-        if u16_at(at)? == ORIENTATION_TAG {
-            return match u16_at(at + 2)? {
-                SHORT => Orientation::from_tag(u16_at(at + 8)?),
-                _ => None,
-            };
+        if u16_at(tiff, at, little)? == ORIENTATION_TAG {
+            return (u16_at(tiff, at + 2, little)? == SHORT).then_some((at + 8, little));
         }
     }
     None
+}
+
+fn u16_at(tiff: &[u8], at: usize, little: bool) -> Option<u16> {
+    let bytes = [*tiff.get(at)?, *tiff.get(at.checked_add(1)?)?];
+    Some(if little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) })
 }
 
 #[cfg(test)]
@@ -114,6 +126,15 @@ pub(super) mod tests {
             let mut prefixed = b"Exif\0\0".to_vec();
             prefixed.extend(block(3, little));
             assert_eq!(orientation(&prefixed), Some(Orientation::Rotate180));
+        }
+    }
+
+    #[test]
+    fn a_block_is_set_upright() {
+        for little in [true, false] {
+            let mut turned = block(6, little);
+            set_upright(&mut turned);
+            assert_eq!(turned, block(1, little));
         }
     }
 

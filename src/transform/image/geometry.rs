@@ -1,6 +1,7 @@
 //! Sizes: from the size of a source to the sizes of its resize, crop and canvas. Integers only, so that every machine
 //! agrees on every pixel.
 
+use super::exif::Orientation;
 use super::options::ImageOptions;
 use super::text::Resize;
 
@@ -73,6 +74,29 @@ impl Plan {
             None => kept,
         };
         Self { source, resized, crop, canvas }
+    }
+
+    /// Size after the resize in the coordinates of the stored pixels, which `orientation` turns upright.
+    pub(super) fn stored_resized(&self, orientation: Orientation) -> Size {
+        if orientation.transposes() { self.resized.transposed() } else { self.resized }
+    }
+
+    /// The crop in the coordinates of the stored pixels, which `orientation` turns upright.
+    pub(super) fn stored_crop(&self, orientation: Orientation) -> Rect {
+        let Rect { left, top, size } = self.crop;
+        let right = self.resized.width - left - size.width;
+        let bottom = self.resized.height - top - size.height;
+        let (left, top) = match orientation {
+            Orientation::Upright => (left, top),
+            Orientation::FlipHorizontal => (right, top),
+            Orientation::Rotate180 => (right, bottom),
+            Orientation::FlipVertical => (left, bottom),
+            Orientation::Transpose => (top, left),
+            Orientation::Rotate90 => (top, right),
+            Orientation::Transverse => (bottom, right),
+            Orientation::Rotate270 => (bottom, left),
+        };
+        Rect { left, top, size: if orientation.transposes() { size.transposed() } else { size } }
     }
 
     /// Whether every pixel stays where it is.

@@ -25,6 +25,7 @@
 //! # Ok::<(), dsconvert::error::Error>(())
 //! ```
 
+mod colors;
 mod container;
 mod decode_jpeg;
 mod decode_other;
@@ -32,12 +33,17 @@ mod encode;
 mod encoding;
 mod exif;
 mod geometry;
+mod icc;
+mod memory;
+mod metadata;
 mod options;
+mod outcome;
 mod pixels;
 mod resize;
 mod scratch;
 mod sniff;
 mod source;
+mod strip;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -45,8 +51,9 @@ mod transform;
 
 pub use encoding::{DEFAULT_JPEG_QUALITY, DEFAULT_WEBP_QUALITY, Encode, Subsampling};
 pub use options::{DEFAULT_MAX_PIXELS, ImageOptions};
+pub use outcome::{Converted, Filtered, Outcome};
 pub use scratch::Scratch;
 pub use sniff::{ImageType, has_image_extension, sniff};
 pub use source::Header;
 pub use text::{Animated, Color, Crop, Filter, Icc, Pad, Resize, Rgb};
-pub use transform::{Converted, Filtered, ImageTransform, Outcome};
+pub use transform::ImageTransform;

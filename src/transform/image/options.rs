@@ -35,7 +35,7 @@ pub struct ImageOptions {
     pub animated: Animated,
     /// Type and quality of the output.
     pub encode: Encode,
-    /// Whether a passed-through file keeps its EXIF, XMP, comments and other metadata.
+    /// Whether a passed-through file keeps all its metadata, and one encoded anew its EXIF.
     pub keep_metadata: bool,
     /// Whether a damaged image is kept as far as it decodes, instead of being rejected.
     pub lenient: bool,
@@ -90,7 +90,7 @@ impl ImageOptions {
             )
             .help("choose --encode png, webp:Q, webp-lossless or raw"));
         }
-        if let (Encode::Raw, Icc::Drop | Icc::Convert, true) = (self.encode, self.icc, self.keep_metadata) {
+        if self.encode == Encode::Raw && self.keep_metadata {
             return Err(Error::usage("--encode raw has no place for what --keep-metadata keeps"));
         }
         let longest = self.encode.max_side();

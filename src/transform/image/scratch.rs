@@ -4,6 +4,7 @@
 //! so each worker thread keeps one [`Scratch`]. A worker that has met one giant image must not hold its memory for ever
 //! either: buffers far above the usual are given back after each image.
 
+use super::icc::Profiles;
 use super::pixels::Pixels;
 
 /// Capacity above which a buffer is given back after an image: what a 16-megapixel photo needs.
@@ -15,8 +16,8 @@ pub struct Scratch {
     pub(super) samples: Vec<u8>,
     pub(super) decoded: Pixels,
     pub(super) resized: Pixels,
-    pub(super) spare: Pixels,
     pub(super) resizer: fast_image_resize::Resizer,
+    pub(super) profiles: Profiles,
 }
 
 impl Scratch {
@@ -30,15 +31,12 @@ impl Scratch {
         self.samples.capacity()
             + self.decoded.data.capacity()
             + self.resized.data.capacity()
-            + self.spare.data.capacity()
             + self.resizer.size_of_internal_buffers()
     }
 
     /// Gives back what is larger than the usual image needs.
     pub(super) fn trim(&mut self) {
-        for buffer in
-            [&mut self.samples, &mut self.decoded.data, &mut self.resized.data, &mut self.spare.data]
-        {
+        for buffer in [&mut self.samples, &mut self.decoded.data, &mut self.resized.data] {
             if buffer.capacity() > KEPT_BYTES {
                 *buffer = Vec::new();
             }

@@ -6,64 +6,30 @@ use super::container::jpeg;
 use super::encoding::{DEFAULT_JPEG_QUALITY, DEFAULT_WEBP_QUALITY, Encode, Subsampling};
 use super::exif::Orientation;
 use super::geometry::{Plan, Size};
+use super::icc::{Conversion, Space};
+use super::memory::memory_bytes;
 use super::options::ImageOptions;
+use super::outcome::{Converted, Filtered, Outcome};
 use super::pixels::{self, Pixels, luma};
-use super::resize::{self, Extent};
+use super::resize::{self, Part};
 use super::scratch::Scratch;
 use super::sniff::ImageType;
 use super::source::{Header, Source, check_pixels};
-use super::text::{Animated, Color, Rgb};
-use super::{container, decode_jpeg, decode_other, encode};
+use super::text::{Animated, Color, Icc, Rgb};
+use super::{colors, container, decode_jpeg, decode_other, encode, metadata, strip};
 use crate::error::Result;
 use crate::sample::{Reject, RejectCode};
 
-/// What became of an image that is no reject.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// It is a record.
-    Converted(Converted),
-    /// The selection options leave it out.
-    Filtered(Filtered),
-}
-
-/// An encoded image.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Converted {
-    /// The image file, or bare samples for [`ImageType::Raw`].
-    pub bytes: Bytes,
-    /// Width in pixels.
-    pub width: u32,
-    /// Height in pixels.
-    pub height: u32,
-    /// What `bytes` are.
-    pub encoding: ImageType,
-    /// Whether the coded pixels are those of the source, untouched.
-    pub passthrough: bool,
-    /// Whether the source was damaged and is kept as far as it decodes.
-    pub lenient: bool,
-}
-
-/// Why the selection options leave an image out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Filtered {
-    /// The shorter side is below `min_size`.
-    MinSize,
-    /// The sides differ by more than `max_aspect`.
-    MaxAspect,
-    /// There are fewer pixels than `min_pixels`.
-    MinPixels,
-}
-
-impl Filtered {
-    /// The name in the list of filtered items.
-    pub fn name(self) -> &'static str {
-        match self {
-            Filtered::MinSize => "min-size",
-            Filtered::MaxAspect => "max-aspect",
-            Filtered::MinPixels => "min-pixels",
-        }
-    }
+/// What a decode has left in the scratch.
+struct Decoded {
+    /// The pixels are 1/`reduction` of the size of the file.
+    reduction: u32,
+    /// Whether the file's pixels are those of the output, as far as colours go.
+    is_unchanged: bool,
+    /// A profile that the pixels still have to go through.
+    profile: Option<Conversion>,
+    /// Whether damage was concealed.
+    lenient: bool,
 }
 
 /// Turns image files into encoded images, one at a time, from any number of threads.
@@ -104,12 +70,11 @@ impl ImageTransform {
     }
 
     fn convert_untrimmed(&self, bytes: &Bytes, scratch: &mut Scratch) -> Result<Outcome, Reject> {
-        let options = &self.options;
-        let mut source = Source::read(bytes, options)?;
+        let mut source = Source::read(bytes, &self.options)?;
         if let Some(reason) = self.filtered(source.oriented_size()) {
             return Ok(Outcome::Filtered(reason));
         }
-        if source.structure.animated && options.animated == Animated::Reject {
+        if source.structure.animated && self.options.animated == Animated::Reject {
             return Err(Reject::new(RejectCode::Animated, "the file holds several frames"));
         }
         if let Some(header) = &source.jpeg
@@ -120,38 +85,22 @@ impl ImageTransform {
         let damage = source.structure.damage.take();
         let mut lenient = damage.is_some();
         if let Some(damage) = damage
-            && !options.lenient
+            && !self.options.lenient
         {
             return Err(damage);
         }
         let plan = self.plan(&source)?;
-        let passthrough = self.passes_through(&source, &plan);
+        let may_pass = !lenient && self.may_pass(&source, &plan);
 
-        // Only decoding at full size proves a file whole, and only that may pass through.
-        let stored =
-            if source.structure.orientation.transposes() { plan.resized.transposed() } else { plan.resized };
-        let reduction = match &source.jpeg {
-            Some(header) if !passthrough => decode_jpeg::reduction(header, source.structure.size, stored),
-            _ => 1,
+        let decoded = match &source.jpeg {
+            Some(header) => self.decode_jpeg(&source, header, &plan, may_pass, scratch)?,
+            None => self.decode_other(&source, scratch)?,
         };
-        match &source.jpeg {
-            Some(header) => {
-                lenient |= decode_jpeg::decode(
-                    bytes,
-                    header,
-                    options,
-                    reduction,
-                    &mut scratch.samples,
-                    &mut scratch.decoded,
-                )?;
-            }
-            None => {
-                decode_other::decode(&source, options, &mut scratch.samples, &mut scratch.decoded)?;
-            }
-        }
-        if passthrough && !lenient {
+        lenient |= decoded.lenient;
+        if may_pass && decoded.is_unchanged && !lenient {
+            let bytes = if self.options.keep_metadata { bytes.clone() } else { strip::strip(bytes, &source) };
             return Ok(Outcome::Converted(Converted {
-                bytes: bytes.clone(),
+                bytes,
                 width: plan.canvas.width,
                 height: plan.canvas.height,
                 encoding: source.image_type,
@@ -159,44 +108,116 @@ impl ImageTransform {
                 lenient: false,
             }));
         }
-        self.shape(&source, &plan, stored, reduction, scratch)?;
-        let encoding = self.encoding(&source);
+        self.shape(&source, &plan, &decoded, scratch)?;
         let pixels = &scratch.decoded;
-        Ok(Outcome::Converted(Converted {
-            bytes: encode::encode(pixels, encoding)?.into(),
-            width: pixels.width,
-            height: pixels.height,
-            encoding: encoding.output_type().unwrap_or(source.image_type),
-            passthrough: false,
-            lenient,
-        }))
+        let encoded = encode::encode(pixels, self.encoding(&source))?;
+        Ok(Outcome::Converted(self.encoded(&source, encoded, pixels.size(), lenient)))
     }
 
-    /// Resizes, turns upright, crops and pads the decoded image; the result is in `scratch.decoded`.
+    /// The outcome of an image encoded anew, with the metadata that is to be kept.
+    fn encoded(&self, source: &Source<'_>, mut file: Vec<u8>, size: Size, lenient: bool) -> Converted {
+        let Size { width, height } = size;
+        let encoding = self.encoding(source).output_type().unwrap_or(source.image_type);
+        if self.options.keep_metadata
+            && let Some(block) = metadata::upright_exif(source)
+        {
+            file = metadata::with_exif(file, encoding, (width, height), &block);
+        }
+        Converted { bytes: file.into(), width, height, encoding, passthrough: false, lenient }
+    }
+
+    /// The conversion a JPEG must go through to be in sRGB.
+    fn jpeg_profile(&self, header: &jpeg::Header<'_>, scratch: &mut Scratch) -> Option<Conversion> {
+        let space = match header.frame.components {
+            1 => Space::Gray,
+            3 => Space::Rgb,
+            _ => Space::Cmyk,
+        };
+        match self.options.icc {
+            Icc::Convert => scratch.profiles.conversion(&header.icc_profile()?, space),
+            Icc::Drop => None,
+        }
+    }
+
+    /// Decodes a JPEG into `scratch.decoded`; its profile is still to be applied.
+    fn decode_jpeg(
+        &self,
+        source: &Source<'_>,
+        header: &jpeg::Header<'_>,
+        plan: &Plan,
+        may_pass: bool,
+        scratch: &mut Scratch,
+    ) -> Result<Decoded, Reject> {
+        let profile = self.jpeg_profile(header, scratch);
+        // Only decoding at full size proves a file whole, and only that may pass through.
+        let reduction = if may_pass && profile.is_none() {
+            1
+        } else {
+            decode_jpeg::reduction(
+                header,
+                source.structure.size,
+                plan.stored_resized(source.structure.orientation),
+            )
+        };
+        let Scratch { samples, decoded, .. } = scratch;
+        let lenient = decode_jpeg::decode(
+            source.bytes,
+            header,
+            &self.options,
+            reduction,
+            profile.as_ref(),
+            samples,
+            decoded,
+        )?;
+        Ok(Decoded { reduction, is_unchanged: profile.is_none(), profile, lenient })
+    }
+
+    /// Decodes anything else into `scratch.decoded`, in sRGB.
+    fn decode_other(&self, source: &Source<'_>, scratch: &mut Scratch) -> Result<Decoded, Reject> {
+        let Scratch { samples, decoded, profiles, .. } = scratch;
+        let file = decode_other::decode(source, self.options.lenient, samples, decoded)?;
+        let profile = match self.options.icc {
+            Icc::Convert => file.icc.and_then(|icc| profiles.conversion(&icc, file.space)),
+            Icc::Drop => None,
+        };
+        // Before transparency, as the background is a colour in sRGB.
+        if let Some(profile) = &profile {
+            profile.apply(decoded);
+        }
+        colors::to_channels(decoded, self.options.color, self.options.background);
+        let is_unchanged = profile.is_none() && (file.is_plain_rgb || self.options.encode == Encode::Keep);
+        Ok(Decoded { reduction: 1, is_unchanged, profile: None, lenient: file.damage.is_some() })
+    }
+
+    /// Resizes, turns upright, converts, crops and pads the decoded image; the result is in `scratch.decoded`.
     fn shape(
         &self,
         source: &Source<'_>,
         plan: &Plan,
-        stored: Size,
-        reduction: u32,
+        from: &Decoded,
         scratch: &mut Scratch,
     ) -> Result<(), Reject> {
         let Scratch { decoded, resized, resizer, .. } = scratch;
+        let orientation = source.structure.orientation;
+        let stored = plan.stored_resized(orientation);
+        let crop = plan.stored_crop(orientation);
         if decoded.size() != stored {
-            let covered = |side: u32| f64::from(side) / f64::from(reduction);
-            let size = source.structure.size;
-            let extent = Extent { width: covered(size.width), height: covered(size.height) };
-            resize::resize(resizer, self.options.filter, decoded, extent, stored, resized)?;
+            // Only what the crop keeps is computed.
+            let part = Part::new(source.structure.size, from.reduction, stored, crop);
+            resize::resize(resizer, self.options.filter, decoded, part, crop.size, resized)?;
+            std::mem::swap(decoded, resized);
+        } else if crop.size != stored {
+            pixels::crop(decoded, crop, resized);
             std::mem::swap(decoded, resized);
         }
-        if source.structure.orientation != Orientation::Upright {
-            pixels::orient(decoded, source.structure.orientation, resized);
+        if orientation != Orientation::Upright {
+            pixels::orient(decoded, orientation, resized);
             std::mem::swap(decoded, resized);
         }
-        if plan.crop.size != plan.resized {
-            pixels::crop(decoded, plan.crop, resized);
-            std::mem::swap(decoded, resized);
+        if let Some(profile) = &from.profile {
+            profile.apply(decoded);
         }
+        colors::to_channels(decoded, self.options.color, self.options.background);
         if plan.canvas != plan.crop.size {
             pixels::pad(decoded, plan.canvas, &self.pad_color(decoded), resized);
             std::mem::swap(decoded, resized);
@@ -232,12 +253,32 @@ impl ImageTransform {
         }
     }
 
-    /// Whether the file may stay as it is, should it decode without damage.
-    fn passes_through(&self, source: &Source<'_>, plan: &Plan) -> bool {
-        self.options.encode == Encode::Keep
-            && plan.is_identity()
+    /// Whether the coded pixels may stay as they are, should they decode without damage and need no profile.
+    fn may_pass(&self, source: &Source<'_>, plan: &Plan) -> bool {
+        let ImageOptions { encode, color, .. } = self.options;
+        let unmoved = plan.is_identity()
             && source.structure.orientation == Orientation::Upright
-            && !source.structure.animated
+            && !source.structure.animated;
+        let right_type = match (encode, source.image_type, &source.jpeg) {
+            // Inks are always brought to light.
+            (_, ImageType::Jpeg, Some(header)) if header.frame.components == 4 => false,
+            (Encode::Keep | Encode::Jpeg { .. }, ImageType::Jpeg, Some(header)) if color == Color::Gray => {
+                header.frame.components == 1 && (encode == Encode::Keep || header.frame.is_read_everywhere)
+            }
+            (Encode::Keep, ..) => color == Color::Rgb,
+            (Encode::Jpeg { .. }, ImageType::Jpeg, Some(header)) => {
+                color == Color::Rgb && header.frame.components == 3 && header.frame.is_read_everywhere
+            }
+            (Encode::Png, ImageType::Png, _) => color == Color::Rgb,
+            (Encode::Webp { .. }, ImageType::Webp, _) => {
+                color == Color::Rgb && !container::webp::is_lossless(source.bytes)
+            }
+            (Encode::WebpLossless, ImageType::Webp, _) => {
+                color == Color::Rgb && container::webp::is_lossless(source.bytes)
+            }
+            _ => false,
+        };
+        unmoved && right_type
     }
 
     /// What the output is encoded as. A type that cannot be written here becomes PNG.
@@ -254,26 +295,4 @@ impl ImageTransform {
             (encode, _) => encode,
         }
     }
-}
-
-/// What every conversion needs beside its pixels.
-const FIXED_BYTES: u64 = 1 << 20;
-
-/// An upper estimate of the memory a conversion needs.
-fn memory_bytes(source: &Source<'_>, plan: &Plan) -> u64 {
-    let pixels = source.structure.size.pixels();
-    let decoded = match &source.jpeg {
-        // Component planes, upsampled rows and the interleaved image; for several scans the coefficients, 16 bits each.
-        Some(header) => {
-            let components = header.frame.components as u64;
-            let is_progressive = header.frame.process == jpeg::Process::Progressive;
-            pixels * (4 + components) + if is_progressive { pixels * (2 * components + 1) } else { 0 }
-        }
-        // Up to 8 bytes as stored, 4 as converted, and as much again inside the decoder.
-        None => pixels * 20,
-    };
-    // The rows of the resize, the image turned, cropped and padded, and its encoded form.
-    let between = u64::from(plan.source.longer()) * u64::from(plan.resized.longer()) * 4;
-    let shaped = (plan.resized.pixels() + plan.canvas.pixels()) * 8;
-    decoded + between.min(pixels * 4 + shaped) + shaped + FIXED_BYTES
 }

@@ -1,12 +1,13 @@
 //! Small tokenizers of every kind, trained by code on a page of text, for tests.
 
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokenizers::models::TrainerWrapper;
 use tokenizers::models::bpe::{BPE, BpeTrainer};
 use tokenizers::models::unigram::{Unigram, UnigramTrainer};
 use tokenizers::models::wordlevel::{WordLevel, WordLevelTrainer};
 use tokenizers::models::wordpiece::{WordPiece, WordPieceTrainer};
-use tokenizers::normalizers::BertNormalizer;
+use tokenizers::normalizers::{BertNormalizer, NormalizerWrapper, Precompiled};
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::metaspace::Metaspace;
@@ -114,4 +115,131 @@ pub(crate) fn add_token(value: &mut Value, content: &str, special: bool, normali
         .push(json!({"id": id, "content": content, "single_word": false,
         "lstrip": false, "rstrip": false, "normalized": normalized, "special": special}));
     id
+}
+
+/// A `Precompiled` normalizer that replaces each key by its value.
+///
+/// The character map of SentencePiece is a byte count, a double array of 32-bit units, and the values, each ended by a
+/// NUL. A unit holds a label in its lowest byte, then a bit that says whether a value belongs to it, and from bit 10 on
+/// what to XOR its own place with to get to its children; the value's place in the blob stands at child 0.
+pub(crate) fn precompiled(map: &[(&str, &str)]) -> Value {
+    const BLOCK: usize = 256;
+    let mut units = vec![0u32; 2 * BLOCK];
+    let mut values = Vec::new();
+    units[0] = (BLOCK << 10) as u32;
+    for (key, value) in map {
+        let mut block = BLOCK;
+        for (i, byte) in key.bytes().enumerate() {
+            let at = block + byte as usize;
+            if units[at] == 0 {
+                let child = units.len();
+                units.resize(child + BLOCK, 0);
+                units[at] = u32::from(byte) | ((at ^ child) << 10) as u32;
+            }
+            block = at ^ (units[at] >> 10) as usize;
+            if i + 1 == key.len() {
+                units[at] |= 1 << 8;
+                units[block] = values.len() as u32;
+            }
+        }
+        values.extend_from_slice(value.as_bytes());
+        values.push(0);
+    }
+    let mut bytes = (units.len() as u32 * 4).to_le_bytes().to_vec();
+    bytes.extend(units.iter().flat_map(|unit| unit.to_le_bytes()));
+    bytes.extend(values);
+    serde_json::to_value(NormalizerWrapper::Precompiled(Precompiled::from(&bytes).unwrap())).unwrap()
+}
+
+/// Text made of what split patterns, normalizers and models distinguish.
+pub(crate) fn tricky() -> impl Strategy<Value = String> {
+    let pieces = prop::sample::select(vec![
+        " ",
+        "  ",
+        "   ",
+        "\n",
+        "\r\n",
+        "\t",
+        "\u{a0}",
+        "\u{2028}",
+        "\u{3000}",
+        "\u{85}",
+        "\u{b}",
+        "'",
+        "'s",
+        "'S",
+        "'re",
+        "'LL",
+        "'ve",
+        "'d",
+        "'\u{17f}",
+        "'\u{212a}",
+        "a",
+        "Z",
+        "é",
+        "ſ",
+        "я",
+        "Σ",
+        "語",
+        "中",
+        "한",
+        "ก",
+        "\u{e31}",
+        "\u{e33}",
+        "\u{301}",
+        "\u{327}",
+        "\u{338}",
+        "\u{93c}",
+        "क",
+        "\u{1100}",
+        "\u{1161}",
+        "\u{11a8}",
+        "\u{212b}",
+        "0",
+        "12",
+        "٣",
+        "½",
+        "Ⅷ",
+        "!",
+        "...",
+        "-",
+        "_",
+        "=",
+        "👩\u{200d}👧",
+        "\u{fe0f}",
+        "🇫🇷",
+        "\u{200b}",
+        "\u{200d}",
+        "\u{feff}",
+        "\u{0}",
+        "\u{ad}",
+        "\u{600}",
+        "\u{1d173}",
+        "\u{1e4d0}",
+        "\u{10ec2}",
+        "\u{10FFFF}",
+        "\u{2581}",
+        "the",
+        " the",
+        " dog",
+        "quick",
+        " owner",
+        "x1",
+        "<s>",
+        "</s>",
+        "[CLS]",
+        "[cls]",
+        "<|endoftext|>",
+        "<|endof",
+        "<dog>",
+        "Ａ",
+        "ing",
+        "\u{130}",
+        "ß",
+    ]);
+    prop_oneof![
+        8 => prop::collection::vec(pieces, 0..24).prop_map(|v| v.concat()),
+        2 => any::<String>(),
+        1 => ("[ab \u{e9}]{1,4}", 1usize..200).prop_map(|(word, times)| word.repeat(times)),
+    ]
 }

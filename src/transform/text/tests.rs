@@ -152,13 +152,13 @@ fn whole_word_lookup_of_bpe_makes_no_control_token() {
 #[test]
 fn the_hidden_name_of_a_control_token_is_rejected() {
     let t = tokenizer(&wordlevel(), with(SpecialInText::Text));
-    let name = "\u{0}\u{10FFFF}control token 2\u{10FFFF}\u{0}".replace(' ', " ");
+    let name = "\u{0}\u{10FFFF}control token 2\u{10FFFF}\u{0}";
     // Split at its spaces it is three unknown words; as one word it would be the token.
-    assert!(encode(&t, &name).0.iter().all(|&id| id == 0));
+    assert!(encode(&t, name).0.iter().all(|&id| id == 0));
     let mut value = wordlevel();
     value["pre_tokenizer"] = Value::Null;
     let t = tokenizer(&value, with(SpecialInText::Text));
-    let reject = t.encode(&name, &mut t.scratch(), &mut Vec::new()).unwrap_err();
+    let reject = t.encode(name, &mut t.scratch(), &mut Vec::new()).unwrap_err();
     assert_eq!(reject.code, RejectCode::SpecialToken);
 }
 
@@ -265,4 +265,22 @@ fn the_info_survives_json() {
     let json = serde_json::to_string(t.info()).unwrap();
     assert_eq!(&serde_json::from_str::<TokenizerInfo>(&json).unwrap(), t.info());
     assert_eq!(t.info().sha256.as_ref().unwrap().len(), 64);
+}
+
+#[test]
+fn a_tokenizer_is_shared_by_threads() {
+    fn shared<T: Send + Sync>(_: &T) {}
+    shared(&Tokenizer::bytes(TokenizerOptions::default()).unwrap());
+}
+
+#[test]
+fn the_reference_checks_what_it_is_told_to() {
+    let all = TokenizerOptions { verify: Verify::All, ..Default::default() };
+    let t = tokenizer(&bpe(), all.clone());
+    assert!(t.should_verify(u64::MAX));
+    let (ids, _) = encode(&t, PAGE);
+    assert!(t.matches_reference(PAGE, &ids, &mut t.scratch()));
+    assert!(!t.matches_reference(PAGE, &ids[1..], &mut t.scratch()));
+    let by_reference = TokenizerOptions { engine: EngineChoice::Reference, ..all };
+    assert!(!tokenizer(&bpe(), by_reference).should_verify(0));
 }

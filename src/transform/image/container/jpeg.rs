@@ -1,6 +1,6 @@
 //! JPEG: marker segments, then scans of entropy-coded data, then the end marker (ITU T.81, annex B).
 
-use super::super::exif::{self, Orientation};
+use super::super::exif;
 use super::{Structure, corrupt, size, truncated, u16_be, unsupported};
 use crate::sample::Reject;
 
@@ -15,7 +15,8 @@ pub(in crate::transform::image) const APP15: u8 = 0xef;
 pub(in crate::transform::image) const COM: u8 = 0xfe;
 
 const ICC_MARK: &[u8] = b"ICC_PROFILE\0";
-const EXIF_MARK: &[u8] = b"Exif\0\0";
+/// What an APP1 segment with EXIF starts with.
+pub(in crate::transform::image) const EXIF_MARK: &[u8] = b"Exif\0\0";
 const ADOBE_MARK: &[u8] = b"Adobe";
 
 /// How the coefficients are coded.
@@ -29,31 +30,16 @@ pub(in crate::transform::image) enum Process {
     Lossless,
 }
 
-/// Horizontal and vertical sampling factors of a component, 1 to 4 in a valid file.
-pub(in crate::transform::image) type Sampling = (u8, u8);
-
 /// The frame header.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::transform::image) struct Frame {
     pub(in crate::transform::image) process: Process,
     /// Bits per sample.
     pub(in crate::transform::image) precision: u8,
+    /// Whether it is of the kind every reader knows: 8 bits, DCT and Huffman codes.
+    pub(in crate::transform::image) is_read_everywhere: bool,
     /// Number of components: 1, 3 or 4.
     pub(in crate::transform::image) components: usize,
-    sampling: [Sampling; 4],
-    ids: [u8; 4],
-}
-
-impl Frame {
-    /// Sampling factors of each component.
-    pub(in crate::transform::image) fn sampling(&self) -> &[Sampling] {
-        &self.sampling[..self.components]
-    }
-
-    /// Whether the components are called R, G and B.
-    pub(in crate::transform::image) fn is_named_rgb(&self) -> bool {
-        self.ids[..3] == *b"RGB"
-    }
 }
 
 /// What stands before the first scan.
@@ -65,9 +51,10 @@ pub(in crate::transform::image) struct Header<'a> {
     pub(in crate::transform::image) first_scan: usize,
     /// The transform byte of Adobe's APP14 segment: 0 none, 1 YCbCr, 2 YCCK.
     pub(in crate::transform::image) adobe_transform: Option<u8>,
-    pub(in crate::transform::image) has_jfif: bool,
     /// Whether there are segments that only carry metadata.
     pub(in crate::transform::image) has_metadata: bool,
+    /// The EXIF block, with its mark.
+    pub(in crate::transform::image) exif: Option<&'a [u8]>,
     /// Parts of the ICC profile: number from 1, count, bytes.
     icc_parts: Vec<(u8, u8, &'a [u8])>,
 }
@@ -177,36 +164,33 @@ fn frame(marker: u8, payload: &[u8]) -> Result<Option<(Frame, super::Size)>, Rej
     if height == 0 && width != 0 {
         return Err(unsupported("a JPEG that states its height after the first scan is not supported"));
     }
-    let (mut sampling, mut ids) = ([(0, 0); 4], [0; 4]);
     let components = usize::from(*components);
     if !matches!(components, 1 | 3 | 4) || rest.len() < 3 * components {
         return Err(corrupt(format!("the frame header announces {components} components")));
     }
-    for (i, component) in rest.chunks_exact(3).take(components).enumerate() {
-        ids[i] = component[0];
-        sampling[i] = (component[1] >> 4, component[1] & 15);
-        if !(1..=4).contains(&sampling[i].0) || !(1..=4).contains(&sampling[i].1) {
-            return Err(corrupt(format!("component {i} has sampling factors {:?}", sampling[i])));
+    // Sampling factors, horizontal and vertical.
+    for component in rest.chunks_exact(3).take(components) {
+        let factors = (component[1] >> 4, component[1] & 15);
+        if !(1..=4).contains(&factors.0) || !(1..=4).contains(&factors.1) {
+            return Err(corrupt(format!("a component has the sampling factors {factors:?}")));
         }
     }
+    let is_read_everywhere = *precision == 8 && matches!(marker, 0xc0..=0xc2);
     let size = size(width.into(), height.into())?;
-    Ok(Some((Frame { process, precision: *precision, components, sampling, ids }, size)))
+    Ok(Some((Frame { process, precision: *precision, is_read_everywhere, components }, size)))
 }
 
 /// Reads everything before the first scan of the JPEG file `bytes`.
 pub(in crate::transform::image) fn header(bytes: &[u8]) -> Result<Header<'_>, Reject> {
     let mut segments = Segments::new(bytes);
     let mut found = None;
-    let mut orientation: Option<Orientation> = None;
-    let (mut adobe_transform, mut has_jfif, mut has_metadata) = (None, false, false);
+    let mut exif = None;
+    let (mut adobe_transform, mut has_metadata) = (None, false);
     let mut icc_parts = Vec::new();
     while let Some(segment) = segments.next()? {
         has_metadata |= segment.is_metadata();
         match segment.marker {
-            APP0 => has_jfif |= segment.payload.starts_with(b"JFIF\0"),
-            APP1 if orientation.is_none() && segment.payload.starts_with(EXIF_MARK) => {
-                orientation = exif::orientation(segment.payload);
-            }
+            APP1 if exif.is_none() && segment.payload.starts_with(EXIF_MARK) => exif = Some(segment.payload),
             APP2 => {
                 if let Some([number, count, part @ ..]) = segment.payload.strip_prefix(ICC_MARK) {
                     icc_parts.push((*number, *count, part));
@@ -226,12 +210,12 @@ pub(in crate::transform::image) fn header(bytes: &[u8]) -> Result<Header<'_>, Re
     }
     let (frame, size) = found.ok_or_else(|| corrupt("the JPEG has a scan but no frame header"))?;
     let mut structure = Structure::of_size(size);
-    structure.orientation = orientation.unwrap_or_default();
+    structure.orientation = exif.and_then(exif::orientation).unwrap_or_default();
     if segments.stray_bytes > 0 {
         structure.note(corrupt(format!("{} stray bytes stand between segments", segments.stray_bytes)));
     }
     let first_scan = segments.position();
-    Ok(Header { structure, frame, first_scan, adobe_transform, has_jfif, has_metadata, icc_parts })
+    Ok(Header { structure, frame, first_scan, adobe_transform, has_metadata, exif, icc_parts })
 }
 
 /// The position after the end marker, looked for from `first_scan` on; `None` when there is none.

@@ -32,11 +32,6 @@ pub(in crate::transform::image) fn is_lossless(bytes: &[u8]) -> bool {
     chunks(bytes).any(|chunk| &chunk.kind == b"VP8L")
 }
 
-/// The embedded ICC profile.
-pub(in crate::transform::image) fn icc_profile(bytes: &[u8]) -> Option<&[u8]> {
-    chunks(bytes).find(|chunk| &chunk.kind == b"ICCP").map(|chunk| chunk.data)
-}
-
 fn u24_le(bytes: &[u8], at: usize) -> Option<u32> {
     let bytes = bytes.get(at..)?.first_chunk::<3>()?;
     Some(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]))

@@ -17,7 +17,7 @@ const TEXTS: &[&str] = &[
     " ",
     "a",
     "The quick brown fox jumps over the lazy dog. The dog doesn't mind; it's used to it, they'd say.",
-    "Don't I'LL we'Re 'tis 'S 's' ''s' don\u{2019}t '\u{17f} '\u{212a} o'clock rock'n'roll 'd'm've'LLama",
+    "Don't I'LL we'Re 'tis 'S 's' ''s' don\u{2019}t '\u{17f} x'\u{17f}the a'\u{212a} o'clock rock'n'roll 'd'm've'LLama",
     "  two  three   spaces    four\u{20}",
     "\n\n\nline\r\nline\rline\n\r\n  \n\t\n x\n ",
     "\ttab\t\ttabs \t mixed\t \u{b}vertical\u{c}feed\u{85}next\u{1c}file",

@@ -6,13 +6,16 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use super::cache::{Words, hash_bytes};
+use super::bytemap::ByteMap;
+use super::cache::Words;
 use crate::sample::Reject;
 
 /// Words up to so many bytes are merged in an array.
 const SMALL: usize = 48;
 /// No merge: larger than every rank.
 const NONE: u64 = u64::MAX;
+/// Bits of the filter per pair.
+const FILTER_BITS: usize = 8;
 /// No symbol: the end of a linked list.
 const END: usize = usize::MAX;
 
@@ -25,7 +28,7 @@ pub(super) struct Bpe {
     /// What two neighbouring tokens become.
     pairs: PairTable,
     /// Tokens that a whole word is looked up in before anything is merged (`ignore_merges`).
-    whole: Option<WholeWords>,
+    whole: Option<ByteMap>,
 }
 
 impl Bpe {
@@ -61,7 +64,7 @@ impl Bpe {
         }
         let pairs = PairTable::new(&list);
         let byte_pairs = (0..1 << 16).map(|i: usize| pairs.get(bytes[i >> 8], bytes[i & 0xff])).collect();
-        let whole = ignore_merges.then(|| WholeWords::new(vocab, &alphabet));
+        let whole = ignore_merges.then(|| whole_words(vocab, &alphabet));
         Ok(Self { bytes, byte_pairs, pairs, whole })
     }
 
@@ -162,19 +165,34 @@ impl Words for Bpe {
 }
 
 /// (left, right) → rank and new id, by open addressing.
+///
+/// Most pairs that are asked for are not there, and the table is larger than the caches near the processor: a small filter
+/// in front of it answers for most of them.
 struct PairTable {
     entries: Vec<(u64, u64)>,
     shift: u32,
+    /// One bit per hash; a pair whose bit is not set is not in the table.
+    filter: Vec<u64>,
+    filter_shift: u32,
 }
 
 impl PairTable {
     /// Later entries for one pair replace earlier ones, as in the reference.
     fn new(list: &[(u32, u32, u64)]) -> Self {
         let capacity = (list.len() * 2 + 2).next_power_of_two();
-        let mut table = Self { entries: vec![(NONE, NONE); capacity], shift: 64 - capacity.trailing_zeros() };
+        let bits = (list.len() * FILTER_BITS).next_power_of_two().max(64);
+        let mut table = Self {
+            entries: vec![(NONE, NONE); capacity],
+            shift: 64 - capacity.trailing_zeros(),
+            filter: vec![0; bits / 64],
+            filter_shift: 64 - bits.trailing_zeros(),
+        };
         for &(left, right, merge) in list {
             let key = u64::from(left) << 32 | u64::from(right);
-            let mut at = table.home(key);
+            let hash = Self::hash(key);
+            let bit = (hash >> table.filter_shift) as usize;
+            table.filter[bit / 64] |= 1 << (bit % 64);
+            let mut at = (hash >> table.shift) as usize;
             while table.entries[at].0 != NONE && table.entries[at].0 != key {
                 at = (at + 1) & (capacity - 1);
             }
@@ -184,15 +202,19 @@ impl PairTable {
     }
 
     #[inline(always)]
-    fn home(&self, key: u64) -> usize {
-        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xc2b2_ae3d_27d4_eb4f)
-            >> self.shift) as usize
+    fn hash(key: u64) -> u64 {
+        key.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xc2b2_ae3d_27d4_eb4f)
     }
 
     #[inline(always)]
     fn get(&self, left: u32, right: u32) -> u64 {
         let key = u64::from(left) << 32 | u64::from(right);
-        let mut at = self.home(key);
+        let hash = Self::hash(key);
+        let bit = (hash >> self.filter_shift) as usize;
+        if self.filter[bit / 64] >> (bit % 64) & 1 == 0 {
+            return NONE;
+        }
+        let mut at = (hash >> self.shift) as usize;
         loop {
             let (found, merge) = self.entries[at];
             if found == key || found == NONE {
@@ -203,49 +225,11 @@ impl PairTable {
     }
 }
 
-/// Bytes of a token → id, by open addressing.
-struct WholeWords {
-    /// End of each token in `bytes`, and its id.
-    tokens: Vec<(usize, u32)>,
-    bytes: Vec<u8>,
-    /// Token number + 1; 0 when empty.
-    table: Vec<u32>,
-}
-
-impl WholeWords {
-    fn new(vocab: &HashMap<String, u32>, alphabet: &[char; 256]) -> Self {
-        let byte_of: HashMap<char, u8> = (0..=255).map(|b: u8| (alphabet[b as usize], b)).collect();
-        let capacity = (vocab.len() * 2 + 2).next_power_of_two();
-        let mut words = Self { tokens: Vec::new(), bytes: Vec::new(), table: vec![0; capacity] };
-        for (token, &id) in vocab {
-            // A token with a character outside the alphabet is the string of no word.
-            let Some(bytes) = token.chars().map(|c| byte_of.get(&c).copied()).collect::<Option<Vec<u8>>>()
-            else {
-                continue;
-            };
-            let mut at = hash_bytes(&bytes) & (capacity - 1);
-            while words.table[at] != 0 {
-                at = (at + 1) & (capacity - 1);
-            }
-            words.bytes.extend_from_slice(&bytes);
-            words.tokens.push((words.bytes.len(), id));
-            words.table[at] = words.tokens.len() as u32;
-        }
-        words
-    }
-
-    fn get(&self, word: &[u8]) -> Option<u32> {
-        let mut at = hash_bytes(word) & (self.table.len() - 1);
-        loop {
-            let number = (self.table[at] as usize).checked_sub(1)?;
-            let (end, id) = self.tokens[number];
-            let start = if number == 0 { 0 } else { self.tokens[number - 1].0 };
-            if &self.bytes[start..end] == word {
-                return Some(id);
-            }
-            at = (at + 1) & (self.table.len() - 1);
-        }
-    }
+/// The bytes of each token. A token with a character outside the alphabet is the string of no word.
+fn whole_words(vocab: &HashMap<String, u32>, alphabet: &[char; 256]) -> ByteMap {
+    let byte_of: HashMap<char, u8> = (0..=255).map(|b: u8| (alphabet[b as usize], b)).collect();
+    let bytes = |token: &str| token.chars().map(|c| byte_of.get(&c).copied()).collect::<Option<Vec<u8>>>();
+    ByteMap::new(vocab.iter().filter_map(|(token, &id)| Some((bytes(token)?, id))))
 }
 
 /// The printable character that stands for each byte in a byte-level vocabulary: itself where it is printable, otherwise

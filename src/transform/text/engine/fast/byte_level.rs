@@ -15,6 +15,10 @@ use crate::sample::Reject;
 use crate::transform::text::Scratch;
 use crate::transform::text::engine::{Engine, EngineInfo, Outcome};
 
+/// The regular expressions of the reference give up after a million steps back, which a long run of white space takes,
+/// and then the rest of the text is one word. A document with a longer word than this, in bytes, is left to it.
+const LONGEST_WORD: usize = 1 << 16;
+
 /// A tokenizer whose every part is known.
 pub(super) struct ByteLevel {
     classes: Classes,
@@ -107,6 +111,9 @@ impl ByteLevel {
         let (bytes, mut at) = (text.as_bytes(), 0);
         while at < bytes.len() {
             let end = S::end(self.classes, bytes, at);
+            if end - at > LONGEST_WORD {
+                return Err(Stop::NeedsReference);
+            }
             words.append(&self.bpe, bytes, at, end, out)?;
             at = end;
         }

@@ -12,13 +12,13 @@ const SHORT: usize = 15;
 /// The longest word that is kept.
 const LONG: usize = 1024;
 /// Pairs of slots for short words, 64 bytes each.
-const SHORT_PAIRS: usize = 1 << 15;
+const SHORT_PAIRS: usize = 1 << 16;
 /// Slots for longer words.
-const LONG_SLOTS: usize = 1 << 14;
+const LONG_SLOTS: usize = 1 << 16;
 /// Ids kept for words that have more than a slot holds, and for longer words.
 const IDS: usize = 1 << 20;
 /// Bytes of longer words.
-const BYTES: usize = 4 << 20;
+const BYTES: usize = 6 << 20;
 /// Ids in a slot.
 const INLINE: usize = 3;
 /// [`Slot::count`] of a word whose ids stand in the arena.
@@ -60,7 +60,7 @@ pub(crate) struct WordCache {
 }
 
 impl WordCache {
-    /// An empty cache of about 2 MiB, which grows to at most 10 MiB.
+    /// An empty cache of about 5 MiB, which grows to at most 15 MiB.
     pub(crate) fn new() -> Self {
         Self {
             short: vec![Pair::default(); SHORT_PAIRS],
@@ -216,7 +216,7 @@ pub(super) fn hash_bytes(word: &[u8]) -> usize {
 
 /// Both halves of a 128-bit product, folded.
 #[inline(always)]
-fn mix(a: u64, b: u64) -> u64 {
+pub(super) fn mix(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
 }

@@ -1,5 +1,4 @@
-//! The fast engine for models whose pre-tokenizer cuts at spaces: the reference's own answer for each chunk of text,
-//! remembered.
+//! The fast engine for models whose pre-tokenizer cuts at spaces: the answer for each chunk of text, remembered.
 //!
 //! The ids of a text are the ids of its chunks in a row as long as no part of the tokenizer looks across a cut. So the
 //! cuts are where that is certain:
@@ -8,32 +7,31 @@
 //!   any case, around ASCII punctuation, which is always a word of its own, and around Chinese characters where the
 //!   normalizer puts spaces there. Normalization goes character by character, except for canonical decomposition, which
 //!   reorders marks but never across one of these.
-//! * **Metaspace** (SentencePiece models: T5, XLM-R): at a single space between two characters that stay themselves: they
-//!   join no neighbour in a grapheme cluster (the unit of the `Precompiled` normalizer) and do not become something that
-//!   begins or ends with a space. What follows the space begins a word, as the begin of a text does.
+//! * **Metaspace** (SentencePiece models: T5, XLM-R): at a single space (or several, where the normalizer makes one of
+//!   them) between two characters that stay themselves: they join no neighbour in a grapheme cluster (the unit of the
+//!   `Precompiled` normalizer) and do not become something that begins or ends with a space. What follows the space begins
+//!   a word, as the begin of a text does.
 //!
 //! A language that writes no spaces has long chunks and gains nothing here.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use serde_json::Value;
 use tokenizers::{
     Model, NormalizedString, Normalizer, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer,
 };
-use unicode_segmentation::UnicodeSegmentation;
 
 use super::added::{Piece, Stage};
 use super::cache::{WordCache, Words};
 use super::classes::decode;
+use super::spaces::Spaces;
+use super::unigram::Unigram;
+use super::wordpiece::WordPiece;
 use super::{Build, Stop, engine_info};
 use crate::sample::{Reject, RejectCode};
 use crate::transform::text::Scratch;
 use crate::transform::text::engine::reference::{Reference, guarded};
 use crate::transform::text::engine::{Engine, EngineInfo, Outcome};
-
-/// What SentencePiece writes for a space.
-const METASPACE: char = '\u{2581}';
 
 /// Where a text is cut.
 enum Cut {
@@ -52,13 +50,37 @@ pub(super) struct Chunks {
 }
 
 /// Encodes a chunk as the reference would, were it the whole text.
-struct Asked(Arc<Reference>);
+struct Asked {
+    by_hand: ByHand,
+    reference: Arc<Reference>,
+}
+
+/// Models that are written again in this crate, because the reference spends most of its time on offsets.
+enum ByHand {
+    WordPiece(WordPiece),
+    Unigram(Unigram),
+    Nothing,
+}
 
 impl Words for Asked {
     fn encode_word(&self, chunk: &[u8], out: &mut Vec<u32>) -> Result<(), Reject> {
         let broken = |_| Reject::new(RejectCode::InvalidUtf8, "a chunk of text was cut inside a character");
         let chunk = std::str::from_utf8(chunk).map_err(broken)?;
-        let tokenizer = self.0.tokenizer();
+        let done = match &self.by_hand {
+            ByHand::WordPiece(model) => {
+                model.encode(chunk, out);
+                true
+            }
+            ByHand::Unigram(model) => model.encode(chunk, out),
+            ByHand::Nothing => false,
+        };
+        if done { Ok(()) } else { self.ask(chunk, out) }
+    }
+}
+
+impl Asked {
+    fn ask(&self, chunk: &str, out: &mut Vec<u32>) -> Result<(), Reject> {
+        let tokenizer = self.reference.tokenizer();
         let pieces = guarded(|| {
             let mut text = NormalizedString::from(chunk);
             if let Some(normalizer) = tokenizer.get_normalizer() {
@@ -104,7 +126,14 @@ impl Chunks {
         } else {
             return Err("the pre-tokenizer is not a known one".to_owned());
         };
-        Ok(Self { raw, cut, asked: Asked(Arc::clone(build.reference)) })
+        let tokenizer = build.reference.tokenizer();
+        let by_hand = match &cut {
+            Cut::Bert { .. } => WordPiece::new(tokenizer).map(ByHand::WordPiece),
+            Cut::Spaces(_) => Unigram::new(tokenizer, build.unigram_unk).map(ByHand::Unigram),
+        };
+        let asked =
+            Asked { by_hand: by_hand.unwrap_or(ByHand::Nothing), reference: Arc::clone(build.reference) };
+        Ok(Self { raw, cut, asked })
     }
 
     fn piece(&self, text: &str, words: &mut WordCache, out: &mut Vec<u32>) -> Result<(), Stop> {
@@ -211,7 +240,7 @@ fn bert(
 }
 
 /// The characters that `BertNormalizer` puts spaces around.
-fn is_chinese(code: u32) -> bool {
+pub(super) fn is_chinese(code: u32) -> bool {
     matches!(
         code,
         0x4E00..=0x9FFF
@@ -223,96 +252,4 @@ fn is_chinese(code: u32) -> bool {
             | 0xF900..=0xFAFF
             | 0x2F800..=0x2FA1F
     )
-}
-
-const UNKNOWN: u8 = 0;
-const STAYS: u8 = 1;
-const MOVES: u8 = 2;
-
-/// Cuts at single spaces between characters that stay themselves.
-struct Spaces {
-    reference: Arc<Reference>,
-    /// What is known of each character of the basic plane. Every thread finds the same, so nobody waits.
-    known: Vec<AtomicU8>,
-    /// ASCII characters that become one space.
-    blank: [bool; 128],
-}
-
-impl Spaces {
-    fn new(reference: Arc<Reference>) -> Self {
-        let mut spaces = Self {
-            reference,
-            known: (0..0x1_0000).map(|_| AtomicU8::new(UNKNOWN)).collect(),
-            blank: [false; 128],
-        };
-        for blank in [' ', '\n', '\t'] {
-            let is_space = spaces.normalized(blank).as_deref() == Some(" ");
-            if let Some(known) = spaces.blank.get_mut(blank as usize) {
-                *known = is_space;
-            }
-        }
-        spaces
-    }
-
-    fn normalized(&self, c: char) -> Option<String> {
-        let mut text = NormalizedString::from(c.to_string());
-        if let Some(normalizer) = self.reference.tokenizer().get_normalizer() {
-            guarded(|| normalizer.normalize(&mut text)).ok()?;
-        }
-        Some(text.get().to_owned())
-    }
-
-    fn stays(&self, code: u32) -> bool {
-        let Some(known) = self.known.get(code as usize) else { return false };
-        match known.load(Ordering::Relaxed) {
-            UNKNOWN => {
-                let stays = char::from_u32(code).is_some_and(|c| self.find_out(c));
-                known.store(if stays { STAYS } else { MOVES }, Ordering::Relaxed);
-                stays
-            }
-            known => known == STAYS,
-        }
-    }
-
-    fn find_out(&self, c: char) -> bool {
-        let apart = |text: String| text.graphemes(true).count() == 2;
-        let edge = |c: Option<char>| c.is_none_or(|c| c.is_whitespace() || c == METASPACE);
-        let Some(text) = self.normalized(c) else { return false };
-        !c.is_control()
-            && apart(format!("a{c}"))
-            && apart(format!("{c}a"))
-            && !edge(text.chars().next())
-            && !edge(text.chars().next_back())
-    }
-
-    fn cut(&self, text: &str, mut chunk: impl FnMut(usize, usize) -> Result<(), Stop>) -> Result<(), Stop> {
-        let bytes = text.as_bytes();
-        let (mut start, mut at) = (0, 0);
-        // Whether the character before `at` stays itself.
-        let mut stays = false;
-        while let Some(&first) = bytes.get(at) {
-            if first < 0x80 {
-                if self.blank[first as usize] && stays && self.stays_at(bytes, at + 1) {
-                    chunk(start, at)?;
-                    start = at + 1;
-                }
-                stays = self.stays(u32::from(first));
-                at += 1;
-            } else {
-                let (code, len) = decode(bytes, at, first);
-                // Only asked at the end of a word: the next byte is ASCII.
-                stays = bytes.get(at + len).is_some_and(u8::is_ascii) && self.stays(code);
-                at += len;
-            }
-        }
-        if start < at { chunk(start, at) } else { Ok(()) }
-    }
-
-    fn stays_at(&self, bytes: &[u8], at: usize) -> bool {
-        match bytes.get(at) {
-            None => false,
-            Some(&first) if first < 0x80 => self.stays(u32::from(first)),
-            Some(&first) => self.stays(decode(bytes, at, first).0),
-        }
-    }
 }

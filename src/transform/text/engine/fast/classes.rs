@@ -85,7 +85,7 @@ impl Classes {
 fn ascii_letters(window: u64) -> usize {
     const EACH: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x80 * EACH;
-    let lower = (window | 0x20 * EACH) & !HIGH;
+    let lower = (window | (0x20 * EACH)) & !HIGH;
     // The high bit of each byte: at least 'a', more than 'z'. No byte carries into the next.
     let from_a = lower + (0x80 - b'a' as u64) * EACH;
     let after_z = lower + (0x7f - b'z' as u64) * EACH;

@@ -4,18 +4,25 @@
 //!
 //! * [`byte_level`]: byte-level BPE behind a known split pattern (GPT-2, GPT-NeoX, Llama 3, Qwen 2, RoBERTa).
 //! * [`chunks`]: any model whose pre-tokenizer never joins what stands on both sides of certain spaces (BERT's WordPiece,
-//!   T5's Unigram): the reference's own answers, cached per chunk between such spaces.
+//!   T5's Unigram): the answers for the chunks between such spaces, cached. They are made by [`wordpiece`] or [`unigram`],
+//!   otherwise by the reference.
 //!
 //! Whether an engine is used is decided by [`super::proof`], not here.
 
 mod added;
 mod bpe;
 mod byte_level;
+mod bytemap;
 pub(crate) mod cache;
 mod chunks;
 mod classes;
 mod normal;
+mod spaces;
 mod split;
+#[cfg(test)]
+mod tests;
+mod unigram;
+mod wordpiece;
 
 use std::sync::Arc;
 
@@ -37,6 +44,8 @@ pub(crate) struct Build<'a> {
     pub(crate) outline: &'a Outline,
     pub(crate) json: &'a [u8],
     pub(crate) parse_special: bool,
+    /// Index of the unknown token of a Unigram model.
+    pub(crate) unigram_unk: Option<usize>,
 }
 
 /// The buffers and the cache that an engine needs per thread.

@@ -182,6 +182,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::transform::text::testing::tricky;
 
     fn words<S: Split>(text: &str) -> Vec<&str> {
         let classes = Classes::get().unwrap();
@@ -212,67 +213,6 @@ mod tests {
         assert_eq!(Pattern::known(CL100K), Some(Pattern::Cl100k));
         assert_eq!(Pattern::known(QWEN2), Some(Pattern::Qwen2));
         assert_eq!(Pattern::known(r"\s+"), None);
-    }
-
-    /// Text made of what the patterns distinguish.
-    fn tricky() -> impl Strategy<Value = String> {
-        let pieces = prop::sample::select(vec![
-            " ",
-            "  ",
-            "\n",
-            "\r\n",
-            "\t",
-            "\u{a0}",
-            "\u{2028}",
-            "\u{3000}",
-            "\u{85}",
-            "\u{b}",
-            "'",
-            "'s",
-            "'S",
-            "'re",
-            "'LL",
-            "'ve",
-            "'d",
-            "'\u{17f}",
-            "'\u{212a}",
-            "a",
-            "Z",
-            "é",
-            "ſ",
-            "я",
-            "語",
-            "한",
-            "ก",
-            "\u{e31}",
-            "\u{301}",
-            "0",
-            "12",
-            "٣",
-            "½",
-            "Ⅷ",
-            "!",
-            "...",
-            "-",
-            "_",
-            "👩\u{200d}👧",
-            "\u{fe0f}",
-            "🇫🇷",
-            "\u{200b}",
-            "\u{feff}",
-            "\u{0}",
-            "\u{ad}",
-            "\u{1d173}",
-            "\u{1e4d0}",
-            "\u{10ec2}",
-            "\u{10FFFF}",
-            "the",
-            "x1",
-        ]);
-        prop_oneof![
-            8 => prop::collection::vec(pieces, 0..24).prop_map(|v| v.concat()),
-            2 => any::<String>(),
-        ]
     }
 
     proptest! {

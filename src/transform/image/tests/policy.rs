@@ -1,85 +1,10 @@
-//! Behaviour of the whole transform on images made here.
+//! The pixel policy, one rule per test.
 
 use bytes::Bytes;
 use libjpeg_turbo_rs::PixelFormat;
 
+use super::files::{jpeg, picture, png, with_orientation};
 use super::*;
-use crate::sample::{Reject, RejectCode};
-
-/// A smooth RGB picture whose corners differ.
-fn picture(width: u32, height: u32) -> Vec<u8> {
-    let mut out = Vec::new();
-    for y in 0..height {
-        for x in 0..width {
-            let (x, y) = (x * 255 / width.max(2), y * 255 / height.max(2));
-            out.extend([x as u8, y as u8, (255 - x / 2 - y / 2) as u8]);
-        }
-    }
-    out
-}
-
-fn jpeg(width: u32, height: u32) -> Vec<u8> {
-    libjpeg_turbo_rs::compress(
-        &picture(width, height),
-        width as usize,
-        height as usize,
-        PixelFormat::Rgb,
-        95,
-        libjpeg_turbo_rs::Subsampling::S420,
-    )
-    .unwrap()
-}
-
-fn with_orientation(jpeg: &[u8], tag: u16) -> Vec<u8> {
-    let mut payload = b"Exif\0\0".to_vec();
-    payload.extend(exif::tests::block(tag, false));
-    let mut out = jpeg[..2].to_vec();
-    out.extend([0xff, 0xe1]);
-    out.extend((payload.len() as u16 + 2).to_be_bytes());
-    out.extend(payload);
-    out.extend(&jpeg[2..]);
-    out
-}
-
-fn png(width: u32, height: u32) -> Vec<u8> {
-    let pixels = pixels::Pixels { data: picture(width, height), width, height, channels: 3 };
-    encode::encode(&pixels, Encode::Png).unwrap()
-}
-
-fn options(texts: &[(&str, &str)]) -> ImageOptions {
-    let mut json = serde_json::to_value(ImageOptions::default()).unwrap();
-    for (key, text) in texts {
-        json[*key] = serde_json::from_str(text).unwrap_or_else(|_| (*text).into());
-    }
-    serde_json::from_value(json).unwrap()
-}
-
-fn convert(source: &[u8], texts: &[(&str, &str)]) -> Result<Converted, Reject> {
-    let transform = ImageTransform::new(options(texts)).unwrap();
-    match transform.convert(&Bytes::copy_from_slice(source), &mut Scratch::new())? {
-        Outcome::Converted(image) => Ok(image),
-        Outcome::Filtered(reason) => panic!("filtered: {reason:?}"),
-    }
-}
-
-fn raw(source: &[u8], texts: &[(&str, &str)]) -> Converted {
-    let mut texts = texts.to_vec();
-    texts.push(("encode", "raw"));
-    convert(source, &texts).unwrap()
-}
-
-fn code(source: &[u8], texts: &[(&str, &str)]) -> RejectCode {
-    convert(source, texts).unwrap_err().code
-}
-
-fn pixel(image: &Converted, x: u32, y: u32) -> [u8; 3] {
-    let at = ((y * image.width + x) * 3) as usize;
-    [image.bytes[at], image.bytes[at + 1], image.bytes[at + 2]]
-}
-
-fn near(a: [u8; 3], b: [u8; 3], by: u8) -> bool {
-    a.iter().zip(b).all(|(a, b)| a.abs_diff(b) <= by)
-}
 
 #[test]
 fn a_jpeg_becomes_the_size_asked_for() {

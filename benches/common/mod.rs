@@ -1,0 +1,80 @@
+//! What the benchmarks of whole conversions share.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use dsconvert::format::Format;
+use dsconvert::options::{Existing, MaxRejects, OutputOptions, RunOptions, SourceSpec};
+use dsconvert::pipeline::{ImagesJob, ImagesOptions, Job, Progress, Report, Stop, TextJob, TextOptions};
+use dsconvert::source::labels::Layout;
+use dsconvert::transform::image::ImageOptions;
+use dsconvert::transform::text::{Tokenizer, TokenizerOptions};
+
+/// Rounds whose best is taken: the machine may be shared.
+pub const ROUNDS: usize = 5;
+
+/// The path that an environment variable names, or a fixture of the repository.
+pub fn path_or_fixture(variable: &str, fixture: &str) -> PathBuf {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+    std::env::var_os(variable).map_or_else(|| fixtures.join(fixture), PathBuf::from)
+}
+
+/// Seconds of the fastest of [`ROUNDS`] runs.
+pub fn best(mut run: impl FnMut()) -> f64 {
+    (0..ROUNDS)
+        .map(|_| {
+            let start = Instant::now();
+            run();
+            start.elapsed().as_secs_f64()
+        })
+        .fold(f64::INFINITY, f64::min)
+}
+
+pub fn source(path: &Path) -> Vec<SourceSpec> {
+    vec![SourceSpec { label: "source".to_owned(), path: path.to_owned() }]
+}
+
+fn run_options(out: &Path, threads: usize) -> RunOptions {
+    RunOptions {
+        out: out.to_owned(),
+        threads,
+        memory_bytes: 1 << 30,
+        existing: Existing::Overwrite,
+        max_rejects: MaxRejects::Percent(100.0),
+    }
+}
+
+pub fn convert_images(
+    path: &Path,
+    image: ImageOptions,
+    format: Format,
+    out: &Path,
+    threads: usize,
+) -> Report {
+    let job = ImagesJob::plan(ImagesOptions {
+        sources: source(path),
+        follow_symlinks: false,
+        layout: Layout::Auto,
+        classes: None,
+        image,
+        output: OutputOptions { format, ..OutputOptions::default() },
+    });
+    job.unwrap().run(&run_options(out, threads), &Progress::default(), &Stop::default()).unwrap()
+}
+
+pub fn tokenizer(path: &Path) -> Tokenizer {
+    Tokenizer::from_json(std::fs::read(path).unwrap(), TokenizerOptions::default()).unwrap()
+}
+
+pub fn convert_text(path: &Path, tokenizer: Tokenizer, format: Format, out: &Path, threads: usize) -> Report {
+    let job = TextJob::plan(TextOptions {
+        sources: source(path),
+        follow_symlinks: false,
+        tokenizer,
+        text_field: "text".to_owned(),
+        key_field: None,
+        max_document_bytes: 64 << 20,
+        output: OutputOptions { format, ..OutputOptions::default() },
+    });
+    job.unwrap().run(&run_options(out, threads), &Progress::default(), &Stop::default()).unwrap()
+}

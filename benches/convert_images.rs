@@ -1,0 +1,59 @@
+//! The whole conversion of images beside the bare decode–resize–encode loop of the same engine.
+//!
+//! ```text
+//! DSCONVERT_BENCH_IMAGES=folder cargo bench --bench convert_images
+//! ```
+//!
+//! Without the variable, the photographs of `fixtures/`. Figures are the best of several rounds; the ratio to the bare loop
+//! is what the pipeline costs (reading, hashing, indexes, fsync).
+
+#![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs, unreachable_pub, dead_code)]
+
+mod common;
+
+use bytes::Bytes;
+use common::{best, convert_images, path_or_fixture, source};
+use dsconvert::format::Format;
+use dsconvert::source::walk::list;
+use dsconvert::transform::image::{ImageOptions, ImageTransform, Scratch};
+
+fn main() {
+    let path = path_or_fixture("DSCONVERT_BENCH_IMAGES", "photos");
+    let options = ImageOptions { resize: "shorter:256".parse().unwrap(), ..ImageOptions::default() };
+    let sources = source(&path);
+    let files: Vec<Bytes> = list(&sources, false, &|_| true)
+        .unwrap()
+        .files
+        .iter()
+        .map(|file| Bytes::from(std::fs::read(file.path(&sources)).unwrap()))
+        .collect();
+    let transform = ImageTransform::new(options.clone()).unwrap();
+    let bare = best(|| {
+        let mut scratch = Scratch::new();
+        for file in &files {
+            let _ = transform.convert(file, &mut scratch);
+        }
+    });
+    let count = files.len() as f64;
+    println!("{} files of {}", files.len(), path.display());
+    println!("{:24} {:>9.0} images/s", "bare loop, 1 thread", count / bare);
+    let dir = tempfile::tempdir().unwrap();
+    for format in Format::ALL {
+        let mut one = 0.0;
+        for threads in [1, 2] {
+            let out = dir.path().join(format.name());
+            let seconds = best(|| drop(convert_images(&path, options.clone(), format, &out, threads)));
+            let note = if threads == 1 {
+                one = seconds;
+                format!("{:.0}% of the bare loop", 100.0 * bare / seconds)
+            } else {
+                format!("{:.2} times one thread", one / seconds)
+            };
+            println!(
+                "{:24} {:>9.0} images/s  {note}",
+                format!("{format}, {threads} threads"),
+                count / seconds
+            );
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Packing: many documents in rows of one length, so that no token of a batch is padding.
+//!
+//! A [`Window`] packs a bounded number of documents, knowing their lengths only. It is used by whoever reads packed rows
+//! from unpacked records and by whoever stores packed rows; both get the same rows. `docs/batching.md` specifies it.
+//!
+//! A row has `seq_len` inputs and `seq_len` labels. The label of a token is the token after it **in its document**; the
+//! last token of a document has none ([`IGNORE_LABEL`]). A document that goes on in another row has its next token as
+//! the last label of this one, so every token that has one before it is a label exactly once.
+
+mod best_fit;
+mod window;
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+pub use window::{Carry, Window};
+
+use crate::error::{Error, Result};
+
+/// Label of a place that has no next token.
+pub const IGNORE_LABEL: i64 = -100;
+
+/// Longest row: what the offsets of attention kernels, 32-bit and signed, can count.
+pub const MAX_SEQ_LEN: u64 = i32::MAX as u64;
+
+/// How documents get into rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Packing {
+    /// One after the other; a row ends where it is full, in the middle of a document if need be. All rows but the last
+    /// of an epoch are full.
+    Concat,
+    /// Documents longer than a row are cut into full rows; what is left of them, and the shorter ones, is put together
+    /// without cutting. Rows are almost full.
+    BestFit,
+}
+
+/// A document to be packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Document {
+    /// Whatever names it: the ordinal of its record.
+    pub id: u64,
+    /// Number of its tokens.
+    pub length: u64,
+}
+
+/// Tokens of a document that stand in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// [`Document::id`].
+    pub document: u64,
+    /// First token.
+    pub start: u64,
+    /// Number of tokens, at least 1.
+    pub len: u64,
+    /// Whether its last token is the last of the document, so that it has no label.
+    pub ends: bool,
+}
+
+impl Piece {
+    /// The tokens of the document that are inputs.
+    pub fn inputs(&self) -> Range<u64> {
+        self.start..self.start + self.len
+    }
+
+    /// How many of its places have a label.
+    pub fn labels(&self) -> u64 {
+        self.len - u64::from(self.ends)
+    }
+}
+
+/// Pieces that stand in one row, from its beginning on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Row {
+    /// The pieces, in order.
+    pub pieces: Vec<Piece>,
+}
+
+impl Row {
+    /// Number of tokens; what is missing to `seq_len` is padding.
+    pub fn tokens(&self) -> u64 {
+        self.pieces.iter().map(|p| p.len).sum()
+    }
+
+    /// Number of places that have a label.
+    pub fn labels(&self) -> u64 {
+        self.pieces.iter().map(Piece::labels).sum()
+    }
+
+    /// Position of each token in its piece: 0, 1, 2, … from the beginning of each; padding counts as one more piece.
+    pub fn position_ids(&self, seq_len: u64) -> Vec<u32> {
+        // Rows are shorter than 2³¹.
+        let count = |len: u64| 0..len as u32;
+        let padding = seq_len.saturating_sub(self.tokens());
+        self.pieces.iter().map(|p| p.len).chain([padding]).flat_map(count).collect()
+    }
+
+    /// Writes inputs and labels of a row of `inputs.len()` places. `documents` are the tokens of the document of each
+    /// piece, whole. Padding is `pad_id`, with [`IGNORE_LABEL`].
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) when a document has fewer tokens than its length promised;
+    /// `Usage` when the row does not fit.
+    pub fn fill<T: Copy + Into<i64>>(
+        &self,
+        documents: &[&[T]],
+        pad_id: i64,
+        inputs: &mut [i64],
+        labels: &mut [i64],
+    ) -> Result<()> {
+        let seq_len = inputs.len();
+        if documents.len() != self.pieces.len() || labels.len() != seq_len || self.tokens() > seq_len as u64 {
+            let what = format!("a row of {} tokens does not fit {seq_len} places", self.tokens());
+            return Err(Error::usage(what));
+        }
+        let (mut inputs, mut labels) = (inputs.iter_mut(), labels.iter_mut());
+        for (piece, document) in self.pieces.iter().zip(documents) {
+            let tokens = usize::try_from(piece.start).ok().and_then(|start| document.get(start..));
+            let tokens = tokens.filter(|t| t.len() as u64 >= piece.len + u64::from(!piece.ends));
+            let Some(tokens) = tokens else {
+                let what = format!("{} tokens where at least {} must be", document.len(), piece.inputs().end);
+                return Err(Error::corrupt(what).at_row(piece.document));
+            };
+            let len = piece.len as usize; // at most that of `tokens`
+            for (slot, &token) in inputs.by_ref().take(len).zip(tokens) {
+                *slot = token.into();
+            }
+            let next = tokens.iter().skip(1).map(|&token| token.into());
+            let next = next.take(piece.labels() as usize).chain(std::iter::repeat(IGNORE_LABEL));
+            for (slot, label) in labels.by_ref().take(len).zip(next) {
+                *slot = label;
+            }
+        }
+        inputs.for_each(|slot| *slot = pad_id);
+        labels.for_each(|slot| *slot = IGNORE_LABEL);
+        Ok(())
+    }
+}
+
+/// Where pieces begin and end when `rows` of `seq_len` stand one after the other: 0, then the end of each piece. What
+/// is padded in a row counts as one more piece, so the last number is rows × `seq_len`.
+///
+/// # Errors
+///
+/// [`ErrorKind::Usage`](crate::error::ErrorKind) when that is more than [`MAX_SEQ_LEN`].
+pub fn cu_seqlens(rows: &[Row], seq_len: u64) -> Result<Vec<i32>> {
+    if (rows.len() as u64).checked_mul(seq_len).is_none_or(|all| all > MAX_SEQ_LEN) {
+        return Err(Error::usage(format!("{} rows of {seq_len} are too long together", rows.len())));
+    }
+    let mut ends = vec![0];
+    let mut end = 0;
+    for row in rows {
+        let padding = seq_len.saturating_sub(row.tokens());
+        for len in row.pieces.iter().map(|p| p.len).chain((padding > 0).then_some(padding)) {
+            end += len as i32; // at most rows × seq_len, for rows that fit
+            ends.push(end);
+        }
+    }
+    Ok(ends)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row() -> Row {
+        let whole = Piece { document: 7, start: 0, len: 3, ends: true };
+        let begun = Piece { document: 8, start: 1, len: 2, ends: false };
+        Row { pieces: vec![whole, begun] }
+    }
+
+    #[test]
+    fn labels_are_the_next_tokens_of_the_same_document() {
+        let (mut inputs, mut labels) = ([0; 7], [0; 7]);
+        let documents: [&[u16]; 2] = [&[10, 11, 12], &[20, 21, 22, 23]];
+        row().fill(&documents, 99, &mut inputs, &mut labels).unwrap();
+        assert_eq!(inputs, [10, 11, 12, 21, 22, 99, 99]);
+        assert_eq!(labels, [11, 12, -100, 22, 23, -100, -100]);
+        assert_eq!((row().tokens(), row().labels()), (5, 4));
+    }
+
+    #[test]
+    fn pieces_are_told_apart_and_padding_is_one_of_them() {
+        assert_eq!(row().position_ids(7), [0, 1, 2, 0, 1, 0, 1]);
+        assert_eq!(row().position_ids(5), [0, 1, 2, 0, 1]);
+        assert_eq!(cu_seqlens(&[row(), row()], 7).unwrap(), [0, 3, 5, 7, 10, 12, 14]);
+        assert_eq!(cu_seqlens(&[row()], 5).unwrap(), [0, 3, 5]);
+        assert!(cu_seqlens(&[row(), row()], MAX_SEQ_LEN).is_err());
+    }
+
+    #[test]
+    fn a_document_that_is_too_short_is_named() {
+        let (mut inputs, mut labels) = ([0; 5], [0; 5]);
+        let documents: [&[u32]; 2] = [&[10, 11, 12], &[20, 21, 22]];
+        let error = row().fill(&documents, 0, &mut inputs, &mut labels).unwrap_err();
+        assert_eq!(error.place().row, Some(8));
+        let documents: [&[u32]; 2] = [&[10, 11, 12], &[20, 21, 22, 23]];
+        assert!(row().fill(&documents, 0, &mut inputs[..4], &mut labels[..4]).is_err());
+    }
+}

@@ -1,0 +1,241 @@
+//! One window of documents and its rows.
+
+use super::{Document, Packing, Piece, Row, best_fit};
+
+/// Documents packed together. Rows are made when they are asked for.
+#[derive(Debug, Clone)]
+pub struct Window {
+    seq_len: u64,
+    rows: Rows,
+    carry: Carry,
+}
+
+/// Where the next window begins: what this one has not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Carry {
+    /// Documents of this window that are used up.
+    pub documents: usize,
+    /// Tokens of the next that are used up, too.
+    pub tokens: u64,
+}
+
+#[derive(Debug, Clone)]
+enum Rows {
+    Concat {
+        documents: Vec<Document>,
+        /// Tokens before the end of each document, from the first used token on.
+        ends: Vec<u64>,
+        count: u64,
+    },
+    BestFit {
+        /// Documents that fill whole rows, with the number of such rows up to and including each.
+        whole: Vec<(Document, u64)>,
+        mixed: Vec<Vec<Piece>>,
+    },
+}
+
+impl Window {
+    /// Packs `documents`, in order, into rows of `seq_len`, of which the first `skipped` tokens are already used (0 with
+    /// best-fit, which uses up every window). `is_last` says that no document follows: then a row that is not full is
+    /// made of what is left. Documents without tokens are in no row.
+    ///
+    /// Memory: a few words per document, however long it is.
+    pub fn new(packing: Packing, seq_len: u64, documents: &[Document], skipped: u64, is_last: bool) -> Self {
+        let seq_len = seq_len.max(1);
+        match packing {
+            Packing::Concat => Self::concat(seq_len, documents, skipped, is_last),
+            Packing::BestFit => Self::best_fit(seq_len, documents),
+        }
+    }
+
+    fn concat(seq_len: u64, documents: &[Document], skipped: u64, is_last: bool) -> Self {
+        let mut end = 0u64;
+        let ends: Vec<u64> = documents
+            .iter()
+            .enumerate()
+            .map(|(i, document)| {
+                let used = if i == 0 { skipped } else { 0 };
+                end = end.saturating_add(document.length.saturating_sub(used));
+                end
+            })
+            .collect();
+        let count = if is_last { end.div_ceil(seq_len) } else { end / seq_len };
+        let used = count.saturating_mul(seq_len).min(end);
+        // The first document that is not used up.
+        let next = ends.partition_point(|&end| end <= used);
+        let before = next.checked_sub(1).and_then(|i| ends.get(i)).copied().unwrap_or(0);
+        let tokens =
+            if next == documents.len() { 0 } else { used - before + if next == 0 { skipped } else { 0 } };
+        let carry = Carry { documents: next, tokens };
+        Self { seq_len, rows: Rows::Concat { documents: documents.to_vec(), ends, count }, carry }
+    }
+
+    fn best_fit(seq_len: u64, documents: &[Document]) -> Self {
+        let mut whole: Vec<(Document, u64)> = Vec::new();
+        let mut rests = Vec::new();
+        let mut count = 0;
+        for &document in documents {
+            let (full, rest) = (document.length / seq_len, document.length % seq_len);
+            if full > 0 {
+                count += full;
+                whole.push((document, count));
+            }
+            if rest > 0 {
+                let start = full * seq_len;
+                rests.push(Piece { document: document.id, start, len: rest, ends: true });
+            }
+        }
+        let lengths: Vec<u64> = rests.iter().map(|piece| piece.len).collect();
+        let pieces = |row: Vec<usize>| row.into_iter().filter_map(|i| rests.get(i).copied()).collect();
+        let mixed = best_fit::pack(&lengths, seq_len).into_iter().map(pieces).collect();
+        let carry = Carry { documents: documents.len(), tokens: 0 };
+        Self { seq_len, rows: Rows::BestFit { whole, mixed }, carry }
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> u64 {
+        match &self.rows {
+            Rows::Concat { count, .. } => *count,
+            Rows::BestFit { whole, mixed } => whole.last().map_or(0, |(_, end)| *end) + mixed.len() as u64,
+        }
+    }
+
+    /// Where the next window begins.
+    pub fn carry(&self) -> Carry {
+        self.carry
+    }
+
+    /// Row `index`; `None` when there are not so many.
+    pub fn row(&self, index: u64) -> Option<Row> {
+        if index >= self.rows() {
+            return None;
+        }
+        match &self.rows {
+            Rows::Concat { documents, ends, .. } => {
+                Some(concat_row(documents, ends, index * self.seq_len, self.seq_len))
+            }
+            Rows::BestFit { whole, mixed } => {
+                let found = whole.partition_point(|&(_, end)| end <= index);
+                let Some(&(document, end)) = whole.get(found) else {
+                    let rows_before = whole.last().map_or(0, |(_, end)| *end);
+                    let pieces = mixed.get(usize::try_from(index - rows_before).ok()?)?.clone();
+                    return Some(Row { pieces });
+                };
+                // The last row of the document is row `end - 1`.
+                let full = document.length / self.seq_len;
+                let start = (full - (end - index)) * self.seq_len;
+                let ends = start + self.seq_len == document.length;
+                let piece = Piece { document: document.id, start, len: self.seq_len, ends };
+                Some(Row { pieces: vec![piece] })
+            }
+        }
+    }
+}
+
+/// The row of the tokens from `from` on.
+fn concat_row(documents: &[Document], ends: &[u64], from: u64, seq_len: u64) -> Row {
+    let mut pieces = Vec::new();
+    let (mut at, to) = (from, from.saturating_add(seq_len));
+    let first = ends.partition_point(|&end| end <= from);
+    for (document, &end) in documents.iter().zip(ends).skip(first) {
+        if at >= to {
+            break;
+        }
+        let len = end.min(to) - at;
+        if len > 0 {
+            let start = document.length - (end - at);
+            pieces.push(Piece { document: document.id, start, len, ends: at + len == end });
+        }
+        at += len;
+    }
+    Row { pieces }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn documents(lengths: &[u64]) -> Vec<Document> {
+        (0..).zip(lengths).map(|(id, &length)| Document { id, length }).collect()
+    }
+
+    fn rows(window: &Window) -> Vec<Row> {
+        (0..window.rows()).map(|i| window.row(i).unwrap()).collect()
+    }
+
+    fn piece(document: u64, start: u64, len: u64, ends: bool) -> Piece {
+        Piece { document, start, len, ends }
+    }
+
+    #[test]
+    fn a_known_concatenation() {
+        let window = Window::new(Packing::Concat, 4, &documents(&[3, 0, 6, 2]), 0, false);
+        let expected = [vec![piece(0, 0, 3, true), piece(2, 0, 1, false)], vec![piece(2, 1, 4, false)]];
+        assert_eq!(rows(&window).into_iter().map(|row| row.pieces).collect::<Vec<_>>(), expected);
+        assert_eq!(window.carry(), Carry { documents: 2, tokens: 5 });
+        let rest = Window::new(Packing::Concat, 4, &documents(&[3, 0, 6, 2])[2..], 5, true);
+        assert_eq!(rows(&rest), [Row { pieces: vec![piece(2, 5, 1, true), piece(3, 0, 2, true)] }]);
+        assert_eq!(rest.carry(), Carry { documents: 2, tokens: 0 });
+    }
+
+    #[test]
+    fn a_document_longer_than_any_memory_is_no_trouble() {
+        for packing in [Packing::Concat, Packing::BestFit] {
+            let window = Window::new(packing, 4, &documents(&[1 << 50]), 0, true);
+            assert_eq!(window.rows(), 1 << 48);
+            let last = window.row((1 << 48) - 1).unwrap();
+            assert_eq!(last.pieces, [piece(0, (1 << 50) - 4, 4, true)]);
+            assert_eq!(window.row(7).unwrap().pieces, [piece(0, 28, 4, false)]);
+            assert_eq!(window.row(1 << 48), None);
+        }
+    }
+
+    fn any_packing() -> impl Strategy<Value = Packing> {
+        prop_oneof![Just(Packing::Concat), Just(Packing::BestFit)]
+    }
+
+    proptest! {
+        #[test]
+        fn every_token_stands_in_one_row(
+            lengths in prop::collection::vec(0u64..50, 0..60), seq_len in 1u64..40, packing in any_packing(),
+        ) {
+            let window = Window::new(packing, seq_len, &documents(&lengths), 0, true);
+            let mut pieces: Vec<Piece> = rows(&window).into_iter().flat_map(|row| {
+                assert!(row.tokens() <= seq_len && row.tokens() > 0);
+                row.pieces
+            }).collect();
+            pieces.sort_by_key(|p| (p.document, p.start));
+            let mut next = lengths.iter().map(|_| 0).collect::<Vec<u64>>();
+            for piece in pieces {
+                let at = &mut next[piece.document as usize];
+                prop_assert_eq!(piece.start, *at);
+                *at += piece.len;
+                prop_assert_eq!(piece.ends, *at == lengths[piece.document as usize]);
+            }
+            prop_assert_eq!(next, lengths);
+        }
+
+        #[test]
+        fn windows_in_a_chain_concatenate_as_one(
+            lengths in prop::collection::vec(0u64..50, 1..60), seq_len in 1u64..40, step in 1usize..9,
+        ) {
+            let all = documents(&lengths);
+            let (mut at, mut skipped, mut found) = (0, 0, Vec::new());
+            let mut size = step;
+            loop {
+                let end = (at + size).min(all.len());
+                let window = Window::new(Packing::Concat, seq_len, &all[at..end], skipped, end == all.len());
+                found.extend(rows(&window));
+                if end == all.len() {
+                    break;
+                }
+                let carry = window.carry();
+                size = if window.rows() == 0 { size + step } else { step };
+                (at, skipped) = (at + carry.documents, carry.tokens);
+            }
+            prop_assert_eq!(found, rows(&Window::new(Packing::Concat, seq_len, &all, 0, true)));
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Where a bucket should end.
+
+use super::options::{BatchOptions, BatchSize, Boundaries};
+
+/// Fractional bits of a record's share of the budget.
+const SHARE_BITS: u32 = 20;
+
+/// Sums over the records before a rank.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Prefix {
+    pub(super) records: u64,
+    /// Sum of the widths: lengths rounded up to the padding multiple.
+    widths: u128,
+    /// Sum of what each record takes of the budget if only records of its length share its batch, in 2⁻²⁰ tokens.
+    shares: u128,
+}
+
+impl Prefix {
+    /// Adds `count` records of `length`.
+    pub(super) fn add(&mut self, options: &BatchOptions, length: u64, count: u64) {
+        // Neither overflows: there are fewer than 2⁶⁴ records, of less than 2⁶⁴ each.
+        self.records += count;
+        self.widths += u128::from(options.width(length)) * u128::from(count);
+        self.shares += share(options, length) * u128::from(count);
+    }
+}
+
+/// Part of the budget that each record of a micro-batch takes whose longest has `length`. 0 without a budget.
+fn share(options: &BatchOptions, length: u64) -> u128 {
+    match options.size {
+        BatchSize::BatchSize(_) => 0,
+        BatchSize::MaxTokens(max) | BatchSize::MaxTokensUnpadded(max) => {
+            (u128::from(max) << SHARE_BITS) / u128::from(options.per_batch(length))
+        }
+    }
+}
+
+/// Decides before which length the open bucket should end.
+#[derive(Debug)]
+pub(super) enum Cutter<'a> {
+    /// Nowhere: there is one bucket.
+    Never,
+    /// As late as the waste allows.
+    Waste { max: f64 },
+    /// At boundaries.
+    At { boundaries: Source<'a>, crossed: bool },
+}
+
+/// Ascending boundaries.
+#[derive(Debug)]
+pub(super) enum Source<'a> {
+    Geometric { next: u64, ratio: f64 },
+    Given(&'a [u64]),
+}
+
+impl Source<'_> {
+    /// Whether `length` is behind a boundary that no length before was behind.
+    fn crosses(&mut self, length: u64) -> bool {
+        let mut crosses = false;
+        match self {
+            Source::Geometric { next, ratio } => {
+                while *next <= length && *next < u64::MAX {
+                    crosses = true;
+                    // The cast saturates.
+                    *next = ((*next as f64 * *ratio).ceil() as u64).max(*next + 1);
+                }
+            }
+            Source::Given(boundaries) => {
+                let behind = boundaries.partition_point(|&b| b <= length);
+                crosses = behind > 0;
+                *boundaries = boundaries.get(behind..).unwrap_or_default();
+            }
+        }
+        crosses
+    }
+}
+
+impl<'a> Cutter<'a> {
+    pub(super) fn new(boundaries: &'a Boundaries) -> Self {
+        let boundaries = match boundaries {
+            Boundaries::Auto { max_waste } => return Cutter::Waste { max: *max_waste },
+            Boundaries::Geometric { first, ratio } => Source::Geometric { next: *first, ratio: *ratio },
+            Boundaries::Given(boundaries) => Source::Given(boundaries),
+        };
+        Cutter::At { boundaries, crossed: false }
+    }
+
+    /// Whether the bucket that begins after `tail` should end before the records of `length`, with which it would reach
+    /// to `with`.
+    pub(super) fn cuts_before(
+        &mut self,
+        options: &BatchOptions,
+        length: u64,
+        tail: &Prefix,
+        with: &Prefix,
+    ) -> bool {
+        match self {
+            Cutter::Never => false,
+            Cutter::At { boundaries, crossed } => {
+                *crossed |= boundaries.crosses(length);
+                *crossed
+            }
+            Cutter::Waste { max } => {
+                let records = u128::from(with.records.saturating_sub(tail.records));
+                let exceeds = |each: u128, used: u128| {
+                    let all = each * records;
+                    all.saturating_sub(used) as f64 > *max * all as f64
+                };
+                // A batch of one has no padding, however wide its bucket.
+                let pads = options.per_batch(length) > 1
+                    && exceeds(options.width(length).into(), with.widths.saturating_sub(tail.widths));
+                pads || exceeds(share(options, length), with.shares.saturating_sub(tail.shares))
+            }
+        }
+    }
+
+    /// The bucket has ended.
+    pub(super) fn closed(&mut self) {
+        if let Cutter::At { crossed, .. } = self {
+            *crossed = false;
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Which records make which batch.
+//!
+//! A [`BatchPlan`] is a pure function: from the lengths of the records, the options, a seed, an epoch and a step it
+//! computes the records of every micro-batch of the step, at once and without a list. So every rank knows what every
+//! other rank does, a saved state is a few numbers, and no number of workers changes what comes.
+//!
+//! * All micro-batches of a step come from one bucket of similar lengths, so no rank waits for another.
+//! * A token budget holds for every batch, padding included.
+//! * With [`Last::Short`], every record comes exactly once per epoch, over all ranks.
+//!
+//! `docs/batching.md` specifies the algorithm.
+
+mod bucket;
+mod cut;
+mod layout;
+mod lengths;
+mod metrics;
+mod micro;
+mod options;
+mod order;
+mod pack;
+mod permute;
+mod plan;
+mod state;
+#[cfg(test)]
+mod tests;
+mod window;
+
+pub use bucket::Bucket;
+pub use layout::Layout;
+pub use lengths::{Lengths, LengthsInMemory, Runs};
+pub use metrics::Metrics;
+pub use micro::{Counts, MicroBatch, StepTotals};
+pub use options::{
+    ALGORITHM, BatchOptions, BatchSize, Boundaries, BucketBy, DEFAULT_BLOCK_RECORDS, DEFAULT_FIRST_BOUND,
+    DEFAULT_GROUP_BLOCKS, DEFAULT_MAX_WASTE, DEFAULT_RATIO, DEFAULT_WINDOW_STEPS, Last, MAX_BATCH_RECORDS,
+    MAX_BATCH_TOKENS, MAX_BOUNDARIES, MAX_MICRO_BATCHES, MAX_WINDOW_RECORDS, Oversize, Shuffle,
+};
+pub use pack::{DEFAULT_PACK_WINDOW, PackCursor, PackOptions, PackPlan, PackState, PackedStep};
+pub use plan::BatchPlan;
+pub use state::{PlanState, Position};

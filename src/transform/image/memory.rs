@@ -1,0 +1,27 @@
+//! How much memory a conversion needs, told before it starts: what the pipeline budgets with.
+
+use super::container::jpeg;
+use super::geometry::Plan;
+use super::source::Source;
+
+/// What every conversion needs beside its pixels.
+const FIXED_BYTES: u64 = 1 << 20;
+
+/// An upper estimate of the memory a conversion needs.
+pub(super) fn memory_bytes(source: &Source<'_>, plan: &Plan) -> u64 {
+    let pixels = source.structure.size.pixels();
+    let decoded = match &source.jpeg {
+        // Component planes, upsampled rows and the interleaved image; for several scans the coefficients, 16 bits each.
+        Some(header) => {
+            let components = header.frame.components as u64;
+            let is_progressive = header.frame.process == jpeg::Process::Progressive;
+            pixels * (4 + components) + if is_progressive { pixels * (2 * components + 1) } else { 0 }
+        }
+        // Up to 8 bytes as stored, 4 as converted, and as much again inside the decoder.
+        None => pixels * 20,
+    };
+    // The rows of the resize, the image turned, cropped and padded, and its encoded form.
+    let between = u64::from(plan.source.longer()) * u64::from(plan.resized.longer()) * 4;
+    let shaped = (plan.resized.pixels() + plan.canvas.pixels()) * 8;
+    decoded + between.min(pixels * 4 + shaped) + shaped + FIXED_BYTES
+}

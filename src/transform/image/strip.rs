@@ -1,0 +1,81 @@
+//! Passing a file through without its metadata: the coded pixels are copied, segments and chunks that only describe
+//! them are left out.
+//!
+//! What stays is what decides how the pixels look: JFIF and Adobe segments in JPEG, critical chunks and transparency
+//! in PNG, the image and alpha chunks in WebP. A profile may go because only files in sRGB are passed through.
+
+use bytes::Bytes;
+
+use super::container::{jpeg, png, webp};
+use super::sniff::ImageType;
+use super::source::Source;
+
+/// The file of `source` without metadata; the very same bytes when there is none, or when the type has no place to cut.
+pub(super) fn strip(bytes: &Bytes, source: &Source<'_>) -> Bytes {
+    match (source.image_type, &source.jpeg) {
+        (ImageType::Jpeg, Some(header)) => strip_jpeg(bytes, header),
+        (ImageType::Png, _) => strip_png(bytes),
+        (ImageType::Webp, _) => strip_webp(bytes),
+        _ => bytes.clone(),
+    }
+}
+
+fn strip_jpeg(bytes: &Bytes, header: &jpeg::Header<'_>) -> Bytes {
+    let end = if bytes.ends_with(&[0xff, jpeg::EOI]) && !header.has_metadata {
+        // The usual end; anything behind an earlier one is found below, where bytes are copied anyway.
+        Some(bytes.len())
+    } else {
+        jpeg::end(bytes, header.first_scan)
+    };
+    let Some(end) = end else { return bytes.clone() };
+    if !header.has_metadata {
+        return bytes.slice(..end);
+    }
+    let mut out = Vec::with_capacity(end);
+    out.extend_from_slice(&[0xff, jpeg::SOI]);
+    let mut segments = jpeg::Segments::new(bytes);
+    while let Ok(Some(segment)) = segments.next() {
+        if !segment.is_metadata() {
+            out.extend_from_slice(segment.whole);
+        }
+    }
+    out.extend_from_slice(&bytes[header.first_scan..end]);
+    out.into()
+}
+
+fn strip_png(bytes: &Bytes) -> Bytes {
+    let mut out = png::SIGNATURE.to_vec();
+    for chunk in png::chunks(bytes) {
+        if chunk.is_critical() || &chunk.kind == b"tRNS" {
+            out.extend_from_slice(chunk.whole);
+        }
+        if &chunk.kind == b"IEND" {
+            break;
+        }
+    }
+    if out.len() == bytes.len() { bytes.clone() } else { out.into() }
+}
+
+/// Flags of VP8X that announce a profile, EXIF and XMP.
+const WEBP_METADATA_FLAGS: u8 = 0x20 | 0x08 | 0x04;
+
+fn strip_webp(bytes: &Bytes) -> Bytes {
+    let is_metadata = |kind: &[u8; 4]| matches!(kind, b"ICCP" | b"EXIF" | b"XMP ");
+    if !webp::chunks(bytes).any(|chunk| is_metadata(&chunk.kind)) {
+        return bytes.clone();
+    }
+    let mut out = b"RIFF\0\0\0\0WEBP".to_vec();
+    for chunk in webp::chunks(bytes).filter(|chunk| !is_metadata(&chunk.kind)) {
+        out.extend_from_slice(&chunk.kind);
+        out.extend_from_slice(&(chunk.data.len() as u32).to_le_bytes());
+        let data = out.len();
+        out.extend_from_slice(chunk.data);
+        if let (b"VP8X", Some(flags)) = (&chunk.kind, out.get_mut(data)) {
+            *flags &= !WEBP_METADATA_FLAGS;
+        }
+        out.resize(out.len().next_multiple_of(2), 0);
+    }
+    let length = (out.len() - 8) as u32;
+    out[4..8].copy_from_slice(&length.to_le_bytes());
+    out.into()
+}

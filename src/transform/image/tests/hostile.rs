@@ -1,0 +1,250 @@
+//! The table of difficult files: each row is made by code and states its outcome, pixels or reject.
+//!
+//! A row's outcome is a promise about what datasets contain: change one only together with `docs/images.md`.
+
+use libjpeg_turbo_rs::ColorSpace;
+
+use super::files::*;
+use super::*;
+
+/// What a file must become.
+#[derive(Debug, PartialEq)]
+enum Is {
+    /// Pixels: width, height and CRC-32 of the RGB samples.
+    Pixels(u32, u32, u32),
+    Reject(RejectCode),
+}
+
+/// Name, file, options and outcome.
+type Row = (&'static str, Vec<u8>, &'static [(&'static str, &'static str)], Is);
+
+use Is::Pixels;
+use RejectCode::{Animated, Corrupt, Empty, TooLarge, Truncated, UnknownType, Unsupported};
+
+fn outcome(file: &[u8], texts: &[(&str, &str)]) -> Is {
+    let mut texts = texts.to_vec();
+    texts.push(("encode", "raw"));
+    match convert(file, &texts) {
+        Ok(image) => {
+            assert_eq!(image.bytes.len() as u64, u64::from(image.width) * u64::from(image.height) * 3);
+            Pixels(image.width, image.height, crc32fast::hash(&image.bytes))
+        }
+        Err(reject) => Is::Reject(reject.code),
+    }
+}
+
+/// `file` with the bytes at `at` replaced.
+fn patched(mut file: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
+    file[at..at + bytes.len()].copy_from_slice(bytes);
+    file
+}
+
+fn cut(mut file: Vec<u8>, keep: usize) -> Vec<u8> {
+    file.truncate(keep);
+    file
+}
+
+/// Position of the first `marker` in `jpeg`.
+fn marker(jpeg: &[u8], marker: u8) -> usize {
+    jpeg.windows(2).position(|w| w == [0xff, marker]).unwrap()
+}
+
+/// A progressive file whose last scan is there thousands of times.
+fn many_scans() -> Vec<u8> {
+    let file = progressive(16, 16);
+    let last = file.windows(2).rposition(|w| w == [0xff, 0xda]).unwrap();
+    let scan = file[last..file.len() - 2].repeat(5000);
+    [&file[..file.len() - 2], &scan, &[0xff, 0xd9]].concat()
+}
+
+fn palette_with_alpha() -> Vec<u8> {
+    let palette = png_chunk(b"PLTE", &[255, 0, 0, 0, 255, 0, 0, 0, 255]);
+    let alpha = png_chunk(b"tRNS", &[255, 0, 128]);
+    raw_png((3, 1), 8, 3, &[palette, alpha], &[&[0, 1, 2]])
+}
+
+#[test]
+fn difficult_files_have_the_outcome_of_their_row() {
+    let whole = jpeg(48, 32);
+    let gray = PNG_GRAY_16;
+    let rows: Vec<Row> = vec![
+        // Ends that come too early.
+        ("no bytes", vec![], &[], Is::Reject(Empty)),
+        (
+            "HTML named .jpg",
+            b"<html><body>404 not found</body></html>".to_vec(),
+            &[],
+            Is::Reject(UnknownType),
+        ),
+        ("HEIC", b"\0\0\0\x18ftypheic\0\0\0\0mif1heic".to_vec(), &[], Is::Reject(Unsupported)),
+        ("start of image only", whole[..3].to_vec(), &[], Is::Reject(Truncated)),
+        ("baseline cut in its header", cut(whole.clone(), 100), &[], Is::Reject(Truncated)),
+        ("baseline cut in its scan", cut(whole.clone(), whole.len() - 90), &[], Is::Reject(Truncated)),
+        ("progressive cut in a scan", cut(progressive(48, 32), 700), &[], Is::Reject(Truncated)),
+        ("progressive cut between scans", cut_before_last_scan(), &[], Is::Reject(Truncated)),
+        ("no end of image", cut(whole.clone(), whole.len() - 2), &[], Is::Reject(Truncated)),
+        (
+            "no end of image, lenient",
+            cut(whole.clone(), whole.len() - 2),
+            &[("lenient", "true")],
+            same_as(&whole),
+        ),
+        ("cut PNG", cut(png(20, 20), 150), &[], Is::Reject(Truncated)),
+        ("PNG without its end", cut(png(4, 4), png(4, 4).len() - 12), &[], Is::Reject(Truncated)),
+        ("cut WebP", cut(webp(20, 20), 60), &[], Is::Reject(Truncated)),
+        ("cut GIF", cut(gif(1), gif(1).len() - 1), &[], Is::Reject(Truncated)),
+        ("cut BMP", cut(bmp(2, 2, &[&[1; 6], &[2; 6]]), 60), &[], Is::Reject(Truncated)),
+        ("cut TIFF", cut(tiff(1, 0), 124), &[], Is::Reject(Truncated)),
+        // Damage in the middle.
+        (
+            "bad code in the scan",
+            patched(whole.clone(), whole.len() - 60, &[0xff, 0, 0xff, 0, 0xff, 0]),
+            &[],
+            Is::Reject(Corrupt),
+        ),
+        (
+            "restart marker in the scan",
+            patched(whole.clone(), whole.len() - 60, &[0xff, 0xd3]),
+            &[],
+            Is::Reject(Corrupt),
+        ),
+        ("stray bytes between segments", with_stray_bytes(&whole), &[], Is::Reject(Corrupt)),
+        ("stray bytes, lenient", with_stray_bytes(&whole), &[("lenient", "true")], same_as(&whole)),
+        ("wrong checksum", patched(png(4, 4), 50, &[0xee]), &[], Is::Reject(Corrupt)),
+        ("no Huffman table", without_segment(&progressive(16, 16), 0xc4), &[], Is::Reject(Corrupt)),
+        ("no quantisation table", without_segment(&whole, 0xdb), &[], Is::Reject(Corrupt)),
+        ("two frame headers", twice(&whole, 0xc0), &[], Is::Reject(Corrupt)),
+        ("end before the scan", [&whole[..2], &[0xff, 0xd9]].concat(), &[], Is::Reject(Corrupt)),
+        ("GIF without frames", gif(0), &[], Is::Reject(Corrupt)),
+        ("TIFF whose directory is nowhere", patched(tiff(1, 0), 4, &[0xff; 4]), &[], Is::Reject(Truncated)),
+        ("BMP of no width", bmp(0, 5, &[]), &[], Is::Reject(Corrupt)),
+        // Sizes.
+        ("JPEG of 65500×65500", resized(&whole, 65_500, 65_500), &[], Is::Reject(TooLarge)),
+        ("JPEG of no height", resized(&whole, 48, 0), &[], Is::Reject(Unsupported)),
+        ("JPEG of no width", resized(&whole, 0, 32), &[], Is::Reject(Corrupt)),
+        ("PNG bomb", raw_png((60_000, 60_000), 1, 0, &[], &[&[0]]), &[], Is::Reject(TooLarge)),
+        ("BMP bomb", bmp(i32::MAX as u32, i32::MIN, &[]), &[], Is::Reject(TooLarge)),
+        ("thousands of scans", many_scans(), &[], Is::Reject(TooLarge)),
+        ("1×1 JPEG", jpeg(1, 1), &[], Pixels(1, 1, 0)),
+        ("65500×1 JPEG", jpeg(65_500, 1), &[("resize", "longer:8")], Pixels(8, 1, 0)),
+        // Unusual and whole.
+        ("bytes behind the end", [&whole, &b"tail"[..]].concat(), &[], same_as(&whole)),
+        ("progressive", progressive(48, 32), &[], same_as(&whole)),
+        (
+            "arithmetic coding",
+            encoder(&picture(48, 32), 48, 32).arithmetic(true).encode().unwrap(),
+            &[],
+            same_as(&whole),
+        ),
+        (
+            "lossless",
+            encoder(&picture(9, 7), 9, 7).lossless(true).encode().unwrap(),
+            &[],
+            rgb(9, 7, &picture(9, 7)),
+        ),
+        ("CMYK of Adobe", cmyk([255, 55, 128, 255], ColorSpace::Cmyk, true), &[], flat(16, [255, 55, 128])),
+        ("YCCK of Adobe", cmyk([255, 55, 128, 255], ColorSpace::Ycck, true), &[], Pixels(16, 16, 0)),
+        (
+            "CMYK with full inks as 255",
+            cmyk([0, 200, 127, 0], ColorSpace::Cmyk, false),
+            &[],
+            flat(16, [255, 55, 128]),
+        ),
+        ("16-bit grey PNG", gray(), &[], rgb(2, 1, &[0x12, 0x12, 0x12, 0xff, 0xff, 0xff])),
+        (
+            "palette and alpha",
+            palette_with_alpha(),
+            &[],
+            rgb(3, 1, &[255, 0, 0, 255, 255, 255, 127, 127, 255]),
+        ),
+        (
+            "1-bit PNG",
+            raw_png((3, 1), 1, 0, &[], &[&[0b1010_0000]]),
+            &[],
+            rgb(3, 1, &[255, 255, 255, 0, 0, 0, 255, 255, 255]),
+        ),
+        ("GIF", gif(1), &[], Pixels(1, 1, 0)),
+        ("animated GIF", gif(3), &[], outcome(&gif(1), &[])),
+        ("animated GIF, refused", gif(3), &[("animated", "reject")], Is::Reject(Animated)),
+        ("BMP from the bottom", bmp(1, 2, &[&[1, 2, 3], &[4, 5, 6]]), &[], rgb(1, 2, &[6, 5, 4, 3, 2, 1])),
+        ("BMP from the top", bmp(1, -2, &[&[1, 2, 3], &[4, 5, 6]]), &[], rgb(1, 2, &[3, 2, 1, 6, 5, 4])),
+        ("TIFF", tiff(1, 0), &[], grays(2, 2, &[10, 20, 30, 40])),
+        ("TIFF, turned", tiff(6, 0), &[], grays(2, 2, &[30, 10, 40, 20])),
+        ("TIFF whose directories go round", tiff(1, 8), &[], Is::Reject(Corrupt)),
+        ("broken EXIF", with_segment(&whole, 0xe1, b"Exif\0\0II*\0\xff\xff\xff\xff"), &[], same_as(&whole)),
+        ("orientation 9", with_orientation(&whole, 9), &[], same_as(&whole)),
+        ("broken profile", with_icc(&whole, b"not a profile"), &[], same_as(&whole)),
+        (
+            "profile without its second part",
+            with_segment(&whole, 0xe2, b"ICC_PROFILE\0\x01\x02part"),
+            &[],
+            same_as(&whole),
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (name, file, texts, expected) in rows {
+        let is = outcome(&file, texts);
+        let fits = match (&is, &expected) {
+            // A digest of 0 in the table: only the size is fixed, other tests look at the pixels.
+            (Pixels(w, h, _), Pixels(x, y, 0)) => (w, h) == (x, y),
+            _ => is == expected,
+        };
+        if !fits {
+            wrong.push(format!("{name}: {is:?} instead of {expected:?} {:?}", convert(&file, texts).err()));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+const PNG_GRAY_16: fn() -> Vec<u8> = || raw_png((2, 1), 16, 0, &[], &[&[0x12, 0x34, 0xff, 0xff]]);
+
+fn same_as(file: &[u8]) -> Is {
+    outcome(file, &[])
+}
+
+fn rgb(width: u32, height: u32, samples: &[u8]) -> Is {
+    Pixels(width, height, crc32fast::hash(samples))
+}
+
+fn grays(width: u32, height: u32, samples: &[u8]) -> Is {
+    let rgb_samples: Vec<u8> = samples.iter().flat_map(|v| [*v; 3]).collect();
+    rgb(width, height, &rgb_samples)
+}
+
+fn flat(side: u32, color: [u8; 3]) -> Is {
+    rgb(side, side, &color.repeat((side * side) as usize))
+}
+
+fn resized(jpeg: &[u8], width: u16, height: u16) -> Vec<u8> {
+    let size = [height.to_be_bytes(), width.to_be_bytes()].concat();
+    patched(jpeg.to_vec(), marker(jpeg, 0xc0) + 5, &size)
+}
+
+fn segment(jpeg: &[u8], kind: u8) -> std::ops::Range<usize> {
+    let at = marker(jpeg, kind);
+    at..at + 2 + usize::from(u16::from_be_bytes([jpeg[at + 2], jpeg[at + 3]]))
+}
+
+fn without_segment(jpeg: &[u8], kind: u8) -> Vec<u8> {
+    let mut file = jpeg.to_vec();
+    while file.windows(2).any(|w| w == [0xff, kind]) {
+        file.drain(segment(&file, kind));
+    }
+    file
+}
+
+fn twice(jpeg: &[u8], kind: u8) -> Vec<u8> {
+    let range = segment(jpeg, kind);
+    [&jpeg[..range.end], &jpeg[range.clone()], &jpeg[range.end..]].concat()
+}
+
+fn with_stray_bytes(jpeg: &[u8]) -> Vec<u8> {
+    let at = marker(jpeg, 0xc0);
+    [&jpeg[..at], b"stray", &jpeg[at..]].concat()
+}
+
+fn cut_before_last_scan() -> Vec<u8> {
+    let file = progressive(48, 32);
+    let last = file.windows(2).rposition(|w| w == [0xff, 0xda]).unwrap();
+    cut(file, last)
+}

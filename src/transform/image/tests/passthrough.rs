@@ -1,0 +1,108 @@
+//! Files whose coded pixels stay as they are.
+
+use moxcms::ColorProfile;
+
+use super::files::*;
+use super::*;
+
+#[test]
+fn a_file_that_is_right_already_keeps_its_scans() {
+    let plain = jpeg(40, 30);
+    for encode in ["jpeg:50", "keep"] {
+        let image = convert(&plain, &[("encode", encode), ("resize", "longer:40")]).unwrap();
+        assert!(image.passthrough, "{encode}");
+        assert_eq!(image.bytes, plain);
+    }
+    let lossy = webp(20, 10);
+    assert_eq!(convert(&lossy, &[("encode", "webp:10")]).unwrap().bytes, lossy);
+    let truecolor = png(20, 10);
+    assert_eq!(convert(&truecolor, &[("encode", "png")]).unwrap().bytes, truecolor);
+}
+
+#[test]
+fn whatever_must_change_is_encoded_anew() {
+    let gray = raw_png((2, 1), 8, 0, &[], &[&[1, 2]]);
+    let deep = raw_png((1, 1), 16, 2, &[], &[&[0, 0, 0, 0, 0, 0]]);
+    let arithmetic = encoder(&picture(8, 8), 8, 8).arithmetic(true).encode().unwrap();
+    let cases: [(&str, Vec<u8>, &str); 9] = [
+        ("a coding few can read", arithmetic, "jpeg"),
+        ("another type", png(8, 8), "jpeg"),
+        ("grey to colour", gray, "png"),
+        ("16 bits", deep, "png"),
+        ("lossless to lossy", encoded(picture(8, 8), 8, 8, 3, Encode::WebpLossless), "webp:90"),
+        ("turned", with_orientation(&jpeg(8, 8), 2), "keep"),
+        ("several frames", gif(2), "keep"),
+        ("inks", cmyk([9, 9, 9, 9], libjpeg_turbo_rs::ColorSpace::Cmyk, true), "keep"),
+        ("profile", with_icc(&jpeg(8, 8), &ColorProfile::new_adobe_rgb().encode().unwrap()), "keep"),
+    ];
+    for (name, file, encode) in cases {
+        assert!(!convert(&file, &[("encode", encode)]).unwrap().passthrough, "{name}");
+    }
+}
+
+#[test]
+fn metadata_goes_and_pixels_stay() {
+    let srgb = ColorProfile::new_srgb().encode().unwrap();
+    let plain = jpeg(40, 30);
+    let mut jpeg = with_orientation(&plain, 1);
+    jpeg = with_icc(&jpeg, &srgb);
+    jpeg = with_segment(&jpeg, 0xfe, b"a comment");
+    jpeg.extend(b"a video behind the end");
+    let mut png = png(20, 10);
+    png.splice(33..33, png_chunk(b"tEXt", b"Author\0somebody"));
+    let webp = webp(20, 10);
+    let with_exif =
+        metadata::with_exif(webp.clone(), ImageType::Webp, (20, 10), &exif::tests::block(1, true));
+    assert!(with_exif.len() > webp.len());
+
+    for file in [jpeg, png, with_exif] {
+        let stripped = convert(&file, &[("encode", "keep")]).unwrap();
+        assert!(stripped.passthrough);
+        assert!(stripped.bytes.len() < file.len());
+        assert_eq!(raw(&stripped.bytes, &[]).bytes, raw(&file, &[]).bytes);
+        let again = convert(&stripped.bytes, &[("encode", "keep")]).unwrap();
+        assert_eq!(again.bytes, stripped.bytes, "nothing is left to strip");
+        let kept = convert(&file, &[("encode", "keep"), ("keep_metadata", "true")]).unwrap();
+        assert_eq!(kept.bytes, file);
+    }
+    assert_eq!(convert(&with_segment(&plain, 0xfe, b"x"), &[("encode", "keep")]).unwrap().bytes, plain);
+}
+
+#[test]
+fn exif_moves_into_a_new_file_upright() {
+    let source = with_orientation(&jpeg(40, 30), 6);
+    for encode in ["jpeg:90", "png", "webp:90", "webp-lossless"] {
+        let texts = [("encode", encode), ("resize", "longer:20"), ("keep_metadata", "true")];
+        let image = convert(&source, &texts).unwrap();
+        assert_eq!((image.width, image.height), (15, 20), "{encode}");
+        let options = ImageOptions::default();
+        let read = source::Source::read(&image.bytes, &options).unwrap();
+        assert_eq!(read.structure.damage, None);
+        assert_eq!(read.oriented_size(), geometry::Size::new(15, 20));
+        assert_eq!(metadata::upright_exif(&read), Some(exif::tests::block(1, false)), "{encode}");
+        assert!(raw(&image.bytes, &[]).bytes.len() == 15 * 20 * 3);
+        let without = convert(&source, &texts[..2]).unwrap();
+        assert_eq!(raw(&without.bytes, &[]).bytes, raw(&image.bytes, &[]).bytes);
+    }
+}
+
+#[test]
+fn a_damaged_file_never_passes_through() {
+    let mut file = jpeg(40, 30);
+    file.truncate(file.len() - 2);
+    let image = convert(&file, &[("encode", "keep"), ("lenient", "true")]).unwrap();
+    assert!(image.lenient && !image.passthrough);
+    assert!(convert(&image.bytes, &[]).is_ok());
+}
+
+#[test]
+fn profiles_are_converted_unless_dropped() {
+    let flat = encoder(&[100, 180, 100].repeat(64), 8, 8).encode().unwrap();
+    let tagged = with_icc(&flat, &ColorProfile::new_adobe_rgb().encode().unwrap());
+    let converted = pixel(&raw(&tagged, &[]), 4, 4);
+    assert!(converted[0] < 90, "{converted:?}");
+    assert!(near(pixel(&raw(&tagged, &[("icc", "drop")]), 4, 4), [100, 180, 100], 3));
+    // The same colours, by way of a resize and of a PNG.
+    let resized = raw(&tagged, &[("resize", "longer:4")]);
+    assert!(near(pixel(&resized, 2, 2), converted, 2));
+}

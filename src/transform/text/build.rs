@@ -1,0 +1,193 @@
+//! Making a [`Tokenizer`]: what is added around a document, which engine works.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sha2::{Digest, Sha256};
+
+use super::ends::{self, End};
+use super::engine::bytes::{BOS_ID, Bytes, EOS_ID};
+use super::engine::fast::Build;
+use super::engine::reference::Reference;
+use super::engine::{self, Engine};
+use super::special::{self, Finder, IdSet, SpecialToken};
+use super::{
+    BYTES, Base, EngineChoice, Scratch, SpecialInText, Tokenizer, TokenizerInfo, TokenizerOptions, load,
+};
+use crate::error::{Error, Result};
+
+static NEXT_SERIAL: AtomicU64 = AtomicU64::new(0);
+
+impl Tokenizer {
+    /// The bytes of the UTF-8 text as ids 0 to 255. With [`add_bos`](TokenizerOptions::add_bos) and
+    /// [`add_eos`](TokenizerOptions::add_eos), 256 comes before and 257 after every document.
+    ///
+    /// # Errors
+    ///
+    /// Options that only a tokenizer with a file can follow.
+    pub fn bytes(options: TokenizerOptions) -> Result<Self> {
+        if options.bos_token.is_some() || options.eos_token.is_some() || options.add_special_tokens {
+            return Err(Error::usage("the tokenizer \"bytes\" has no named and no special tokens")
+                .help("use --add-bos (id 256) and --add-eos (id 257)"));
+        }
+        let engine = Bytes.info();
+        let token = |id, token: &str| Some(SpecialToken { id, token: token.to_owned() });
+        let info = TokenizerInfo {
+            model: BYTES.to_owned(),
+            vocab_size: 258,
+            max_id: EOS_ID,
+            sha256: None,
+            reference: engine.clone(),
+            engine,
+            engine_note: None,
+            bos: token(BOS_ID, "<bos>"),
+            eos: token(EOS_ID, "<eos>"),
+        };
+        Ok(Self {
+            prefix: if options.add_bos { vec![BOS_ID] } else { Vec::new() },
+            suffix: if options.add_eos { vec![EOS_ID] } else { Vec::new() },
+            options,
+            json: None,
+            info,
+            finder: Finder::Nothing,
+            hidden: IdSet::default(),
+            reference: Base::Bytes(Bytes),
+            fast: None,
+            serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
+        })
+    }
+
+    /// The tokenizer of a `tokenizer.json`. Truncation, padding and dropout written inside are switched off.
+    ///
+    /// # Errors
+    ///
+    /// [`Usage`](crate::error::ErrorKind::Usage): the file is malformed or of an unknown type, an end of the sequence
+    /// is to be added and cannot be told, or [`EngineChoice::Fast`] is asked for and no fast engine gives the ids of
+    /// the reference.
+    pub fn from_json(json: Vec<u8>, options: TokenizerOptions) -> Result<Self> {
+        let mut loaded = load::load(&json)?;
+        let max_vocab_id = loaded.tokenizer.get_vocab(true).into_values().max().unwrap_or(0);
+        let vocab_size = loaded.tokenizer.get_vocab_size(true) as u64;
+        let special = special::special_tokens(loaded.tokenizer.get_added_vocabulary());
+        let finder = Finder::new(&loaded.tokenizer)?;
+
+        let find = |end, named: &Option<String>| {
+            ends::find(end, named.as_deref(), &loaded.outline.post_processor, &special, |t| {
+                loaded.tokenizer.token_to_id(t)
+            })
+        };
+        let bos = find(End::Beginning, &options.bos_token)?;
+        let eos = find(End::End, &options.eos_token)?;
+        let (mut prefix, mut suffix) = (Vec::new(), Vec::new());
+        if options.add_special_tokens {
+            if options.add_bos || options.add_eos {
+                return Err(Error::usage("--add-special-tokens excludes --add-bos and --add-eos"));
+            }
+            (prefix, suffix) = post_processed(&loaded.tokenizer)?;
+        }
+        if options.add_bos {
+            prefix.push(ends::required(End::Beginning, &bos, &special)?.id);
+        }
+        if options.add_eos {
+            suffix.push(ends::required(End::End, &eos, &special)?.id);
+        }
+        let known = |found| match found {
+            ends::Found::Token(token) => Some(token),
+            _ => None,
+        };
+
+        let model = loaded.model_type().to_owned();
+        let parse_special = options.special_in_text == SpecialInText::Parse;
+        let hidden =
+            if parse_special { IdSet::default() } else { special::hide_controls(&mut loaded, &json)? };
+        let unigram_unk = loaded.unigram_unk_id();
+        let reference = Arc::new(Reference::new(loaded.tokenizer, parse_special));
+        let build = Build {
+            reference: &reference,
+            outline: &loaded.outline,
+            json: &json,
+            parse_special,
+            unigram_unk,
+        };
+        let Chosen { fast, note: engine_note } = choose(options.engine, &build)?;
+        let info = TokenizerInfo {
+            model,
+            vocab_size,
+            max_id: prefix.iter().chain(&suffix).copied().fold(max_vocab_id, u32::max),
+            sha256: Some(hex(&Sha256::digest(&json))),
+            reference: reference.info(),
+            engine: fast.as_ref().map_or_else(|| reference.info(), |engine| engine.info()),
+            engine_note,
+            bos: known(bos),
+            eos: known(eos),
+        };
+        Ok(Self {
+            options,
+            json: Some(json),
+            info,
+            prefix,
+            suffix,
+            finder,
+            hidden,
+            reference: Base::Reference(reference),
+            fast,
+            serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
+        })
+    }
+}
+
+/// The engine of a plan.
+struct Chosen {
+    fast: Option<Box<dyn Engine>>,
+    /// Why there is no fast one although it was allowed.
+    note: Option<String>,
+}
+
+/// A fast engine that has shown to be right, or why the reference does the work although it was not asked for by name.
+fn choose(choice: EngineChoice, build: &Build<'_>) -> Result<Chosen> {
+    if choice == EngineChoice::Reference {
+        return Ok(Chosen { fast: None, note: None });
+    }
+    let engine = engine::fast::build(build).and_then(|engine| {
+        let mut scratch = Scratch { serial: 0, buffers: None };
+        engine::proof::check(&*engine, build.reference, &mut scratch).map(|()| engine)
+    });
+    match (engine, choice) {
+        (Ok(engine), _) => Ok(Chosen { fast: Some(engine), note: None }),
+        (Err(why), EngineChoice::Fast) => {
+            Err(Error::usage(format!("the fast engine cannot work with this tokenizer: {why}"))
+                .help("use --engine auto or --engine reference"))
+        }
+        (Err(why), _) => Ok(Chosen { fast: None, note: Some(why) }),
+    }
+}
+
+/// What the post-processor puts before and after a sequence, found by trying.
+fn post_processed(tokenizer: &tokenizers::Tokenizer) -> Result<(Vec<u32>, Vec<u32>)> {
+    let unclear = || {
+        Error::usage("the post-processor of the tokenizer does not put fixed tokens around a sequence")
+            .help("use --add-bos and --add-eos")
+    };
+    // The first text that becomes any id at all.
+    for probe in ["a", "the", "0", "\u{2581}", " "] {
+        let (Ok(plain), Ok(whole)) =
+            (tokenizer.encode_fast(probe, false), tokenizer.encode_fast(probe, true))
+        else {
+            continue;
+        };
+        let (plain, whole) = (plain.get_ids(), whole.get_ids());
+        if plain.is_empty() {
+            continue;
+        }
+        let mut places = whole.windows(plain.len()).enumerate().filter(|(_, w)| *w == plain).map(|(i, _)| i);
+        return match (places.next(), places.next()) {
+            (Some(at), None) => Ok((whole[..at].to_vec(), whole[at + plain.len()..].to_vec())),
+            _ => Err(unclear()),
+        };
+    }
+    Err(unclear())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

@@ -1,0 +1,75 @@
+//! Strings of tokens → ids, by open addressing over one arena. Built once, never written again.
+
+use super::cache::hash_bytes;
+
+/// The map.
+pub(super) struct ByteMap {
+    /// End of each key in `bytes`, and its id.
+    keys: Vec<(usize, u32)>,
+    bytes: Vec<u8>,
+    /// Number of the key + 1; 0 when empty.
+    table: Vec<u32>,
+    longest: usize,
+}
+
+impl ByteMap {
+    /// A map of `entries`, whose keys differ.
+    pub(super) fn new<K: AsRef<[u8]>>(entries: impl IntoIterator<Item = (K, u32)>) -> Self {
+        let mut map = Self { keys: Vec::new(), bytes: Vec::new(), table: Vec::new(), longest: 0 };
+        for (key, id) in entries {
+            map.bytes.extend_from_slice(key.as_ref());
+            map.keys.push((map.bytes.len(), id));
+            map.longest = map.longest.max(key.as_ref().len());
+        }
+        let capacity = (map.keys.len() * 2 + 2).next_power_of_two();
+        map.table = vec![0; capacity];
+        for number in 0..map.keys.len() {
+            let mut at = hash_bytes(map.key(number)) & (capacity - 1);
+            while map.table[at] != 0 {
+                at = (at + 1) & (capacity - 1);
+            }
+            map.table[at] = number as u32 + 1;
+        }
+        map
+    }
+
+    fn key(&self, number: usize) -> &[u8] {
+        let start = if number == 0 { 0 } else { self.keys[number - 1].0 };
+        &self.bytes[start..self.keys[number].0]
+    }
+
+    /// Bytes of the longest key.
+    pub(super) fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// The id of `key`.
+    pub(super) fn get(&self, key: &[u8]) -> Option<u32> {
+        if key.len() > self.longest {
+            return None;
+        }
+        let mut at = hash_bytes(key) & (self.table.len() - 1);
+        loop {
+            let number = (self.table[at] as usize).checked_sub(1)?;
+            if self.key(number) == key {
+                return Some(self.keys[number].1);
+            }
+            at = (at + 1) & (self.table.len() - 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_put_in_is_found_and_nothing_else() {
+        let map = ByteMap::new((0..5000u32).map(|i| (format!("{i}"), i)));
+        for i in 0..10_000 {
+            assert_eq!(map.get(format!("{i}").as_bytes()), (i < 5000).then_some(i));
+        }
+        assert_eq!((map.get(b""), map.longest()), (None, 4));
+        assert_eq!(ByteMap::new(Vec::<(&[u8], u32)>::new()).get(b"a"), None);
+    }
+}

@@ -1,0 +1,192 @@
+//! Every fast engine against the reference, on small tokenizers and nasty texts.
+
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::transform::text::testing::{
+    PAGE, add_token, bpe, bpe_with_pattern, bytes, precompiled, tricky, unigram, wordlevel, wordpiece,
+};
+use crate::transform::text::{EngineChoice, SpecialInText, Tokenizer, TokenizerOptions};
+
+const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+/// Tokenizers that have a fast engine, with a name for messages.
+fn values() -> Vec<(&'static str, Value)> {
+    let mut neox = bpe();
+    neox["normalizer"] = json!({"type": "NFC"});
+    for spaces in ["   ", "  ", "e\u{301}", "\n\n"] {
+        add_token(&mut neox, spaces, false, true);
+    }
+    add_token(&mut neox, "<dog>", false, false);
+    let mut roberta = bpe();
+    roberta["pre_tokenizer"]["add_prefix_space"] = json!(true);
+    add_token(&mut roberta, "<dog>", false, false);
+    add_token(&mut roberta, "<|endof", false, false);
+    let mut strips = bpe();
+    add_token(&mut strips, "<dog>", false, false);
+    strips["added_tokens"].as_array_mut().unwrap().last_mut().unwrap()["lstrip"] = json!(true);
+
+    let mut cased = wordpiece();
+    cased["normalizer"]["lowercase"] = json!(false);
+    cased["model"]["max_input_chars_per_word"] = json!(6);
+    let mut accents = wordpiece();
+    accents["normalizer"] = json!({"type": "BertNormalizer", "clean_text": false, "handle_chinese_chars": false,
+        "strip_accents": false, "lowercase": true});
+    let mut bare = wordpiece();
+    bare["normalizer"] = Value::Null;
+    add_token(&mut bare, "<dog>", false, false);
+    let mut levels = wordlevel();
+    levels["pre_tokenizer"] = json!({"type": "BertPreTokenizer"});
+
+    let map =
+        [("\n", " "), ("\t", " "), ("½", " 1/2"), ("Ａ", "A"), ("\u{200b}", ""), ("ß", "ss "), ("é", "e")];
+    let collapse = json!({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "});
+    let mut t5 = unigram();
+    t5["normalizer"] = json!({"type": "Sequence", "normalizers": [precompiled(&map), collapse]});
+    let mut xlmr = unigram();
+    xlmr["normalizer"] = precompiled(&map);
+    xlmr["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"},
+        {"type": "Metaspace", "replacement": "\u{2581}", "prepend_scheme": "always", "split": true}]});
+    let mut fallback = unigram();
+    fallback["model"]["byte_fallback"] = json!(true);
+    let vocab = fallback["model"]["vocab"].as_array_mut().unwrap();
+    vocab.extend((0..=255).map(|b| json!([format!("<0x{b:02X}>"), -20.0])));
+    vocab.push(json!(["語語", -3.0]));
+    let mut stripped = unigram();
+    stripped["normalizer"] = json!({"type": "Sequence", "normalizers": [
+        {"type": "NFKC"}, {"type": "Strip", "strip_left": false, "strip_right": true}]});
+
+    vec![
+        ("gpt2", bpe()),
+        ("neox", neox),
+        ("roberta", roberta),
+        ("strips", strips),
+        ("llama3", bpe_with_pattern(LLAMA3, true)),
+        ("qwen2", bpe_with_pattern(QWEN2, false)),
+        ("bert", wordpiece()),
+        ("bert cased", cased),
+        ("bert accents", accents),
+        ("bert bare", bare),
+        ("word level", levels),
+        ("unigram", unigram()),
+        ("t5", t5),
+        ("xlmr", xlmr),
+        ("byte fallback", fallback),
+        ("stripped", stripped),
+    ]
+}
+
+static TOKENIZERS: LazyLock<Vec<(&str, Tokenizer)>> = LazyLock::new(|| {
+    let mut tokenizers = Vec::new();
+    for (name, value) in values() {
+        for special_in_text in [SpecialInText::Text, SpecialInText::Parse] {
+            let options =
+                TokenizerOptions { special_in_text, engine: EngineChoice::Fast, ..Default::default() };
+            let tokenizer = Tokenizer::from_json(bytes(&value), options);
+            tokenizers.push((name, tokenizer.unwrap_or_else(|e| panic!("{name}: {e}"))));
+        }
+    }
+    tokenizers
+});
+
+fn check(text: &str) -> Result<(), TestCaseError> {
+    for (name, tokenizer) in &*TOKENIZERS {
+        let mut scratch = tokenizer.scratch();
+        let mut expected = Vec::new();
+        let reference = tokenizer.encode_reference(text, &mut scratch, &mut expected);
+        for _ in 0..2 {
+            let mut ids = Vec::new();
+            let fast = tokenizer.encode(text, &mut scratch, &mut ids);
+            prop_assert_eq!(&ids, &expected, "{} {:?}", name, text);
+            prop_assert_eq!(fast.is_ok(), reference.is_ok());
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn every_engine_gives_the_ids_of_the_reference(text in tricky()) {
+        check(&text)?;
+    }
+}
+
+#[test]
+fn a_page_has_the_ids_of_the_reference_and_hardly_anything_is_declined() {
+    check(PAGE).unwrap();
+    for (name, tokenizer) in &*TOKENIZERS {
+        let stats = tokenizer.encode(PAGE, &mut tokenizer.scratch(), &mut Vec::new()).unwrap();
+        assert!(!stats.by_reference, "{name}");
+    }
+}
+
+#[test]
+fn a_token_that_looks_at_its_neighbours_goes_to_the_reference() {
+    let (_, tokenizer) = TOKENIZERS.iter().find(|(name, _)| *name == "strips").unwrap();
+    let stats = tokenizer.encode("the  <dog>", &mut tokenizer.scratch(), &mut Vec::new()).unwrap();
+    assert!(stats.by_reference);
+}
+
+/// From about a million characters on, the reference takes the rest of the text as one word.
+#[test]
+fn a_run_of_spaces_that_the_reference_stumbles_over_goes_to_it() {
+    let (_, tokenizer) = TOKENIZERS.iter().find(|(name, _)| *name == "llama3").unwrap();
+    for (run, by_reference) in [(1 << 15, false), (1_200_000, true)] {
+        for text in [format!("{}x", " ".repeat(run)), format!("y\n{}x", " ".repeat(run))] {
+            let (mut scratch, mut ids) = (tokenizer.scratch(), Vec::new());
+            let stats = tokenizer.encode(&text, &mut scratch, &mut ids).unwrap();
+            assert_eq!(stats.by_reference, by_reference);
+            assert!(tokenizer.matches_reference(&text, &ids, &mut scratch));
+        }
+    }
+}
+
+#[test]
+fn what_is_not_known_is_left_to_the_reference_and_says_why() {
+    let mut dropped = bpe();
+    dropped["model"]["vocab"].as_object_mut().unwrap().remove("Ã");
+    dropped["model"]["merges"] = json!([]);
+    let mut lower = bpe();
+    lower["normalizer"] = json!({"type": "Lowercase"});
+    let mut suffix = bpe();
+    suffix["model"]["end_of_word_suffix"] = json!("</w>");
+    let mut first = unigram();
+    first["pre_tokenizer"]["prepend_scheme"] = json!("first");
+    let mut normalized = wordpiece();
+    add_token(&mut normalized, "Dog", false, true);
+    for value in [bpe_with_pattern(r"\w+|\W+", false), dropped, lower, suffix, first, normalized, wordlevel()]
+    {
+        let auto = Tokenizer::from_json(bytes(&value), TokenizerOptions::default()).unwrap();
+        assert!(auto.info().engine_note.is_some(), "{}", auto.info().engine.name);
+        assert_eq!(auto.info().engine, auto.info().reference);
+        let fast = TokenizerOptions { engine: EngineChoice::Fast, ..Default::default() };
+        assert!(Tokenizer::from_json(bytes(&value), fast).is_err());
+    }
+}
+
+/// A wrong engine is found out by the built-in texts.
+#[test]
+fn an_engine_that_is_wrong_is_not_used() {
+    use crate::transform::text::Scratch;
+    use crate::transform::text::engine::reference::Reference;
+    use crate::transform::text::engine::{Engine, proof};
+
+    let scratch = || Scratch { serial: 0, buffers: None };
+    let reference = |value: &Value| Reference::new(serde_json::from_value(value.clone()).unwrap(), true);
+    let right = reference(&bpe());
+    assert_eq!(proof::check(&right as &dyn Engine, &right, &mut scratch()), Ok(()));
+    // The same but for single digits; another normal form; another pattern.
+    let (llama3, qwen2) = (bpe_with_pattern(LLAMA3, true), bpe_with_pattern(QWEN2, true));
+    let mut nfc = bpe();
+    nfc["normalizer"] = json!({"type": "NFC"});
+    for (a, b) in [(&llama3, &qwen2), (&bpe(), &nfc), (&bpe(), &llama3)] {
+        let (a, b) = (reference(a), reference(b));
+        let why = proof::check(&a as &dyn Engine, &b, &mut scratch()).unwrap_err();
+        assert!(why.contains("differ"), "{why}");
+    }
+}
