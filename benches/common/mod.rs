@@ -52,6 +52,7 @@ pub fn convert_images(
     threads: usize,
 ) -> Report {
     let job = ImagesJob::plan(ImagesOptions {
+        naming: dsconvert::pipeline::Naming::Walk,
         sources: source(path),
         follow_symlinks: false,
         layout: Layout::Auto,

@@ -1,5 +1,6 @@
 //! Where items come from: the files of a source in a fixed order, and the items inside a file.
 
+pub mod braces;
 pub mod files_from;
 pub mod jsonl;
 pub mod labels;
@@ -8,6 +9,7 @@ pub mod listing;
 pub mod metadata;
 mod name;
 pub mod walk;
+pub mod webdataset;
 
 use std::io;
 use std::path::{Path, PathBuf};

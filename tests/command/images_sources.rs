@@ -11,7 +11,7 @@ use dsconvert::sample::Value;
 use crate::support::*;
 
 /// Some image of the fixtures; equal numbers give equal bytes.
-fn image(number: usize) -> Vec<u8> {
+pub fn image(number: usize) -> Vec<u8> {
     let photos = tree(&fixture("photos"));
     let whole: Vec<_> = photos
         .into_values()
@@ -30,7 +30,7 @@ fn images(dir: &Path, names: &[&str]) {
 }
 
 /// Runs `dsconvert images` with these arguments in the folder `dir`, with `input` as standard input.
-fn run(dir: &Path, input: &[u8], args: &[&str]) -> Ran {
+pub fn run(dir: &Path, input: &[u8], args: &[&str]) -> Ran {
     use std::io::Write;
     let mut command = command(["images"].iter().chain(args));
     command.current_dir(dir).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -41,13 +41,13 @@ fn run(dir: &Path, input: &[u8], args: &[&str]) -> Ran {
 }
 
 /// The field `name` of all records of a split, in order.
-fn column(out: &Path, split: &str, name: &str) -> Vec<Value> {
+pub fn column(out: &Path, split: &str, name: &str) -> Vec<Value> {
     let dataset = Dataset::open(out).unwrap();
     let records = dataset.split(split).unwrap().iter();
     records.map(|r| r.unwrap().get(name).unwrap().clone()).collect()
 }
 
-fn texts(out: &Path, split: &str, name: &str) -> Vec<String> {
+pub fn texts(out: &Path, split: &str, name: &str) -> Vec<String> {
     let text = |value| match value {
         Value::Text(text) => text.as_str().to_owned(),
         other => format!("{other:?}"),
@@ -55,7 +55,7 @@ fn texts(out: &Path, split: &str, name: &str) -> Vec<String> {
     column(out, split, name).into_iter().map(text).collect()
 }
 
-fn own(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+pub fn own(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
 }
 

@@ -6,6 +6,7 @@ mod bad_input;
 mod determinism;
 mod failures;
 mod images_sources;
+mod images_tar;
 mod inspect;
 mod output_directory;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]

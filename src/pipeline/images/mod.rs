@@ -1,12 +1,13 @@
 //! Images: one item per file, found by a walk or named by a list.
 
+mod find;
+mod tars;
+
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use serde_json::json;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
-
+use self::find::{describe, find, shuffle};
+use self::tars::TarFeed;
 use crate::error::{Error, Result};
 use crate::index::check_split_name;
 use crate::options::{OutputOptions, RunOptions, SourceSpec};
@@ -17,14 +18,17 @@ use crate::pipeline::plan::PlanSummary;
 use crate::pipeline::progress::{Progress, Stop};
 use crate::pipeline::run::{Job, Planned, Report, run};
 use crate::sample::{Record, Reject, RejectCode, Value};
-use crate::schema::{Field, Kind, LABEL, Schema};
+use crate::schema::{Kind, LABEL, Schema};
+use crate::source::braces;
 use crate::source::files_from::FilesFrom;
 use crate::source::labels::{Folders, Layout};
 use crate::source::listing::Detail;
 use crate::source::metadata::MetadataFile;
 use crate::source::read_planned;
-use crate::source::walk::{SourceFile, list};
+use crate::source::walk::SourceFile;
+use crate::source::webdataset::{self, is_tar};
 use crate::transform::image::{self as transform, ImageOptions, ImageTransform, Scratch};
+use bytes::Bytes;
 
 /// Files of one unit. With [`UNIT_BYTES`], a unit takes seconds for thumbnails and minutes for camera files.
 const UNIT_FILES: usize = 16_384;
@@ -82,6 +86,8 @@ pub struct ImagesJob {
     splits: Vec<String>,
     units: Vec<Range<usize>>,
     schema: Arc<Schema>,
+    /// Fields after those that every dataset of images has.
+    extra_fields: usize,
     transform: ImageTransform,
 }
 
@@ -91,12 +97,14 @@ impl ImagesJob {
     /// # Errors
     ///
     /// Sources that are missing or cannot be listed; two files with one key; options that contradict each other.
-    pub fn plan(options: ImagesOptions) -> Result<Self> {
+    pub fn plan(mut options: ImagesOptions) -> Result<Self> {
+        options.sources = braces::expand(&options.sources)?;
         let transform = ImageTransform::new(options.image.clone())?;
         let found = find(&options)?;
         let folders = found.folders(&options)?;
         let described = describe(&options, found.content)?;
         let class_names = found.class_names.or_else(|| folders.class_names.clone());
+        let extra_fields = found.fields.len();
         let schema = Arc::new(Schema::images(class_names, found.fields)?);
         let (mut files, mut details, skipped) = (found.files, found.details, found.skipped);
         let splits: Vec<String> = match &options.output.split {
@@ -110,12 +118,15 @@ impl ImagesJob {
         for split in &splits {
             check_split_name(split)?;
         }
+        let walked = options.naming == Naming::Walk;
         if options.output.shuffle {
             shuffle(&mut files, &mut details, options.output.seed ^ SHUFFLE_SALT);
         }
         Ok(Self {
             described,
-            units: divide(&files, UNIT_FILES, options.output.unit_bytes.unwrap_or(UNIT_BYTES)),
+            units: divide(&files, UNIT_FILES, options.output.unit_bytes.unwrap_or(UNIT_BYTES), |f| {
+                walked && is_tar(&f.origin)
+            }),
             skipped,
             options,
             files,
@@ -123,142 +134,42 @@ impl ImagesJob {
             folders,
             splits,
             schema,
+            extra_fields,
             transform,
         })
     }
 
+    /// Whether the file is read as a tar file; one that is named as an image is not.
+    fn is_tar(&self, file: &SourceFile) -> bool {
+        self.options.naming == Naming::Walk && is_tar(&file.origin)
+    }
+
     fn split_of(&self, file: &SourceFile) -> u16 {
+        self.split_of_item(file, &file.origin)
+    }
+
+    /// Split of the item called `origin` in `file`.
+    fn split_of_item(&self, file: &SourceFile, origin: &str) -> u16 {
         let split = match &self.options.output.split {
-            Some(spec) => spec.split_of(&file.origin, self.options.output.seed),
+            Some(spec) => spec.split_of(origin, self.options.output.seed),
             None => self.folders.split_of(file),
         };
         split as u16
     }
 }
 
-/// What the sources hold.
-#[derive(Default)]
-struct Found {
-    files: Vec<SourceFile>,
-    /// One per file, or none at all.
-    details: Vec<Detail>,
-    skipped: u64,
-    /// Fields that the details have values for.
-    fields: Vec<Field>,
-    /// The classes of the labels in the details.
-    class_names: Option<Vec<String>>,
-    /// Hash of what says all this, beside names.
-    content: Option<u128>,
-}
-
-impl Found {
-    /// What the folders mean. Labels of a table stand in for classes from folders.
-    fn folders(&self, options: &ImagesOptions) -> Result<Folders> {
-        // What has no safe path stands in no folder either.
-        let placed = self.files.iter().filter(|f| self.details.is_empty() || !f.is_named());
-        if self.class_names.is_none() {
-            return Folders::of(placed, options.layout, options.classes.clone());
-        }
-        if options.layout == Layout::Labels {
-            return Err(Error::usage(
-                "the metadata has labels, and --layout labels asks for those of the folders",
-            )
-            .help("leave --layout out, or rename the column \"label\""));
-        }
-        let folders = Folders::of(placed.clone(), options.layout, None)?;
-        let layout = if folders.layout == Layout::Splits { Layout::Splits } else { Layout::Flat };
-        Folders::of(placed, layout, None)
-    }
-}
-
-fn find(options: &ImagesOptions) -> Result<Found> {
-    match &options.naming {
-        Naming::Walk => {
-            let listing = list(&options.sources, options.follow_symlinks, &|_| true)?;
-            crate::pipeline::check_origins(&listing.files, &options.sources)?;
-            Ok(Found { files: listing.files, skipped: listing.skipped, ..Found::default() })
-        }
-        Naming::FilesFrom(from) => {
-            let (files, details) = from.list(one_folder(&options.sources)?, options.follow_symlinks)?;
-            Ok(Found { files, details, ..Found::default() })
-        }
-        Naming::Metadata(table) => {
-            let source = one_folder(&options.sources)?;
-            let found = table.list(source, options.follow_symlinks, options.classes.as_deref())?;
-            Ok(Found {
-                files: found.files,
-                details: found.details,
-                skipped: 0,
-                fields: found.fields,
-                class_names: found.class_names,
-                content: Some(found.content),
-            })
-        }
-    }
-}
-
-/// The folder that names are relative to.
-fn one_folder(sources: &[SourceSpec]) -> Result<&SourceSpec> {
-    match sources {
-        [one] => Ok(one),
-        _ => Err(Error::usage(format!(
-            "files that are named are relative to one folder, not to {}",
-            sources.len()
-        ))
-        .help("name one SRC, or none")),
-    }
-}
-
-/// Puts the files in an order that `seed` decides.
-fn shuffle(files: &mut Vec<SourceFile>, details: &mut Vec<Detail>, seed: u64) {
-    let detailed = !details.is_empty();
-    let missing = files.len() - details.len();
-    let all = std::mem::take(details).into_iter().chain(std::iter::repeat_n(Detail::default(), missing));
-    let mut pairs: Vec<_> = std::mem::take(files).into_iter().zip(all).collect();
-    pairs.sort_by_cached_key(|(f, _)| (xxh3_64_with_seed(f.origin.as_bytes(), seed), f.origin.clone()));
-    (*files, *details) = pairs.into_iter().unzip();
-    if !detailed {
-        details.clear();
-    }
-}
-
-/// The semantic options, by the names of their flags.
-fn describe(options: &ImagesOptions, content: Option<u128>) -> Result<serde_json::Value> {
-    let as_json = |value: serde_json::Result<serde_json::Value>| {
-        value.map_err(|e| Error::usage("the options cannot be written as JSON").caused_by(e))
-    };
-    let mut described = json!({
-        "layout": options.layout.to_string(),
-        "classes": options.classes,
-        "follow_symlinks": options.follow_symlinks,
-        "image": as_json(serde_json::to_value(&options.image))?,
-        "output": as_json(serde_json::to_value(&options.output))?,
-    });
-    match &options.naming {
-        Naming::Walk => {}
-        // What the list says stands in the plan, file by file.
-        Naming::FilesFrom(_) => described["files_from"] = json!(true),
-        Naming::Metadata(table) => {
-            let keep = table
-                .keep
-                .as_ref()
-                .map(|keep| keep.iter().map(|k| json!({ "name": k.name, "type": k.ty })).collect::<Vec<_>>());
-            described["metadata"] = json!({
-                "path_field": table.path_field,
-                "keep_fields": keep,
-                "content": content.map(|hash| format!("xxh3-128:{hash:032x}")),
-            });
-        }
-    }
-    Ok(described)
-}
-
-/// Cuts the listing into runs of at most `max_files` files and about `max_bytes` bytes.
-fn divide(files: &[SourceFile], max_files: usize, max_bytes: u64) -> Vec<Range<usize>> {
+/// Cuts the listing into runs of at most `max_files` files and about `max_bytes` bytes; some files stand alone.
+fn divide(
+    files: &[SourceFile],
+    max_files: usize,
+    max_bytes: u64,
+    alone: impl Fn(&SourceFile) -> bool,
+) -> Vec<Range<usize>> {
     let mut units = Vec::new();
     let (mut start, mut bytes) = (0, 0);
     for (i, file) in files.iter().enumerate() {
-        if i > start && (i - start == max_files || bytes + file.bytes > max_bytes) {
+        let apart = i > start && (alone(file) || alone(&files[i - 1]));
+        if i > start && (apart || i - start == max_files || bytes + file.bytes > max_bytes) {
             units.push(start..i);
             (start, bytes) = (i, 0);
         }
@@ -275,7 +186,7 @@ impl Job for ImagesJob {
         PlanSummary {
             kind: Kind::Images.name(),
             files: self.files.len() as u64,
-            items: Some(self.files.len() as u64),
+            items: (!self.files.iter().any(|f| self.is_tar(f))).then_some(self.files.len() as u64),
             bytes: self.files.iter().map(|f| f.bytes).sum(),
             skipped: self.skipped,
             units: self.units.len() as u32,
@@ -301,6 +212,23 @@ impl Job for ImagesJob {
     }
 }
 
+/// A piece of work.
+enum Task {
+    /// Files, by ordinal.
+    Files(Range<usize>),
+    /// What a tar file holds, and the bytes of the file that it stands for.
+    Tar { file: usize, found: Vec<webdataset::Found>, source_bytes: u64 },
+}
+
+/// An image with all that is known of it.
+struct Item {
+    origin: String,
+    bytes: Bytes,
+    label: Value,
+    /// Values of the fields that not every dataset has.
+    values: Vec<Value>,
+}
+
 /// The running conversion.
 struct Images<'a> {
     job: &'a ImagesJob,
@@ -308,7 +236,7 @@ struct Images<'a> {
 }
 
 impl Conversion for Images<'_> {
-    type Task = Range<usize>;
+    type Task = Task;
     type Scratch = Scratch;
 
     fn units(&self) -> u32 {
@@ -327,9 +255,12 @@ impl Conversion for Images<'_> {
         Scratch::new()
     }
 
-    fn open(&self, unit: u32, _careful: bool) -> Result<Box<dyn Feed<Range<usize>> + '_>> {
+    fn open(&self, unit: u32, _careful: bool) -> Result<Box<dyn Feed<Task> + '_>> {
         let range = self.job.units[unit as usize].clone();
-        let tasks = divide(&self.job.files[range.clone()], TASK_FILES, TASK_BYTES);
+        if self.job.is_tar(&self.job.files[range.start]) {
+            return Ok(Box::new(TarFeed::open(self.job, range.start)?));
+        }
+        let tasks = divide(&self.job.files[range.clone()], TASK_FILES, TASK_BYTES, |_| false);
         Ok(Box::new(FileFeed {
             files: &self.job.files[range.clone()],
             start: range.start,
@@ -337,7 +268,20 @@ impl Conversion for Images<'_> {
         }))
     }
 
-    fn convert(&self, task: Range<usize>, scratch: &mut Scratch, out: &mut Outcomes) -> Result<Converting> {
+    fn convert(&self, task: Task, scratch: &mut Scratch, out: &mut Outcomes) -> Result<Converting> {
+        match task {
+            Task::Files(files) => self.files(files, scratch, out)?,
+            Task::Tar { file, found, source_bytes } => {
+                out.source_bytes += source_bytes;
+                found.into_iter().for_each(|found| self.tar_item(file, found, scratch, out));
+            }
+        }
+        Ok(Converting::Done)
+    }
+}
+
+impl Images<'_> {
+    fn files(&self, task: Range<usize>, scratch: &mut Scratch, out: &mut Outcomes) -> Result<()> {
         for (ordinal, file) in task.clone().zip(&self.job.files[task]) {
             let detail = self.job.details.get(ordinal);
             if let Some(defect) = detail.and_then(|d| d.defect.as_deref()) {
@@ -359,18 +303,17 @@ impl Conversion for Images<'_> {
                 continue;
             }
             let split = self.job.split_of(file);
-            let outcome = match self.image(file, detail, split, &bytes, scratch, out) {
+            let outcome = match self.file(file, detail, split, &bytes, scratch, out) {
                 Ok(outcome) => outcome,
                 Err(reject) => Outcome::Rejected { split, origin: file.origin.clone(), reject },
             };
             out.list.push(outcome);
         }
-        Ok(Converting::Done)
+        Ok(())
     }
-}
 
-impl Images<'_> {
-    fn image(
+    /// The outcome of a file.
+    fn file(
         &self,
         file: &SourceFile,
         detail: Option<&Detail>,
@@ -389,6 +332,25 @@ impl Images<'_> {
             Some((_, Some(label))) => Value::Int(i64::from(label)),
             None => detail.and_then(|d| d.label).map_or(Value::Null, |label| Value::Int(i64::from(label))),
         };
+        let values = match detail {
+            Some(detail) => detail.values.to_vec(),
+            // Fields that only samples from tar files have.
+            None => vec![Value::Null; self.job.extra_fields],
+        };
+        let sample = Item { origin: file.origin.clone(), bytes: bytes.clone(), label, values };
+        self.image(sample, split, scratch, out)
+    }
+
+    /// The outcome of an image with all that is known of it.
+    fn image(
+        &self,
+        sample: Item,
+        split: u16,
+        scratch: &mut Scratch,
+        out: &mut Outcomes,
+    ) -> Result<Outcome, Reject> {
+        let Item { origin, bytes, label, values: extra } = sample;
+        let bytes = &bytes;
         let header = self.job.transform.peek(bytes)?;
         let converted = {
             let _permit = self.pixels.acquire(header.memory_bytes);
@@ -396,11 +358,7 @@ impl Images<'_> {
         };
         let image = match converted {
             transform::Outcome::Filtered(reason) => {
-                return Ok(Outcome::Filtered {
-                    split,
-                    origin: file.origin.clone(),
-                    reason: reason.name().to_owned(),
-                });
+                return Ok(Outcome::Filtered { split, origin, reason: reason.name().to_owned() });
             }
             transform::Outcome::Converted(image) => image,
         };
@@ -412,7 +370,7 @@ impl Images<'_> {
         }
         let (width, height) = (image.width, image.height);
         let mut values = vec![
-            Value::Text(file.origin.as_str().into()),
+            Value::Text(origin.as_str().into()),
             Value::Bytes(image.bytes),
             Value::UInt(u64::from(width)),
             Value::UInt(u64::from(height)),
@@ -420,8 +378,8 @@ impl Images<'_> {
         if self.job.schema.index_of(LABEL).is_some() {
             values.push(label);
         }
-        values.push(Value::Text(file.origin.as_str().into()));
-        values.extend(detail.into_iter().flat_map(|d| d.values.iter().cloned()));
+        values.push(Value::Text(origin.as_str().into()));
+        values.extend(extra);
         let mut converted = Converted::new(split, Record { values }, u64::from(width) * u64::from(height));
         (converted.width, converted.height) = (width, height);
         Ok(Outcome::Converted(converted))
@@ -443,15 +401,15 @@ impl FileFeed<'_> {
     }
 }
 
-impl Feed<Range<usize>> for FileFeed<'_> {
+impl Feed<Task> for FileFeed<'_> {
     fn next_bytes(&self) -> u64 {
         self.tasks.as_slice().first().map_or(0, |task| self.bytes(task))
     }
 
-    fn next(&mut self) -> Result<Option<(Range<usize>, u64)>> {
+    fn next(&mut self) -> Result<Option<(Task, u64)>> {
         Ok(self.tasks.next().map(|task| {
             let bytes = self.bytes(&task);
-            (self.start + task.start..self.start + task.end, bytes)
+            (Task::Files(self.start + task.start..self.start + task.end), bytes)
         }))
     }
 }
@@ -472,8 +430,9 @@ mod tests {
                 modified_ns: 0,
             })
             .collect();
-        assert_eq!(divide(&files, 3, 6), [0..2, 2..4, 4..5, 5..6]);
-        assert_eq!(divide(&files, 2, 100), [0..2, 2..4, 4..6]);
-        assert!(divide(&[], 2, 100).is_empty());
+        assert_eq!(divide(&files, 3, 6, |_| false), [0..2, 2..4, 4..5, 5..6]);
+        assert_eq!(divide(&files, 2, 100, |_| false), [0..2, 2..4, 4..6]);
+        assert_eq!(divide(&files, 9, 100, |f| f.bytes > 4), [0..1, 1..4, 4..5, 5..6]);
+        assert!(divide(&[], 2, 100, |_| false).is_empty());
     }
 }

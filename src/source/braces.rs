@@ -1,0 +1,89 @@
+//! Ranges in the names of sources: `train-{000..003}.tar` names four files.
+
+use crate::error::{Error, Result};
+use crate::options::SourceSpec;
+
+/// Most files that one name may stand for.
+const MAX_FILES: u64 = 1 << 20;
+
+/// Replaces every source that has ranges in its path, and is not there under that very name, by those it stands for. A
+/// label given by hand goes before their names.
+///
+/// # Errors
+///
+/// A range that is empty or too long.
+pub fn expand(sources: &[SourceSpec]) -> Result<Vec<SourceSpec>> {
+    let mut all = Vec::new();
+    for source in sources {
+        let text = source.path.to_str().filter(|t| range(t).is_some() && !source.path.exists());
+        let Some(text) = text else {
+            all.push(source.clone());
+            continue;
+        };
+        let by_name = source.path.file_name().is_some_and(|name| *name == *source.label);
+        for path in paths(text)? {
+            let path = std::path::PathBuf::from(path);
+            let name = path.file_name().map(super::portable_name).unwrap_or_default();
+            let label = if by_name { name } else { format!("{}/{name}", source.label) };
+            all.push(SourceSpec { label, path });
+        }
+    }
+    Ok(all)
+}
+
+/// The first range of a text: what stands before, both ends, and what stands after.
+fn range(text: &str) -> Option<(&str, &str, &str, &str)> {
+    for (open, _) in text.match_indices('{') {
+        let (inside, after) = text[open + 1..].split_once('}')?;
+        if let Some((from, to)) = inside.split_once("..") {
+            let digits = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit());
+            if digits(from) && digits(to) {
+                return Some((&text[..open], from, to, after));
+            }
+        }
+    }
+    None
+}
+
+/// All texts that `text` stands for: the last range counts fastest, with the digits of the first number.
+fn paths(text: &str) -> Result<Vec<String>> {
+    let Some((before, from, to, after)) = range(text) else { return Ok(vec![text.to_owned()]) };
+    let wrong = || {
+        Error::usage(format!("{{{from}..{to}}} is no range of files"))
+            .help(format!("a range counts up, as {{000..127}}, to {MAX_FILES} files at most"))
+    };
+    let (Ok(first), Ok(last)) = (from.parse::<u64>(), to.parse::<u64>()) else { return Err(wrong()) };
+    let rest = paths(after)?;
+    let count = last.checked_sub(first).and_then(|n| n.checked_add(1)).ok_or_else(wrong)?;
+    if count.checked_mul(rest.len() as u64).is_none_or(|n| n > MAX_FILES) {
+        return Err(wrong());
+    }
+    let width = from.len();
+    let numbers = first..=last;
+    Ok(numbers.flat_map(|n| rest.iter().map(move |r| format!("{before}{n:0width$}{r}"))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_count_with_their_zeros() {
+        assert_eq!(paths("a-{08..10}.tar").unwrap(), ["a-08.tar", "a-09.tar", "a-10.tar"]);
+        assert_eq!(paths("{1..2}/{x}{0..1}").unwrap(), ["1/{x}0", "1/{x}1", "2/{x}0", "2/{x}1"]);
+        assert_eq!(paths("plain{a..b}.tar").unwrap(), ["plain{a..b}.tar"]);
+        for wrong in ["{2..1}", "{0..9999999}", "{0..9999}{0..9999}", "{0..99999999999999999999}"] {
+            assert!(paths(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn labels_follow_the_files() {
+        let expand = |label: &str| {
+            let spec = SourceSpec { label: label.into(), path: "none/a-{0..1}.tar".into() };
+            expand(&[spec]).unwrap().into_iter().map(|s| s.label).collect::<Vec<_>>()
+        };
+        assert_eq!(expand("a-{0..1}.tar"), ["a-0.tar", "a-1.tar"]);
+        assert_eq!(expand("mine"), ["mine/a-0.tar", "mine/a-1.tar"]);
+    }
+}

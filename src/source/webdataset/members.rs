@@ -1,0 +1,187 @@
+//! The members of a tar file, one after the other.
+//!
+//! The headers are walked here rather than by the `tar` crate's iterator, which borrows its archive, forgives a missing
+//! end, and cannot say which member is damaged; the crate reads the fields of the headers.
+
+use std::borrow::Cow;
+
+use ::tar::{EntryType, Header, PaxExtensions};
+
+use super::stream::{Broken, Stream};
+
+const BLOCK: usize = 512;
+/// Longest body of a header that extends another.
+const MAX_EXTENSION_BYTES: u64 = 1 << 20;
+/// Most bytes reserved before any of them is read.
+const RESERVED_BYTES: u64 = 1 << 20;
+/// Bytes read after the end, to have checksums of compressed data checked.
+const MAX_TRAILER_BYTES: u64 = 64 << 20;
+
+/// What a header announces.
+#[derive(Debug)]
+pub(super) enum Body {
+    File(Vec<u8>),
+    /// More bytes than are read.
+    TooLarge(u64),
+    Link,
+    Folder,
+    /// A device, a sparse file, or what else there may be.
+    Other,
+}
+
+pub(super) struct Member {
+    pub(super) name: Vec<u8>,
+    pub(super) body: Body,
+}
+
+/// Why there is no further member.
+pub(super) enum Stop {
+    End,
+    Failed(crate::error::Error),
+    /// Damage, in one sentence, in the member of that name.
+    Damaged(Option<Vec<u8>>, String),
+}
+
+impl From<Broken> for Stop {
+    fn from(broken: Broken) -> Self {
+        match broken {
+            Broken::Failed(error) => Stop::Failed(error),
+            Broken::Damaged(why) => Stop::Damaged(None, why),
+        }
+    }
+}
+
+/// The next member; files of more than `max_bytes` are passed over.
+pub(super) fn next(stream: &mut Stream, max_bytes: u64) -> Result<Member, Stop> {
+    let (mut long_name, mut long_size) = (None, None);
+    loop {
+        let mut block = [0; BLOCK];
+        let filled = stream.fill(&mut block)?;
+        if filled < BLOCK {
+            return Err(Stop::Damaged(None, "it ends without the mark of its end".to_owned()));
+        }
+        if block == [0; BLOCK] {
+            drain(stream)?;
+            return Err(Stop::End);
+        }
+        let header = Header::from_byte_slice(&block);
+        let size = match (long_size, header.entry_size()) {
+            (Some(size), _) | (None, Ok(size)) if is_whole(&block, header) => size,
+            _ => return Err(Stop::Damaged(None, "one of its headers is damaged".to_owned())),
+        };
+        match header.entry_type() {
+            EntryType::GNULongName => {
+                let mut name = extension(stream, size)?;
+                name.truncate(name.iter().position(|&b| b == 0).unwrap_or(name.len()));
+                long_name = Some(name);
+            }
+            EntryType::XHeader => {
+                let body = extension(stream, size)?;
+                for pair in PaxExtensions::new(&body) {
+                    let pair = pair.map_err(|_| {
+                        Stop::Damaged(None, "one of its extended headers is damaged".to_owned())
+                    })?;
+                    match pair.key_bytes() {
+                        b"path" => long_name = Some(pair.value_bytes().to_vec()),
+                        b"size" => long_size = pair.value().ok().and_then(|v| v.parse().ok()),
+                        _ => {}
+                    }
+                }
+            }
+            EntryType::GNULongLink | EntryType::XGlobalHeader => skip(stream, size)?,
+            kind => {
+                let name = long_name.take().map_or_else(|| header.path_bytes(), Cow::Owned).into_owned();
+                return body(stream, kind, size, max_bytes)
+                    .map(|body| Member { name: name.clone(), body })
+                    .map_err(|stop| match stop {
+                        Stop::Damaged(None, why) => Stop::Damaged(Some(name), why),
+                        other => other,
+                    });
+            }
+        }
+    }
+}
+
+/// Whether the header has the sum it says it has.
+fn is_whole(block: &[u8; BLOCK], header: &Header) -> bool {
+    /// The place of the sum itself, which counts as spaces.
+    const SUM: std::ops::Range<usize> = 148..156;
+    let bytes = block.iter().enumerate();
+    let sum: u32 = bytes.map(|(i, &b)| u32::from(if SUM.contains(&i) { b' ' } else { b })).sum();
+    header.cksum().is_ok_and(|said| said == sum)
+}
+
+fn body(stream: &mut Stream, kind: EntryType, size: u64, max_bytes: u64) -> Result<Body, Stop> {
+    let passed = match kind {
+        EntryType::Regular | EntryType::Continuous if size <= max_bytes => {
+            return Ok(Body::File(read(stream, size)?));
+        }
+        EntryType::Regular | EntryType::Continuous => Body::TooLarge(size),
+        // What a link says of its size is about the file it leads to.
+        EntryType::Symlink | EntryType::Link => return Ok(Body::Link),
+        EntryType::Directory => Body::Folder,
+        _ => Body::Other,
+    };
+    skip(stream, size)?;
+    Ok(passed)
+}
+
+fn extension(stream: &mut Stream, size: u64) -> Result<Vec<u8>, Stop> {
+    if size > MAX_EXTENSION_BYTES {
+        return Err(Stop::Damaged(None, "one of its extended headers is too long".to_owned()));
+    }
+    read(stream, size)
+}
+
+/// The bytes of a member, without those that fill its last block.
+fn read(stream: &mut Stream, size: u64) -> Result<Vec<u8>, Stop> {
+    let mut bytes = Vec::new();
+    while (bytes.len() as u64) < size {
+        let start = bytes.len();
+        let step = (size - start as u64).min(RESERVED_BYTES.max(start as u64));
+        bytes.resize(start + step as usize, 0);
+        if stream.fill(&mut bytes[start..])? as u64 != step {
+            return Err(cut_off());
+        }
+    }
+    skip_exactly(stream, padding(size))?;
+    Ok(bytes)
+}
+
+fn padding(size: u64) -> u64 {
+    size.wrapping_neg() % BLOCK as u64
+}
+
+fn skip(stream: &mut Stream, size: u64) -> Result<(), Stop> {
+    skip_exactly(stream, size)?;
+    skip_exactly(stream, padding(size))
+}
+
+fn skip_exactly(stream: &mut Stream, mut bytes: u64) -> Result<(), Stop> {
+    let mut buffer = [0; 8 * BLOCK];
+    while bytes > 0 {
+        let step = bytes.min(buffer.len() as u64);
+        if stream.fill(&mut buffer[..step as usize])? as u64 != step {
+            return Err(cut_off());
+        }
+        bytes -= step;
+    }
+    Ok(())
+}
+
+fn cut_off() -> Stop {
+    Stop::Damaged(None, "it ends in the middle of a member".to_owned())
+}
+
+/// Reads what follows the end, because the checksum of compressed data comes last.
+fn drain(stream: &mut Stream) -> Result<(), Stop> {
+    let mut buffer = [0; 8 * BLOCK];
+    let mut drained = 0;
+    while drained < MAX_TRAILER_BYTES {
+        match stream.fill(&mut buffer)? {
+            0 => break,
+            n => drained += n as u64,
+        }
+    }
+    Ok(())
+}

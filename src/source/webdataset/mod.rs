@@ -1,0 +1,227 @@
+//! Samples from tar files, as WebDataset writes them: neighbouring members of one name, up to the first dot of its last
+//! part, are one sample.
+//!
+//! A tar file is read as a stream. What is damaged in the middle keeps the samples before the damage, and is itself one
+//! item that is rejected.
+
+mod members;
+mod stream;
+
+use std::collections::{HashSet, VecDeque};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use bytes::Bytes;
+use xxhash_rust::xxh3::xxh3_128;
+
+use self::members::{Body, Member, Stop};
+use self::stream::Stream;
+use super::portable_name;
+use crate::error::Result;
+use crate::sample::{Reject, RejectCode};
+
+/// Most bytes of the members of one sample.
+const MAX_SAMPLE_BYTES: u64 = 256 << 20;
+
+/// Whether the name of a file says that it is a tar file.
+pub fn is_tar(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    [".tar", ".tar.gz", ".tgz", ".tar.zst"].iter().any(|end| name.ends_with(end))
+}
+
+/// Members of one name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sample {
+    /// Path of the members up to the first dot of the last part.
+    pub name: String,
+    /// What follows that dot, in lower case, and the bytes.
+    pub members: Vec<(String, Bytes)>,
+    /// Why it cannot become a record, when that is known already.
+    pub defect: Option<Reject>,
+}
+
+/// What a tar file holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// A sample.
+    Sample(Sample),
+    /// Something that is not read: its name, or nothing for the tar file itself, and the reason.
+    Rejected(Option<String>, Reject),
+    /// A member that is no part of a sample: hidden, a device.
+    Skipped,
+}
+
+/// The samples of one tar file, in order.
+pub struct Samples {
+    stream: Stream,
+    ready: VecDeque<Found>,
+    pending: Option<Sample>,
+    /// Hashes of the names of all samples.
+    seen: HashSet<u128>,
+    ended: bool,
+}
+
+impl Samples {
+    /// Opens a tar file that had `planned_bytes` bytes when it was planned.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened, or has another size now.
+    pub fn open(path: &Path, planned_bytes: u64) -> Result<Self> {
+        let stream = Stream::open(path, planned_bytes)?;
+        Ok(Self { stream, ready: VecDeque::new(), pending: None, seen: HashSet::new(), ended: false })
+    }
+
+    /// Bytes read from the file so far.
+    pub fn raw_bytes(&self) -> u64 {
+        self.stream.raw_bytes()
+    }
+
+    /// The next sample, or what stands in its place; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// Failures of the operating system, never damage of the file.
+    pub fn read(&mut self) -> Result<Option<Found>> {
+        loop {
+            if let Some(found) = self.ready.pop_front() {
+                return Ok(Some(found));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            match members::next(&mut self.stream, MAX_SAMPLE_BYTES) {
+                Ok(member) => self.member(member),
+                Err(Stop::Failed(error)) => return Err(error),
+                Err(Stop::End) => self.end(),
+                Err(Stop::Damaged(name, why)) => self.damaged(name.as_deref(), &why),
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        self.flush();
+        self.ended = true;
+    }
+
+    fn damaged(&mut self, member: Option<&[u8]>, why: &str) {
+        let reject = Reject::new(RejectCode::Truncated, format!("the tar file is broken: {why}"));
+        let name = member.and_then(safe).map(|path| divide(&path).0.to_owned());
+        // The sample that is cut off is not whole; one before it is.
+        self.pending = self.pending.take().filter(|pending| Some(&pending.name) != name.as_ref());
+        self.end();
+        self.ready.push_back(Found::Rejected(name, reject));
+    }
+
+    fn member(&mut self, member: Member) {
+        if matches!(member.body, Body::Folder) {
+            return;
+        }
+        let unsafe_path = |why: &str| {
+            let name = portable_name(OsStr::from_bytes(&member.name));
+            Found::Rejected(Some(name), Reject::new(RejectCode::UnsafePath, why))
+        };
+        let Some(path) = safe(&member.name) else {
+            self.ready.push_back(unsafe_path("the path of the member leads out of the tar file"));
+            return;
+        };
+        let (name, extension) = divide(&path);
+        let (bytes, too_large) = match member.body {
+            Body::File(bytes) => (bytes, None),
+            Body::TooLarge(size) => (Vec::new(), Some(size)),
+            Body::Link => {
+                self.ready.push_back(unsafe_path("the member is a link"));
+                return;
+            }
+            Body::Folder | Body::Other => {
+                self.ready.push_back(Found::Skipped);
+                return;
+            }
+        };
+        let last = name.rsplit('/').next().unwrap_or_default();
+        if last.is_empty() || last.starts_with("__") || last.starts_with('.') {
+            self.ready.push_back(Found::Skipped);
+            return;
+        }
+        if self.pending.as_ref().is_none_or(|pending| pending.name != name) {
+            self.flush();
+        }
+        let sample = self.pending.get_or_insert_with(|| Sample {
+            name: name.to_owned(),
+            members: Vec::new(),
+            defect: None,
+        });
+        let held: u64 = sample.members.iter().map(|(_, b)| b.len() as u64).sum();
+        let size = too_large.unwrap_or(bytes.len() as u64);
+        let defect = if held.saturating_add(size) > MAX_SAMPLE_BYTES {
+            let message = format!("the sample has more than {MAX_SAMPLE_BYTES} bytes");
+            Some(Reject::new(RejectCode::TooLarge, message))
+        } else if sample.members.iter().any(|(e, _)| *e == extension) {
+            Some(Reject::new(RejectCode::Corrupt, format!("the member {path:?} comes twice")))
+        } else {
+            sample.members.push((extension, Bytes::from(bytes)));
+            None
+        };
+        sample.defect = sample.defect.take().or(defect);
+    }
+
+    /// Puts the sample that is complete into the queue.
+    fn flush(&mut self) {
+        let Some(sample) = self.pending.take() else { return };
+        self.ready.push_back(if self.seen.insert(xxh3_128(sample.name.as_bytes())) {
+            Found::Sample(sample)
+        } else {
+            let message = "the sample comes twice in the tar file; the first one stands";
+            Found::Rejected(Some(sample.name), Reject::new(RejectCode::Corrupt, message))
+        });
+    }
+}
+
+/// The path of a member without `.`; `None` when it leads out of the tar file.
+fn safe(name: &[u8]) -> Option<String> {
+    if name.starts_with(b"/") {
+        return None;
+    }
+    let mut path = String::new();
+    for part in name.split(|&b| b == b'/').filter(|part| !part.is_empty() && *part != b".") {
+        if part == b".." {
+            return None;
+        }
+        if !path.is_empty() {
+            path.push('/');
+        }
+        path.push_str(&portable_name(OsStr::from_bytes(part)));
+    }
+    Some(path)
+}
+
+/// The name of the sample and the extension of the member.
+fn divide(path: &str) -> (&str, String) {
+    let last = path.rfind('/').map_or(0, |slash| slash + 1);
+    // A dot at the beginning hides a file, and ends no name.
+    match path[last..].char_indices().skip(1).find(|(_, c)| *c == '.') {
+        Some((dot, _)) => (&path[..last + dot], path[last + dot + 1..].to_ascii_lowercase()),
+        None => (path, String::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_safe_and_divided_at_the_first_dot() {
+        let parts = |name: &[u8]| safe(name).map(|p| (divide(&p).0.to_owned(), divide(&p).1));
+        let some = |name: &str, extension: &str| Some((name.to_owned(), extension.to_owned()));
+        assert_eq!(parts(b"./a.b/0001.left.JPG"), some("a.b/0001", "left.jpg"));
+        assert_eq!(parts(b"x"), some("x", ""));
+        assert_eq!(parts(b".hidden"), some(".hidden", ""));
+        assert_eq!(parts("ä.jpg".as_bytes()), some("ä", "jpg"));
+        assert_eq!(parts(b"caf\xe9.jpg"), some("caf%E9", "jpg"));
+        assert_eq!(parts(b""), some("", ""));
+        for name in [b"/a.jpg".as_slice(), b"../a.jpg", b"a/../b.jpg", b".."] {
+            assert_eq!(parts(name), None);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Images from tar files: whole ones, hostile ones, broken ones.
+
+use std::io::Write;
+use std::path::Path;
+
+use dsconvert::sample::Value;
+use tar::{EntryType, Header};
+
+use crate::images_sources::{column, image, own, run, texts};
+use crate::support::*;
+
+/// A tar file under construction.
+#[derive(Default)]
+struct Tar(Vec<u8>);
+
+impl Tar {
+    fn entry(&mut self, kind: EntryType, name: &[u8], bytes: &[u8]) -> &mut Self {
+        let mut header = Header::new_ustar();
+        header.as_old_mut().name[..name.len()].copy_from_slice(name);
+        header.set_entry_type(kind);
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o644);
+        header.set_cksum();
+        self.0.extend_from_slice(header.as_bytes());
+        self.0.extend_from_slice(bytes);
+        self.0.resize(self.0.len().next_multiple_of(512), 0);
+        self
+    }
+
+    fn file(&mut self, name: &str, bytes: &[u8]) -> &mut Self {
+        self.entry(EntryType::Regular, name.as_bytes(), bytes)
+    }
+
+    fn end(&self) -> Vec<u8> {
+        [self.0.as_slice(), &[0; 1024]].concat()
+    }
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// The smallest image of the fixtures that is whole.
+fn small() -> Vec<u8> {
+    (0..100).map(image).min_by_key(Vec::len).unwrap()
+}
+
+fn put(dir: &Path, name: &str, bytes: &[u8]) {
+    std::fs::write(dir.join(name), bytes).unwrap();
+}
+
+#[test]
+fn members_of_one_name_are_one_sample() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut first = Tar::default();
+    first.entry(EntryType::Directory, b"./d/", b"");
+    first.file("./d/0.jpg", &image(0)).file("./d/0.json", b" {\"a\": [1]}\n").file("./d/0.cls", b"7\n");
+    first.file("d/1.txt", "fünf".as_bytes()).file("d/1.png", &image(1)).file("d/1.other", b"\0");
+    let mut second = Tar::default();
+    let long = format!("{}/2", "long".repeat(40));
+    second.entry(EntryType::GNULongName, b"././@LongLink", format!("{long}.jpg\0").as_bytes());
+    second.file("cut", &image(2));
+    second.entry(EntryType::XHeader, b"pax", "17 path=tiny/3.x\n".as_bytes());
+    second.file("cut", &image(3));
+    let tars = [first.end(), second.end()];
+    let compress: [fn(&[u8]) -> Vec<u8>; 3] =
+        [|b| b.to_vec(), gzip, |b| zstd::stream::encode_all(b, 1).unwrap()];
+    for (end, compress) in ["tar", "tar.gz", "tar.zst"].into_iter().zip(compress) {
+        for (number, tar) in tars.iter().enumerate() {
+            put(dir.path(), &format!("s-0{number}.{end}"), &compress(tar));
+        }
+        let source = format!("s-{{00..01}}.{end}");
+        run(dir.path(), b"", &[&source, "--out", end, "--threads", "3"]).exits(0);
+        let out = dir.path().join(end);
+        let keys = ["#d/0", "#d/1"].map(|k| format!("s-00.{end}{k}"));
+        let more = [format!("s-01.{end}#{long}"), format!("s-01.{end}#tiny/3")];
+        assert_eq!(texts(&out, "train", "key"), [keys, more].concat());
+        assert_eq!(texts(&out, "train", "json"), ["{\"a\": [1]}", "Null", "Null", "Null"]);
+        assert_eq!(texts(&out, "train", "txt"), ["Null", "fünf", "Null", "Null"]);
+        assert_eq!(column(&out, "train", "cls"), [Value::Int(7), Value::Null, Value::Null, Value::Null]);
+        assert_outcomes(&out, [4, 0, 0, 0]);
+        assert!(tree(&out).keys().any(|name| name.contains("train-000001-00")), "one tar is one unit");
+        let again = format!("{end}-again");
+        run(dir.path(), b"", &[&source, "--out", &again, "--threads", "1"]).exits(0);
+        assert_same(&tree(&out), &tree(&dir.path().join(again)));
+    }
+    run(dir.path(), b"", &["s-{00..02}.tar", "--out", "no"]).exits(2).says(&["s-02.tar", "no such source"]);
+    run(dir.path(), b"", &["s-{01..00}.tar", "--out", "no"]).exits(2).says(&["{01..00}", "range"]);
+}
+
+#[test]
+fn tar_files_stand_beside_images_and_in_splits() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    for folder in ["train/a", "val"] {
+        std::fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    put(&root, "train/a/x.jpg", &image(0));
+    put(&root, "train/y.tar", &Tar::default().file("0.jpg", &image(1)).file("0.txt", b"t").end());
+    put(&root, "val/z.tar", &Tar::default().file("0.jpg", &image(2)).end());
+    run(dir.path(), b"", &["root", "--out", "out"]).exits(0);
+    let out = dir.path().join("out");
+    assert_eq!(texts(&out, "train", "key"), ["root/train/a/x.jpg", "root/train/y.tar#0"]);
+    assert_eq!(texts(&out, "train", "txt"), ["Null", "t"]);
+    assert_eq!(texts(&out, "validation", "key"), ["root/val/z.tar#0"]);
+}
+
+#[test]
+fn members_that_cannot_be_records_are_rejected() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = (image(0), image(1));
+    let mut tar = Tar::default();
+    tar.file("good.jpg", &a);
+    tar.file("../up.jpg", &a).file("/etc/abs.jpg", &a).file("x/../y.jpg", &a);
+    tar.entry(EntryType::Symlink, b"soft.jpg", b"").entry(EntryType::Link, b"hard.jpg", b"");
+    tar.file("twice.jpg", &a).file("twice.jpg", &b);
+    tar.file("two.jpg", &a).file("two.left.png", &b);
+    tar.file("lonely.txt", b"no image");
+    tar.file("class.jpg", &a).file("class.cls", b"cat");
+    tar.file("broken.jpg", &a).file("broken.json", b"{");
+    tar.file("text.jpg", &a).file("text.txt", b"\xff");
+    tar.file("half.jpg", &a[..a.len() / 2]);
+    tar.file("good.png", &b);
+    tar.file(".hidden.jpg", &a).file("__meta__.json", b"{}").file("README.md", b"hello");
+    tar.entry(EntryType::Fifo, b"fifo.jpg", b"");
+    tar.entry(EntryType::Regular, b"caf\xe9.jpg", &b);
+    put(dir.path(), "t.tar", &tar.end());
+    run(dir.path(), b"", &["t.tar", "--out", "out", "--max-rejects", "100%", "--encode", "png"]).exits(0);
+    let out = dir.path().join("out");
+    assert_eq!(texts(&out, "train", "key"), ["t.tar#good", "t.tar#caf%E9"]);
+    let mut found = rejects(&out);
+    found.sort();
+    let half = found.iter().find(|(origin, _)| origin == "t.tar#half").unwrap().1.clone();
+    assert!(["truncated", "corrupt"].contains(&half.as_str()), "{half}");
+    let expected = own(&[
+        ("t.tar#../up.jpg", "unsafe-path"),
+        ("t.tar#/etc/abs.jpg", "unsafe-path"),
+        ("t.tar#broken", "invalid-json"),
+        ("t.tar#class", "invalid-value"),
+        ("t.tar#good", "corrupt"),
+        ("t.tar#half", &half),
+        ("t.tar#hard.jpg", "unsafe-path"),
+        ("t.tar#lonely", "missing-field"),
+        ("t.tar#soft.jpg", "unsafe-path"),
+        ("t.tar#text", "invalid-utf8"),
+        ("t.tar#twice", "corrupt"),
+        ("t.tar#two", "unsupported"),
+        ("t.tar#x/../y.jpg", "unsafe-path"),
+    ]);
+    assert_eq!(found, expected);
+    assert_outcomes(&out, [2, 0, 0, 13]);
+    assert_eq!(manifest(&out)["sources"]["skipped"], 4);
+}
+
+#[test]
+fn a_broken_tar_keeps_what_came_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let photo = small();
+    let mut tar = Tar::default();
+    let mut ends = Vec::new();
+    for number in 0..4 {
+        tar.file(&format!("{number}.jpg"), &photo);
+        ends.push(tar.0.len());
+    }
+    let whole = tar.end();
+    let cases = [
+        (ends[1] + 100, "#none", 2),       // in a header
+        (ends[1], "#none", 2),             // between members
+        (ends[3], "#none", 4),             // only the mark of the end is missing
+        (ends[1] + 512 + 9, "t.tar#2", 2), // in a member
+    ];
+    for (number, (cut, origin, kept)) in cases.into_iter().enumerate() {
+        put(dir.path(), "t.tar", &whole[..cut]);
+        let out = format!("cut-{number}");
+        run(dir.path(), b"", &["t.tar", "--out", &out, "--max-rejects", "100%"]).exits(0);
+        let out = dir.path().join(out);
+        assert_outcomes(&out, [kept, 0, 0, 1]);
+        let origin = if origin == "#none" { "t.tar" } else { origin };
+        assert_eq!(rejects(&out), own(&[(origin, "truncated")]), "cut at {cut}");
+    }
+    // A sample whose second member is cut off is not whole.
+    let mut pair = Tar::default();
+    pair.file("0.jpg", &photo).file("1.jpg", &photo).file("1.txt", b"caption");
+    put(dir.path(), "t.tar", &pair.0[..pair.0.len() - 510]);
+    run(dir.path(), b"", &["t.tar", "--out", "pair", "--max-rejects", "100%"]).exits(0);
+    assert_eq!(texts(&dir.path().join("pair"), "train", "key"), ["t.tar#0"]);
+    assert_eq!(rejects(&dir.path().join("pair")), own(&[("t.tar#1", "truncated")]));
+
+    // Damage of compressed data, wherever it is, is one reject at least, and never a crash.
+    let zstd = {
+        let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
+        encoder.include_checksum(true).unwrap();
+        encoder.write_all(&whole).unwrap();
+        encoder.finish().unwrap()
+    };
+    for (name, bytes) in [("t.tar.gz", gzip(&whole)), ("t.tar.zst", zstd)] {
+        for (part, damage) in [(2, "cut"), (3, "flip"), (4, "flip")] {
+            let mut bytes = bytes.clone();
+            let at = bytes.len() * (part - 1) / part;
+            if damage == "cut" {
+                bytes.truncate(at)
+            } else {
+                bytes[at] ^= 0x55
+            }
+            put(dir.path(), name, &bytes);
+            let out = format!("{name}-{part}");
+            let ran = run(dir.path(), b"", &[name, "--out", &out, "--max-rejects", "100%"]);
+            let out = dir.path().join(out);
+            match ran.status {
+                0 => assert!(!rejects(&out).is_empty(), "{name} {part}"),
+                3 => drop(ran.says(&["rejected"])),
+                other => panic!("{name} {part}: {other}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tar_that_decompresses_to_too_much_is_rejected() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut header = Header::new_gnu();
+    header.as_old_mut().name[..5].copy_from_slice(b"1.jpg");
+    header.set_entry_type(EntryType::Regular);
+    header.set_size(8 << 30);
+    header.set_cksum();
+    let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.write_all(&Tar::default().file("0.jpg", &small()).0).unwrap();
+    encoder.write_all(header.as_bytes()).unwrap();
+    let zeros = vec![0; 1 << 20];
+    for _ in 0..512 {
+        encoder.write_all(&zeros).unwrap();
+    }
+    put(dir.path(), "bomb.tar.zst", &encoder.finish().unwrap());
+    run(dir.path(), b"", &["bomb.tar.zst", "--out", "out", "--max-rejects", "100%"]).exits(0);
+    let out = dir.path().join("out");
+    assert_outcomes(&out, [1, 0, 0, 1]);
+    assert_eq!(rejects(&out), own(&[("bomb.tar.zst#1", "truncated")]));
+    let line = std::fs::read_to_string(out.join("rejects.jsonl")).unwrap();
+    assert!(line.contains("1000 times"), "{line}");
+}
