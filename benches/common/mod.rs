@@ -53,6 +53,7 @@ pub fn convert_images(
 ) -> Report {
     let job = ImagesJob::plan(ImagesOptions {
         naming: dsconvert::pipeline::Naming::Walk,
+        dedup: None,
         sources: source(path),
         follow_symlinks: false,
         layout: Layout::Auto,

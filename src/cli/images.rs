@@ -143,6 +143,10 @@ struct SelectionArgs {
     /// Leave out images with fewer pixels in all
     #[arg(long, value_name = "PIXELS")]
     min_pixels: Option<u64>,
+
+    /// Leave out files whose bytes are those of another; the first in the order of the records stays
+    #[arg(long, value_name = "bytes")]
+    dedup: Option<String>,
 }
 
 /// Runs it.
@@ -150,11 +154,21 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let image = image_options(&args.pixels, &args.selection)?;
     let layout = parse::<Layout>("--layout", &args.labels.layout)?;
     let classes = args.labels.classes.as_deref().map(read_classes).transpose()?;
+    let dedup = args.selection.dedup.as_deref().map(|text| parse("--dedup", text)).transpose()?;
     let output = args.common.output()?;
     let follow_symlinks = args.common.follow_symlinks;
     let (naming, sources) = naming(args.naming, args.common.sources()?)?;
     args.common.exec_with(sources, naming == Naming::Walk, |sources| {
-        ImagesJob::plan(ImagesOptions { sources, naming, follow_symlinks, layout, classes, image, output })
+        ImagesJob::plan(ImagesOptions {
+            sources,
+            naming,
+            follow_symlinks,
+            layout,
+            classes,
+            image,
+            dedup,
+            output,
+        })
     })
 }
 

@@ -11,7 +11,7 @@ use std::path::Path;
 use super::keys::KeyCheck;
 use super::outcome::ContentHash;
 use super::output::{OutputDir, shard_path};
-use super::unit::{FILTERED_NAME, REJECTS_NAME, RowEntry, UnitDirs, UnitResult, rows_name};
+use super::unit::{DUPLICATES_NAME, FILTERED_NAME, REJECTS_NAME, RowEntry, UnitDirs, UnitResult, rows_name};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Format;
 use crate::index::{IndexEntry, LengthIndexBuilder, RecordIndexWriter, ShardEntry, write_shard_table};
@@ -109,6 +109,9 @@ impl Commit<'_> {
         let mut files = vec![self.concatenate(REJECTS_NAME, &dirs)?];
         if counts.filtered > 0 {
             files.push(self.concatenate(FILTERED_NAME, &dirs)?);
+        }
+        if counts.duplicates > 0 {
+            files.push(self.concatenate(DUPLICATES_NAME, &dirs)?);
         }
         if let Some(json) = self.tokenizer_json {
             files.push(entry("tokenizer.json", write_file(&self.dir.path().join("tokenizer.json"), json)?));
@@ -258,12 +261,15 @@ impl Commit<'_> {
         Ok(Split { counts, records, shards, bytes, length, record_index, length_index, length_histogram })
     }
 
-    /// One file of all units' files called `name`.
+    /// One file of all units' files called `name`, for the units that have one.
     fn concatenate(&self, name: &str, dirs: &UnitDirs) -> Result<FileEntry> {
         let mut all = NewFile::create(&self.dir.path().join(name))?;
         for unit in 0..self.units {
             let path = dirs.done(unit).join(name);
-            let mut part = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
+            let mut part = match File::open(&path) {
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound && name == DUPLICATES_NAME => continue,
+                other => other.map_err(|e| Error::io("open", &path, e))?,
+            };
             std::io::copy(&mut part, &mut all).map_err(|e| Error::io("copy", &path, e))?;
         }
         all.flush().map_err(|e| Error::io("write", self.dir.path(), e))?;

@@ -1,8 +1,10 @@
 //! What a kind of conversion has to say; the scheduler and the units do the rest.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::outcome::Outcomes;
+use super::progress::Stop;
 use crate::error::Result;
 use crate::format::Format;
 use crate::schema::Schema;
@@ -26,6 +28,11 @@ pub(super) trait Conversion: Sync {
     fn schema(&self) -> &Arc<Schema>;
 
     fn scratch(&self) -> Self::Scratch;
+
+    /// What needs to see all sources before the first unit. `work` is a folder for what does not fit in memory.
+    fn prepare(&self, _work: &Path, _threads: usize, _stop: &Stop) -> Result<()> {
+        Ok(())
+    }
 
     /// The tasks of `unit`, in order. A unit that asked to be redone is opened with `careful`.
     fn open(&self, unit: u32, careful: bool) -> Result<Box<dyn Feed<Self::Task> + '_>>;

@@ -10,6 +10,7 @@
 
 mod commit;
 mod conversion;
+mod dedup;
 mod images;
 mod keys;
 mod memory;
@@ -23,6 +24,7 @@ mod shuffle;
 mod text;
 mod unit;
 
+pub use dedup::Dedup;
 pub use images::{ImagesJob, ImagesOptions, Naming};
 pub use plan::PlanSummary;
 pub use progress::{Progress, Snapshot, Stop};

@@ -11,6 +11,8 @@ pub(super) enum Outcome {
     Converted(Converted),
     /// Its bytes cannot become a record.
     Rejected { split: u16, origin: String, reject: Reject },
+    /// It is the same as another item, which stays.
+    Duplicate { split: u16, origin: String, of: String },
     /// The user's criteria leave it out.
     Filtered { split: u16, origin: String, reason: String },
 }

@@ -91,6 +91,9 @@ pub(super) fn run<C: Conversion>(
             None => todo.push(unit),
         }
     }
+    if !todo.is_empty() {
+        conversion.prepare(&dir.work(), run.threads.max(1), stop)?;
+    }
     let cuts = Cuts {
         format: planned.output.format,
         shard_bytes: planned.output.shard_bytes,

@@ -9,6 +9,7 @@
 //! | `<split>.rows` | one [`RowEntry`] per record, 40 bytes |
 //! | `rejects.jsonl` | one line per item that was rejected |
 //! | `filtered.jsonl` | one line per item that was left out |
+//! | `duplicates.jsonl` | one line per item that is the same as another, when there is any |
 //! | `<split>.keys` | 16 bytes XXH3-128 of each record's key, when keys may repeat |
 
 use std::collections::BTreeMap;
@@ -38,6 +39,8 @@ const RESULT_NAME: &str = "unit.json";
 pub(super) const REJECTS_NAME: &str = "rejects.jsonl";
 /// File of the items that the user's criteria left out.
 pub(super) const FILTERED_NAME: &str = "filtered.jsonl";
+/// File of the items that are the same as others; there only when there is any.
+pub(super) const DUPLICATES_NAME: &str = "duplicates.jsonl";
 
 /// What a finished unit consists of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -201,6 +204,7 @@ pub(super) struct UnitSink {
     splits: Vec<SplitSink>,
     rejects: NewFile,
     filtered: NewFile,
+    duplicates: Option<NewFile>,
     reject_codes: BTreeMap<String, u64>,
     notes: BTreeMap<String, u64>,
     skipped: u64,
@@ -270,6 +274,7 @@ impl UnitSink {
             splits: split_names.iter().map(|_| SplitSink::default()).collect(),
             rejects: NewFile::create(&dir.join(REJECTS_NAME))?,
             filtered: NewFile::create(&dir.join(FILTERED_NAME))?,
+            duplicates: None,
             reject_codes: BTreeMap::new(),
             notes: BTreeMap::new(),
             skipped: 0,
@@ -309,6 +314,17 @@ impl UnitSink {
                     *self.reject_codes.entry(reject.code.name().to_owned()).or_default() += 1;
                     self.splits[split].counts.found += 1;
                     self.splits[split].counts.rejected += 1;
+                }
+                Outcome::Duplicate { split, origin, of } => {
+                    let split = usize::from(split);
+                    let line = DuplicateLine { origin: &origin, split: &self.split_names[split], of: &of };
+                    let file = match &mut self.duplicates {
+                        Some(file) => file,
+                        none => none.insert(NewFile::create(&self.dir.join(DUPLICATES_NAME))?),
+                    };
+                    json_line(file, &line)?;
+                    self.splits[split].counts.found += 1;
+                    self.splits[split].counts.duplicates += 1;
                 }
                 Outcome::Filtered { split, origin, reason } => {
                     let split = usize::from(split);
@@ -402,6 +418,7 @@ impl UnitSink {
             self.close_shard(split, closed)?;
         }
         let mut sidecars = vec![self.rejects, self.filtered];
+        sidecars.extend(self.duplicates);
         let mut splits = Vec::new();
         for split in self.splits {
             sidecars.extend(split.rows);
@@ -473,6 +490,14 @@ struct RejectLine<'a> {
     split: &'a str,
     code: &'a str,
     message: &'a str,
+}
+
+#[derive(Serialize)]
+struct DuplicateLine<'a> {
+    origin: &'a str,
+    split: &'a str,
+    /// Origin of the item that stays.
+    of: &'a str,
 }
 
 #[derive(Serialize)]

@@ -11,11 +11,13 @@ mod name;
 pub mod walk;
 pub mod webdataset;
 
-use std::io;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use name::portable_name;
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -48,6 +50,57 @@ pub fn read_planned(path: &Path, planned_bytes: u64) -> Result<Vec<u8>> {
         return Err(changed(path, planned_bytes, bytes.len() as u64));
     }
     Ok(bytes)
+}
+
+/// Bytes of a file that are held while it is read piece by piece.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// XXH3-128 of a file that had `planned_bytes` bytes when it was planned.
+///
+/// # Errors
+///
+/// As [`read_planned`].
+pub fn hash_planned(path: &Path, planned_bytes: u64) -> Result<u128> {
+    let fail = |e| Error::io("read", path, e);
+    let mut file = retried(|| File::open(path)).map_err(fail)?;
+    let mut piece = vec![0; PIECE_BYTES];
+    let (mut hash, mut bytes) = (Xxh3::new(), 0);
+    loop {
+        match retried(|| file.read(&mut piece)).map_err(fail)? {
+            0 if bytes == planned_bytes => return Ok(hash.digest128()),
+            0 => return Err(changed(path, planned_bytes, bytes)),
+            n => {
+                hash.update(&piece[..n]);
+                bytes += n as u64;
+            }
+        }
+    }
+}
+
+/// Whether two files have the same bytes.
+///
+/// # Errors
+///
+/// One of them cannot be read.
+pub fn same_content(one: &Path, other: &Path) -> Result<bool> {
+    let open = |path: &Path| {
+        let file = retried(|| File::open(path)).map_err(|e| Error::io("read", path, e))?;
+        Ok::<_, Error>(BufReader::with_capacity(PIECE_BYTES, file))
+    };
+    let (mut a, mut b) = (open(one)?, open(other)?);
+    loop {
+        let x = a.fill_buf().map_err(|e| Error::io("read", one, e))?;
+        let y = b.fill_buf().map_err(|e| Error::io("read", other, e))?;
+        let n = x.len().min(y.len());
+        if n == 0 {
+            return Ok(x.len() == y.len());
+        }
+        if x[..n] != y[..n] {
+            return Ok(false);
+        }
+        a.consume(n);
+        b.consume(n);
+    }
 }
 
 /// The folder a file stands in.

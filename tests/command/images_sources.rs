@@ -11,7 +11,7 @@ use dsconvert::sample::Value;
 use crate::support::*;
 
 /// Some image of the fixtures; equal numbers give equal bytes.
-pub fn image(number: usize) -> Vec<u8> {
+pub(crate) fn image(number: usize) -> Vec<u8> {
     let photos = tree(&fixture("photos"));
     let whole: Vec<_> = photos
         .into_values()
@@ -30,7 +30,7 @@ fn images(dir: &Path, names: &[&str]) {
 }
 
 /// Runs `dsconvert images` with these arguments in the folder `dir`, with `input` as standard input.
-pub fn run(dir: &Path, input: &[u8], args: &[&str]) -> Ran {
+pub(crate) fn run(dir: &Path, input: &[u8], args: &[&str]) -> Ran {
     use std::io::Write;
     let mut command = command(["images"].iter().chain(args));
     command.current_dir(dir).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -41,13 +41,13 @@ pub fn run(dir: &Path, input: &[u8], args: &[&str]) -> Ran {
 }
 
 /// The field `name` of all records of a split, in order.
-pub fn column(out: &Path, split: &str, name: &str) -> Vec<Value> {
+pub(crate) fn column(out: &Path, split: &str, name: &str) -> Vec<Value> {
     let dataset = Dataset::open(out).unwrap();
     let records = dataset.split(split).unwrap().iter();
     records.map(|r| r.unwrap().get(name).unwrap().clone()).collect()
 }
 
-pub fn texts(out: &Path, split: &str, name: &str) -> Vec<String> {
+pub(crate) fn texts(out: &Path, split: &str, name: &str) -> Vec<String> {
     let text = |value| match value {
         Value::Text(text) => text.as_str().to_owned(),
         other => format!("{other:?}"),
@@ -55,7 +55,7 @@ pub fn texts(out: &Path, split: &str, name: &str) -> Vec<String> {
     column(out, split, name).into_iter().map(text).collect()
 }
 
-pub fn own(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+pub(crate) fn own(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
 }
 
@@ -333,4 +333,49 @@ fn tables_that_cannot_be_meant_are_refused() {
     assert_eq!(column(&out, "train", "label"), [Value::Int(1)]);
     let label = dir.path().file_name().unwrap().to_str().unwrap();
     assert_eq!(rejects(&out), [(format!("{label}/train/b.png"), "unknown-label".into())]);
+}
+
+#[test]
+fn of_equal_files_the_first_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    // The file named last is the same as the one named first; one of equal size is not.
+    images(&root, &["cat/a.jpg", "dog/b.jpg", "dog/d.jpg"]);
+    for copy in ["cat/c.jpg", "dog/a.png", "zebra/last.jpg"] {
+        std::fs::create_dir_all(root.join(copy).parent().unwrap()).unwrap();
+        std::fs::write(root.join(copy), image(0)).unwrap();
+    }
+    let mut other = image(0);
+    *other.last_mut().unwrap() ^= 1;
+    std::fs::write(root.join("dog/other.jpg"), other).unwrap();
+    for name in ["x.txt", "y.txt", "empty.jpg", "void.jpg"] {
+        let text = if name.ends_with("txt") { "no image" } else { "" };
+        std::fs::write(root.join(name), text).unwrap();
+    }
+    let args = ["root", "--dedup", "bytes", "--max-rejects", "100%", "--unit-bytes", "4096", "--out"];
+    run(dir.path(), b"", &[&args[..], &["out", "--threads", "1"]].concat()).exits(0);
+    let out = dir.path().join("out");
+    let lines = std::fs::read_to_string(out.join("duplicates.jsonl")).unwrap();
+    let line = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    let found: Vec<_> = lines.lines().map(line).collect();
+    let expected = ["cat/c.jpg", "dog/a.png", "zebra/last.jpg"].map(|copy| {
+        serde_json::json!({"origin": format!("root/{copy}"), "split": "train", "of": "root/cat/a.jpg"})
+    });
+    assert_eq!(found[..2], expected[..2]);
+    assert!(found.contains(&expected[2]), "{found:?}");
+    assert!(found.iter().any(|l| l["origin"] == "root/void.jpg" && l["of"] == "root/empty.jpg"));
+    let manifest = manifest(&out);
+    assert_eq!(manifest["duplicates"], 4);
+    // Files that are skipped are no items, and so no duplicates.
+    assert_eq!((&manifest["found"], &manifest["sources"]["skipped"]), (&9.into(), &2.into()));
+    assert!(manifest["files"].as_array().unwrap().iter().any(|f| f["path"] == "duplicates.jsonl"));
+    let kept = texts(&out, "train", "key");
+    assert!(kept.contains(&"root/cat/a.jpg".into()) && !kept.contains(&"root/dog/a.png".into()), "{kept:?}");
+    Ran::of(command(["inspect", out.to_str().unwrap(), "--verify"]).output().unwrap()).exits(0);
+
+    run(dir.path(), b"", &[&args[..], &["again", "--threads", "3"]].concat()).exits(0);
+    assert_same(&tree(&out), &tree(&dir.path().join("again")));
+    run(dir.path(), b"", &["root", "--dedup", "pixels", "--out", "no"]).exits(2).says(&["--dedup", "bytes"]);
+    std::fs::write(root.join("t.tar"), "").unwrap();
+    run(dir.path(), b"", &["root", "--dedup", "bytes", "--out", "no"]).exits(2).says(&["tar"]);
 }

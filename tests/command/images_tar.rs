@@ -65,8 +65,8 @@ fn members_of_one_name_are_one_sample() {
     second.entry(EntryType::XHeader, b"pax", "17 path=tiny/3.x\n".as_bytes());
     second.file("cut", &image(3));
     let tars = [first.end(), second.end()];
-    let compress: [fn(&[u8]) -> Vec<u8>; 3] =
-        [|b| b.to_vec(), gzip, |b| zstd::stream::encode_all(b, 1).unwrap()];
+    type Compress = fn(&[u8]) -> Vec<u8>;
+    let compress: [Compress; 3] = [|b| b.to_vec(), gzip, |b| zstd::stream::encode_all(b, 1).unwrap()];
     for (end, compress) in ["tar", "tar.gz", "tar.zst"].into_iter().zip(compress) {
         for (number, tar) in tars.iter().enumerate() {
             put(dir.path(), &format!("s-0{number}.{end}"), &compress(tar));

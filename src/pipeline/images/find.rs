@@ -121,6 +121,9 @@ pub(super) fn describe(options: &ImagesOptions, content: Option<u128>) -> Result
         "image": as_json(serde_json::to_value(&options.image))?,
         "output": as_json(serde_json::to_value(&options.output))?,
     });
+    if let Some(dedup) = options.dedup {
+        described["dedup"] = as_json(serde_json::to_value(dedup))?;
+    }
     match &options.naming {
         Naming::Walk => {}
         // What the list says stands in the plan, file by file.

@@ -3,8 +3,10 @@
 mod find;
 mod tars;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 use self::find::{describe, find, shuffle};
 use self::tars::TarFeed;
@@ -12,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::index::check_split_name;
 use crate::options::{OutputOptions, RunOptions, SourceSpec};
 use crate::pipeline::conversion::{Conversion, Converting, Feed};
+use crate::pipeline::dedup::{Candidate, Dedup, duplicates};
 use crate::pipeline::memory::MemoryLimit;
 use crate::pipeline::outcome::{Converted, Outcome, Outcomes};
 use crate::pipeline::plan::PlanSummary;
@@ -56,6 +59,8 @@ pub struct ImagesOptions {
     pub classes: Option<Vec<String>>,
     /// What becomes of the pixels.
     pub image: ImageOptions,
+    /// What makes an item a duplicate, which is left out.
+    pub dedup: Option<Dedup>,
     /// What becomes of the records.
     pub output: OutputOptions,
 }
@@ -119,6 +124,10 @@ impl ImagesJob {
             check_split_name(split)?;
         }
         let walked = options.naming == Naming::Walk;
+        if options.dedup.is_some() && walked && files.iter().any(|f| is_tar(&f.origin)) {
+            return Err(Error::usage("--dedup compares files, and cannot look into tar files")
+                .help("leave --dedup out, or unpack the tar files"));
+        }
         if options.output.shuffle {
             shuffle(&mut files, &mut details, options.output.seed ^ SHUFFLE_SALT);
         }
@@ -208,7 +217,7 @@ impl Job for ImagesJob {
         };
         // Half of the memory for pixels; the rest holds files, records and buffers of the writers.
         let pixels = MemoryLimit::new(options.memory_bytes / 2);
-        run(planned, &Images { job: self, pixels }, options, progress, stop)
+        run(planned, &Images { job: self, pixels, duplicates: OnceLock::new() }, options, progress, stop)
     }
 }
 
@@ -233,6 +242,8 @@ struct Item {
 struct Images<'a> {
     job: &'a ImagesJob,
     pixels: MemoryLimit,
+    /// Ordinals of the files that are left out, and of those that stay instead.
+    duplicates: OnceLock<BTreeMap<usize, usize>>,
 }
 
 impl Conversion for Images<'_> {
@@ -253,6 +264,21 @@ impl Conversion for Images<'_> {
 
     fn scratch(&self) -> Scratch {
         Scratch::new()
+    }
+
+    fn prepare(&self, work: &Path, threads: usize, stop: &Stop) -> Result<()> {
+        let job = self.job;
+        if job.options.dedup.is_some() {
+            let whole = |ordinal: &usize| job.details.get(*ordinal).is_none_or(|d| d.defect.is_none());
+            let candidate = |ordinal: usize| {
+                let file = &job.files[ordinal];
+                Candidate { path: file.path(&job.options.sources), bytes: file.bytes, ordinal }
+            };
+            let candidates = (0..job.files.len()).filter(whole).map(candidate).collect();
+            let found = duplicates(candidates, work, threads, stop)?;
+            self.duplicates.get_or_init(|| found);
+        }
+        Ok(())
     }
 
     fn open(&self, unit: u32, _careful: bool) -> Result<Box<dyn Feed<Task> + '_>> {
@@ -303,6 +329,11 @@ impl Images<'_> {
                 continue;
             }
             let split = self.job.split_of(file);
+            if let Some(&first) = self.duplicates.get().and_then(|found| found.get(&ordinal)) {
+                let (origin, of) = (file.origin.clone(), self.job.files[first].origin.clone());
+                out.list.push(Outcome::Duplicate { split, origin, of });
+                continue;
+            }
             let outcome = match self.file(file, detail, split, &bytes, scratch, out) {
                 Ok(outcome) => outcome,
                 Err(reject) => Outcome::Rejected { split, origin: file.origin.clone(), reject },

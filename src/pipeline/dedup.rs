@@ -1,0 +1,179 @@
+//! Which files are the same as others: a pass over their bytes before the first unit.
+//!
+//! Only files whose size occurs twice are read. Their hashes are sorted on disk; where two are equal, the files
+//! themselves are compared, so that no chance and no malice makes a file disappear. Of equal files the first in the
+//! order of the records stays.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use serde::Serialize;
+
+use super::progress::Stop;
+use crate::error::{Error, ErrorKind, Result};
+use crate::index::sort::ExternalSort;
+use crate::source::{hash_planned, same_content};
+
+/// Bytes that sorting may hold.
+const SORT_MEMORY_BYTES: usize = 64 << 20;
+/// Hash, size and ordinal of a file, big-endian, so that equal files sort together and in order.
+const ROW_BYTES: usize = 16 + 8 + 8;
+/// Bytes of a row that are the same for equal files.
+const SAME_BYTES: usize = 16 + 8;
+
+/// What makes an item a duplicate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dedup {
+    /// The bytes of its file are those of another.
+    Bytes,
+}
+
+impl FromStr for Dedup {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "bytes" => Ok(Dedup::Bytes),
+            _ => Err(Error::usage(format!("{text:?} is no kind of duplicates")).help("use bytes")),
+        }
+    }
+}
+
+/// A file that may be the same as another.
+pub(super) struct Candidate {
+    pub(super) path: PathBuf,
+    pub(super) bytes: u64,
+    /// Place in the order of the records.
+    pub(super) ordinal: usize,
+}
+
+/// The ordinals of all duplicates among `files`, and of the files that stay instead. What does not fit in memory is
+/// kept in the folder `work`.
+///
+/// # Errors
+///
+/// A file that cannot be read, or is not what it was when it was planned; a request to stop.
+pub(super) fn duplicates(
+    mut files: Vec<Candidate>,
+    work: &Path,
+    threads: usize,
+    stop: &Stop,
+) -> Result<BTreeMap<usize, usize>> {
+    keep_equal_sizes(&mut files);
+    let mut sort = ExternalSort::<ROW_BYTES>::new(work, SORT_MEMORY_BYTES);
+    hash_all(&files, &mut sort, threads, stop)?;
+    files.sort_by_key(|f| f.ordinal);
+    let path_of = |ordinal: usize| {
+        let at = files.binary_search_by_key(&ordinal, |f| f.ordinal);
+        at.map(|at| files[at].path.as_path()).map_err(|_| Error::corrupt("a hash belongs to no file"))
+    };
+    let mut found = BTreeMap::new();
+    let mut group = [0; SAME_BYTES];
+    // Files of one hash that are not the same: more than one only if hashes collide.
+    let mut stay: Vec<usize> = Vec::new();
+    for row in sort.finish()? {
+        let row = row?;
+        let (same, ordinal) = row.split_at(SAME_BYTES);
+        let ordinal = u64::from_be_bytes(std::array::from_fn(|i| ordinal[i])) as usize;
+        if group != *same {
+            group.copy_from_slice(same);
+            stay.clear();
+        }
+        check(stop)?;
+        let mut first = None;
+        for &other in &stay {
+            if same_content(path_of(other)?, path_of(ordinal)?)? {
+                first = Some(other);
+                break;
+            }
+        }
+        match first {
+            Some(first) => drop(found.insert(ordinal, first)),
+            None => stay.push(ordinal),
+        }
+    }
+    Ok(found)
+}
+
+/// Removes the files whose size no other has.
+fn keep_equal_sizes(files: &mut Vec<Candidate>) {
+    files.sort_by_key(|f| (f.bytes, f.ordinal));
+    let same = |a: Option<&Candidate>, b: &Candidate| a.is_some_and(|a| a.bytes == b.bytes);
+    let keep: Vec<bool> = (0..files.len())
+        .map(|i| same(i.checked_sub(1).map(|i| &files[i]), &files[i]) || same(files.get(i + 1), &files[i]))
+        .collect();
+    let mut keep = keep.into_iter();
+    files.retain(|_| keep.next().unwrap_or(true));
+}
+
+/// Hashes all files; the order in which threads come does not matter, because the rows are sorted.
+fn hash_all(
+    files: &[Candidate],
+    sort: &mut ExternalSort<ROW_BYTES>,
+    threads: usize,
+    stop: &Stop,
+) -> Result<()> {
+    let (next, sort) = (AtomicUsize::new(0), Mutex::new(sort));
+    let work = || -> Result<()> {
+        while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+            check(stop)?;
+            let hash = hash_planned(&file.path, file.bytes)?;
+            let mut row = [0; ROW_BYTES];
+            row[..16].copy_from_slice(&hash.to_be_bytes());
+            row[16..SAME_BYTES].copy_from_slice(&file.bytes.to_be_bytes());
+            row[SAME_BYTES..].copy_from_slice(&(file.ordinal as u64).to_be_bytes());
+            sort.lock().unwrap_or_else(PoisonError::into_inner).push(row)?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| {
+            worker.join().unwrap_or_else(|_| Err(Error::corrupt("a thread that hashes files has died")))
+        })
+    })
+}
+
+fn check(stop: &Stop) -> Result<()> {
+    match stop.requested() {
+        None => Ok(()),
+        Some(signal) => {
+            Err(Error::new(ErrorKind::Interrupted(signal), "stopped while looking for duplicates")
+                .help("run the same command with --resume"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_of_equal_files_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let contents = ["aa", "b", "ab", "aa", "b", "ccc", "aa"];
+        let files = || {
+            let one = |(ordinal, content): (usize, &&str)| {
+                let path = dir.path().join(ordinal.to_string());
+                std::fs::write(&path, content).unwrap();
+                Candidate { path, bytes: content.len() as u64, ordinal }
+            };
+            contents.iter().enumerate().map(one).collect::<Vec<_>>()
+        };
+        for threads in [1, 3] {
+            let found = duplicates(files(), dir.path(), threads, &Stop::default()).unwrap();
+            assert_eq!(found.into_iter().collect::<Vec<_>>(), [(3, 0), (4, 1), (6, 0)]);
+        }
+        let stop = Stop::default();
+        stop.request(2);
+        let stopped = duplicates(files(), dir.path(), 1, &stop).unwrap_err();
+        assert_eq!(stopped.kind(), ErrorKind::Interrupted(2));
+        let mut changed = files();
+        changed[0].bytes = 1;
+        assert_eq!(duplicates(changed, dir.path(), 1, &Stop::default()).unwrap_err().kind(), ErrorKind::Io);
+    }
+}
