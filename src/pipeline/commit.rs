@@ -88,6 +88,8 @@ impl Commit<'_> {
         }
         self.sources.content = format!("xxh3-128:{:032x}", content.digest());
 
+        // What is sorted here may not fit in memory.
+        create_dir(&self.dir.work().join("sort"))?;
         // Before anything is moved: when keys repeat, nothing of this run is worth keeping.
         KeyCheck {
             dir: self.dir,
