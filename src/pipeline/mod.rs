@@ -17,6 +17,7 @@ mod outcome;
 mod output;
 mod plan;
 mod progress;
+mod rows;
 mod run;
 mod schedule;
 mod shuffle;
