@@ -1,6 +1,6 @@
 //! The command line: arguments, progress, messages, exit status.
 //!
-//! Arguments go through two stages: clap gives text ([`images::Args`], …), each subcommand turns it into the library's
+//! Arguments go through two stages: clap gives text (`images::Args`, …), each subcommand turns it into the library's
 //! options. Only here is anything printed. Results go to standard output, everything else to standard error.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]

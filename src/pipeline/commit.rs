@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufReader, Read, Write};
-use std::path::Path;
+use std::io::Write;
 
 use super::keys::KeyCheck;
 use super::outcome::ContentHash;
 use super::output::{OutputDir, shard_path};
-use super::unit::{DUPLICATES_NAME, FILTERED_NAME, REJECTS_NAME, RowEntry, UnitDirs, UnitResult, rows_name};
+use super::rows::{for_each_row, rows_name};
+use super::unit::{DUPLICATES_NAME, FILTERED_NAME, REJECTS_NAME, UnitDirs, UnitResult};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Format;
 use crate::index::{IndexEntry, LengthIndexBuilder, RecordIndexWriter, ShardEntry, write_shard_table};
@@ -277,25 +277,6 @@ impl Commit<'_> {
         all.flush().map_err(|e| Error::io("write", self.dir.path(), e))?;
         Ok(entry(name, all.commit()?))
     }
-}
-
-/// Calls `each` with all rows of a unit's split, in order.
-pub(super) fn for_each_row(
-    path: &Path,
-    records: u64,
-    mut each: impl FnMut(RowEntry) -> Result<()>,
-) -> Result<()> {
-    if records == 0 {
-        return Ok(());
-    }
-    let fail = |e| Error::io("read", path, e);
-    let mut file = BufReader::with_capacity(1 << 18, File::open(path).map_err(fail)?);
-    let mut row = [0; RowEntry::BYTES];
-    for _ in 0..records {
-        file.read_exact(&mut row).map_err(fail)?;
-        each(RowEntry::from_bytes(&row))?;
-    }
-    Ok(())
 }
 
 fn entry(path: &str, written: Written) -> FileEntry {

@@ -7,9 +7,9 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::sync::Arc;
 
-use super::commit::for_each_row;
 use super::output::{OutputDir, shard_path};
-use super::unit::{RowEntry, UnitDirs, UnitResult, keys_name, rows_name};
+use super::rows::{RowEntry, for_each_row, rows_name};
+use super::unit::{UnitDirs, UnitResult, keys_name};
 use crate::error::{Error, Result};
 use crate::format::{self, Format, Placed};
 use crate::index::sort::ExternalSort;

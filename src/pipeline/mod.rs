@@ -5,8 +5,8 @@
 //!            plan.rs              schedule.rs                     unit.rs               commit.rs
 //! ```
 //!
-//! A [conversion](conversion::Conversion) (images, text) divides its sources into units and turns tasks into
-//! [outcomes](outcome::Outcome). Everything else here is the same for all.
+//! A conversion (`conversion::Conversion`: images, text) divides its sources into units and turns tasks into
+//! outcomes (`outcome::Outcome`). Everything else here is the same for all.
 
 mod commit;
 mod conversion;
@@ -18,6 +18,7 @@ mod outcome;
 mod output;
 mod plan;
 mod progress;
+mod rows;
 mod run;
 mod schedule;
 mod shuffle;

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::conversion::Cuts;
 use super::outcome::{ContentHash, Converted, Outcome, Outcomes};
+use super::rows::{RowEntry, rows_name};
 use super::shuffle::Window;
 use crate::error::{Error, Result};
 use crate::format::{self, ShardWriter};
@@ -78,49 +79,6 @@ impl UnitResult {
         let mut sum = Counts::default();
         self.splits.iter().for_each(|s| sum.add(&s.counts));
         sum
-    }
-}
-
-/// A row for the record index, before the shard has its number in the dataset.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct RowEntry {
-    /// Ordinal of the shard among those of the unit and split.
-    pub shard: u32,
-    pub position: u64,
-    pub bytes: u64,
-    pub length: u64,
-    pub crc32c: u32,
-    pub width: u32,
-    pub height: u32,
-}
-
-impl RowEntry {
-    pub(super) const BYTES: usize = 40;
-
-    fn to_bytes(self) -> [u8; Self::BYTES] {
-        let mut out = [0; Self::BYTES];
-        out[0..8].copy_from_slice(&self.position.to_le_bytes());
-        out[8..16].copy_from_slice(&self.bytes.to_le_bytes());
-        out[16..24].copy_from_slice(&self.length.to_le_bytes());
-        out[24..28].copy_from_slice(&self.shard.to_le_bytes());
-        out[28..32].copy_from_slice(&self.crc32c.to_le_bytes());
-        out[32..36].copy_from_slice(&self.width.to_le_bytes());
-        out[36..40].copy_from_slice(&self.height.to_le_bytes());
-        out
-    }
-
-    pub(super) fn from_bytes(row: &[u8; Self::BYTES]) -> Self {
-        let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| row[at + i]));
-        let short = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| row[at + i]));
-        Self {
-            position: long(0),
-            bytes: long(8),
-            length: long(16),
-            shard: short(24),
-            crc32c: short(28),
-            width: short(32),
-            height: short(36),
-        }
     }
 }
 
@@ -474,11 +432,6 @@ impl ClosedUnit {
     }
 }
 
-/// Name of the file with the rows of a split.
-pub(super) fn rows_name(split: &str) -> String {
-    format!("{split}.rows")
-}
-
 /// Name of the file with the key hashes of a split.
 pub(super) fn keys_name(split: &str) -> String {
     format!("{split}.keys")
@@ -516,16 +469,4 @@ fn json_line(file: &mut NewFile, line: &impl Serialize) -> Result<()> {
 
 fn append(file: &mut NewFile, bytes: &[u8]) -> Result<()> {
     file.write_all(bytes).map_err(|e| Error::io("write", file.path(), e))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_row_survives_its_bytes() {
-        let row =
-            RowEntry { shard: 1, position: 2 << 32, bytes: 3, length: 4, crc32c: 5, width: 6, height: 7 };
-        assert_eq!(RowEntry::from_bytes(&row.to_bytes()), row);
-    }
 }

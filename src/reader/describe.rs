@@ -260,6 +260,7 @@ fn boundaries(shortest: u64, longest: u64) -> Vec<u64> {
     let width = (longest.saturating_sub(shortest) / LINEAR_BUCKETS)
         .checked_add(1)
         .and_then(u64::checked_next_power_of_two);
+    let step = doublings(shortest, longest);
     let mut end = shortest;
     let mut ends = Vec::new();
     while end <= longest && ends.len() < MAX_HISTOGRAM_BUCKETS {
@@ -268,8 +269,6 @@ fn boundaries(shortest: u64, longest: u64) -> Vec<u64> {
                 (end / width).checked_add(1).and_then(|n| n.checked_mul(width))
             }
             _ => {
-                // Each bucket spans so many doublings that there are not too many.
-                let step = (octaves + 2).div_ceil(MAX_HISTOGRAM_BUCKETS as u32);
                 let exponent =
                     end.checked_ilog2().map_or(0, |e| (e / step).saturating_add(1).saturating_mul(step));
                 1u64.checked_shl(exponent)
@@ -282,6 +281,14 @@ fn boundaries(shortest: u64, longest: u64) -> Vec<u64> {
         }
     }
     ends
+}
+
+/// How many doublings a bucket spans, so that there are not too many buckets.
+fn doublings(shortest: u64, longest: u64) -> u32 {
+    let (low, high) = (shortest.max(1).ilog2(), longest.max(1).ilog2());
+    let zero = u32::from(shortest == 0);
+    let buckets = |step: u32| high / step - low / step + 1 + zero;
+    (1..u64::BITS).find(|&step| buckets(step) <= MAX_HISTOGRAM_BUCKETS as u32).unwrap_or(u64::BITS)
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ impl Split {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::OutOfRange`] when there are not so many records, [`ErrorKind::Corrupt`] when the indexes disagree.
+    /// [`ErrorKind::OutOfRange`](crate::error::ErrorKind) when there are not so many records, [`ErrorKind::Corrupt`](crate::error::ErrorKind) when the indexes disagree.
     pub fn by_length(&self, rank: u64) -> Result<u64> {
         self.check_range(rank)?;
         let index = self.length_index()?;
@@ -45,7 +45,7 @@ impl Split {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`] when the indexes disagree.
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) when the indexes disagree.
     pub fn bucket(&self, lengths: Range<u64>) -> Result<impl Iterator<Item = Result<u64>> + '_> {
         let index = self.length_index()?;
         let records = index.records_at(index.ranks_of(lengths.clone())?)?;

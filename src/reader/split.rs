@@ -150,7 +150,7 @@ impl Split {
         self.record_index()?.get(record)
     }
 
-    /// The length of a record, in the unit of the kind ([`Kind::length_unit`]), from the index.
+    /// The length of a record, in the unit of the kind ([`Kind::length_unit`](crate::schema::Kind::length_unit)), from the index.
     ///
     /// # Errors
     ///

@@ -18,6 +18,13 @@ fn assert_not_a_dataset_or_whole(out: &Path, whole: &std::collections::BTreeMap<
     }
 }
 
+/// Waits until a run has made `name` in its working directory, or is over.
+fn wait_for(out: &Path, name: &str) {
+    while !out.join(".dsconvert").join(name).exists() && !out.join("manifest.json").exists() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn a_run_that_is_killed_again_and_again_ends_with_the_same_bytes() {
     let dir = tempfile::tempdir().unwrap();
@@ -61,10 +68,7 @@ fn a_termination_signal_keeps_what_is_done_and_says_how_to_go_on() {
     let mut command = command(["text"]);
     command.arg(&source).arg("--out").arg(&out).args(MANY_UNITS.split_whitespace());
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let units = out.join(".dsconvert/units");
-    while !units.exists() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_for(&out, "units");
     Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
     let ran = Ran::of(child.wait_with_output().unwrap());
     ran.exits(143).says(&["--resume"]);
@@ -148,9 +152,7 @@ fn two_runs_never_write_to_one_directory_at_once() {
     let mut first = command(["text"]);
     first.arg(&source).arg("--out").arg(&out).args(MANY_UNITS.split_whitespace());
     let mut first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    while !out.join(".dsconvert/plan.jsonl").exists() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_for(&out, "plan.jsonl");
     let second = convert("text", &source, &out, &format!("{MANY_UNITS} --resume"));
     let over = first.try_wait().unwrap().is_some();
     first.kill().unwrap();

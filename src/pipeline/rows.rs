@@ -1,0 +1,86 @@
+//! Rows for the record index, kept beside the shards of a unit until the commit.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use crate::error::{Error, Result};
+
+/// A row for the record index, before the shard has its number in the dataset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RowEntry {
+    /// Ordinal of the shard among those of the unit and split.
+    pub shard: u32,
+    pub position: u64,
+    pub bytes: u64,
+    pub length: u64,
+    pub crc32c: u32,
+    pub width: u32,
+    pub height: u32,
+}
+
+impl RowEntry {
+    pub(super) const BYTES: usize = 40;
+
+    pub(super) fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut out = [0; Self::BYTES];
+        out[0..8].copy_from_slice(&self.position.to_le_bytes());
+        out[8..16].copy_from_slice(&self.bytes.to_le_bytes());
+        out[16..24].copy_from_slice(&self.length.to_le_bytes());
+        out[24..28].copy_from_slice(&self.shard.to_le_bytes());
+        out[28..32].copy_from_slice(&self.crc32c.to_le_bytes());
+        out[32..36].copy_from_slice(&self.width.to_le_bytes());
+        out[36..40].copy_from_slice(&self.height.to_le_bytes());
+        out
+    }
+
+    pub(super) fn from_bytes(row: &[u8; Self::BYTES]) -> Self {
+        let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| row[at + i]));
+        let short = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| row[at + i]));
+        Self {
+            position: long(0),
+            bytes: long(8),
+            length: long(16),
+            shard: short(24),
+            crc32c: short(28),
+            width: short(32),
+            height: short(36),
+        }
+    }
+}
+
+/// Name of the file with the rows of a split.
+pub(super) fn rows_name(split: &str) -> String {
+    format!("{split}.rows")
+}
+
+/// Calls `each` with all rows of a unit's split, in order.
+pub(super) fn for_each_row(
+    path: &Path,
+    records: u64,
+    mut each: impl FnMut(RowEntry) -> Result<()>,
+) -> Result<()> {
+    if records == 0 {
+        return Ok(());
+    }
+    let fail = |e| Error::io("read", path, e);
+    let mut file = BufReader::with_capacity(1 << 18, File::open(path).map_err(fail)?);
+    let mut row = [0; RowEntry::BYTES];
+    for _ in 0..records {
+        file.read_exact(&mut row).map_err(fail)?;
+        each(RowEntry::from_bytes(&row))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_survives_its_bytes() {
+        let row =
+            RowEntry { shard: 1, position: 2 << 32, bytes: 3, length: 4, crc32c: 5, width: 6, height: 7 };
+        assert_eq!(RowEntry::from_bytes(&row.to_bytes()), row);
+    }
+}
