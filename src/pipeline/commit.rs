@@ -88,8 +88,6 @@ impl Commit<'_> {
         }
         self.sources.content = format!("xxh3-128:{:032x}", content.digest());
 
-        // What is sorted here may not fit in memory.
-        create_dir(&self.dir.work().join("sort"))?;
         // Before anything is moved: when keys repeat, nothing of this run is worth keeping.
         KeyCheck {
             dir: self.dir,
@@ -233,7 +231,7 @@ impl Commit<'_> {
         let kind = self.schema.kind;
         let out = self.dir.path();
         let mut records = RecordIndexWriter::create(out, name, kind)?;
-        let mut lengths = LengthIndexBuilder::new(self.dir.work().join("sort"), SORT_MEMORY_BYTES);
+        let mut lengths = LengthIndexBuilder::new(self.dir.work(), SORT_MEMORY_BYTES);
         let mut split = (Counts::default(), 0, 0, 0);
         for unit in units {
             let part = &unit.splits[ordinal];

@@ -65,7 +65,7 @@ impl KeyCheck<'_> {
     ///
     /// [`ErrorKind::Usage`](crate::error::ErrorKind) that names the key and both origins.
     pub(super) fn run(&self, memory_bytes: usize) -> Result<()> {
-        let mut sort = ExternalSort::<ROW_BYTES>::new(self.dir.work().join("sort"), memory_bytes);
+        let mut sort = ExternalSort::<ROW_BYTES>::new(self.dir.work(), memory_bytes);
         for unit in self.units {
             for (split, name) in self.splits.iter().enumerate() {
                 let path = self.dirs.done(unit.unit).join(keys_name(name));

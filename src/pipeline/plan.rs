@@ -84,15 +84,14 @@ impl Plan<'_> {
         hex(&hash.finalize())
     }
 
-    /// Writes the plan into the working directory.
-    pub(super) fn write(&self, work: &Path) -> Result<()> {
+    /// Writes the plan into the working directory; gives its identity, which is the hash of that file.
+    pub(super) fn write(&self, work: &Path) -> Result<String> {
         let path = work.join(PLAN_NAME);
         let mut file = NewFile::create(&path)?;
         for line in self.lines() {
             writeln!(file, "{line}").map_err(|e| Error::io("write", &path, e))?;
         }
-        file.commit()?;
-        Ok(())
+        Ok(file.commit()?.sha256)
     }
 
     /// Compares with the plan in the working directory; the error names the first difference.
@@ -166,7 +165,7 @@ mod tests {
         let options = json!({"resize": "shorter:256", "seed": 0});
         let files = [file("a", 1), file("b", 2)];
         let plan = Plan { options: &options, units: 1, files: &files };
-        plan.write(dir.path()).unwrap();
+        assert_eq!(plan.write(dir.path()).unwrap(), plan.id());
         plan.check_same(dir.path()).unwrap();
         let message = |options: &Value, files: &[SourceFile]| {
             Plan { options, units: 1, files }.check_same(dir.path()).unwrap_err().to_string()

@@ -72,12 +72,14 @@ pub(super) fn run<C: Conversion>(
     };
     progress.planned(sources.files, sources.bytes);
     let (dir, start) = OutputDir::open(&run.out, run.existing)?;
-    match start {
+    let plan_id = match start {
         Start::Committed(manifest) => return already_committed(&dir, *manifest, &plan, &sources),
-        Start::Begun => plan.check_same(&dir.work())?,
+        Start::Begun => {
+            plan.check_same(&dir.work())?;
+            plan.id()
+        }
         Start::Fresh => plan.write(&dir.work())?,
-    }
-    let plan_id = plan.id();
+    };
     let dirs = UnitDirs::new(&dir.work());
     dirs.remove_leftovers()?;
     let mut todo = Vec::new();

@@ -315,11 +315,11 @@ impl Images<'_> {
                 out.list.push(Outcome::Rejected { split, origin, reject: defect.clone() });
                 continue;
             }
-            let bytes = Bytes::from(read_planned(&file.path(&self.job.options.sources), file.bytes)?);
+            let path = file.path(&self.job.options.sources);
+            let bytes = Bytes::from(read_planned(&path, file.bytes)?);
             out.read(&bytes);
             out.source_bytes += file.bytes;
-            let name = file.path(&self.job.options.sources);
-            let name = name.file_name().map(crate::source::portable_name).unwrap_or_default();
+            let name = path.file_name().map(crate::source::portable_name).unwrap_or_default();
             // What is named one by one is an item, whatever it is.
             if detail.is_none()
                 && transform::sniff(&bytes).is_none()
