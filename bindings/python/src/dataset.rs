@@ -1,18 +1,19 @@
 //! Handles on datasets and their splits.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use dsconvert::error::{Error, ErrorKind};
+use dsconvert::error::{Error, ErrorKind, Result};
 use dsconvert::reader;
+use dsconvert::schema::{HEIGHT, IMAGE, WIDTH};
 use dsconvert::storage::Access;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::buffer::{Buffer, Item, to_numpy};
 use crate::error::raise;
-use crate::record::Names;
+use crate::record::{Decoded, Names};
 
 /// An opened dataset.
 #[pyclass(frozen, module = "dsconvert._native")]
@@ -72,15 +73,30 @@ impl Dataset {
         self.0.splits().map(|split| split.name().to_owned()).collect()
     }
 
-    /// The split called `name`, with all fields or those named.
-    #[pyo3(signature = (name, fields=None))]
-    fn split(&self, py: Python<'_>, name: &str, fields: Option<Vec<String>>) -> PyResult<Split> {
+    /// The split called `name`, with all fields or those named. With `decode`, images are arrays.
+    #[pyo3(signature = (name, fields=None, decode=false))]
+    fn split(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        fields: Option<Vec<String>>,
+        decode: bool,
+    ) -> PyResult<Split> {
         let mut split = self.0.split(name).map_err(raise)?;
+        let mut names = Names::of(py, split.schema());
         if let Some(fields) = fields {
-            let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
+            let mut fields: Vec<&str> = fields.iter().map(String::as_str).collect();
             split = split.select(&fields).map_err(raise)?;
+            names = Names::of(py, split.schema());
+            if decode && fields.contains(&IMAGE) {
+                // Needed to decode, and not handed out: they stand behind the fields that have a name.
+                fields.extend(
+                    [WIDTH, HEIGHT].iter().filter(|name| !fields.contains(name)).copied().collect::<Vec<_>>(),
+                );
+                split = self.0.split(name).and_then(|split| split.select(&fields)).map_err(raise)?;
+            }
         }
-        Ok(Split { names: Names::of(py, split.schema()), split })
+        Ok(Split { names, split, decode })
     }
 
     /// Counts, sizes, lengths and histograms, as JSON.
@@ -100,6 +116,7 @@ impl Dataset {
 pub(crate) struct Split {
     split: reader::Split,
     names: Names,
+    decode: bool,
 }
 
 impl Split {
@@ -119,25 +136,33 @@ impl Split {
     /// Names and types of the fields, in order.
     #[getter]
     fn fields(&self) -> Vec<(String, &'static str)> {
-        self.split.schema().fields.iter().map(|field| (field.name.clone(), field.ty.name())).collect()
+        let fields = self.split.schema().fields.iter().take(self.names.len());
+        fields.map(|field| (field.name.clone(), field.ty.name())).collect()
     }
 
     /// The record with the ordinal `record`.
     fn get<'py>(&self, py: Python<'py>, record: u64) -> PyResult<Bound<'py, PyDict>> {
-        let record = py.detach(|| self.split.get(record)).map_err(raise)?;
-        self.names.dict(py, &record)
+        let record = py.detach(|| Decoded::new(self.split.get(record)?, self.decode)).map_err(raise)?;
+        self.names.dict(py, record)
     }
 
     /// The records with the ordinals `records`, in that order.
     fn get_many<'py>(&self, py: Python<'py>, records: Vec<u64>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        let records = py.detach(|| self.split.get_many(&records)).map_err(raise)?;
-        records.iter().map(|record| self.names.dict(py, record)).collect()
+        let decoded = || {
+            let records = self.split.get_many(&records)?.into_iter();
+            records.map(|record| Decoded::new(record, self.decode)).collect::<Result<Vec<_>>>()
+        };
+        let records = py.detach(decoded).map_err(raise)?;
+        records.into_iter().map(|record| self.names.dict(py, record)).collect()
     }
 
     /// All records in order, each shard and row group read once.
     fn records(&self, py: Python<'_>) -> Records {
-        let names = Names::of(py, self.split.schema());
-        Records { records: Mutex::new(self.split.iter()), names }
+        Records {
+            records: Mutex::new(self.split.iter()),
+            names: self.names.clone_ref(py),
+            decode: self.decode,
+        }
     }
 
     /// The length of a record, from the index.
@@ -155,7 +180,7 @@ impl Split {
             }
             Ok(Bytes::from(bytes))
         });
-        to_numpy(py, Buffer::read_only(lengths.map_err(raise)?, Item::U64))
+        to_numpy(py, Buffer::shared(lengths.map_err(raise)?, Item::U64))
     }
 }
 
@@ -164,6 +189,7 @@ impl Split {
 pub(crate) struct Records {
     records: Mutex<reader::Records>,
     names: Names,
+    decode: bool,
 }
 
 #[pymethods]
@@ -174,7 +200,10 @@ impl Records {
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         // A thread that panicked here left the iterator between two records.
-        let next = py.detach(|| self.records.lock().unwrap_or_else(|e| e.into_inner()).next());
-        next.transpose().map_err(raise)?.map(|record| self.names.dict(py, &record)).transpose()
+        let next = || {
+            let record = self.records.lock().unwrap_or_else(PoisonError::into_inner).next()?;
+            Some(record.and_then(|record| Decoded::new(record, self.decode)))
+        };
+        py.detach(next).transpose().map_err(raise)?.map(|record| self.names.dict(py, record)).transpose()
     }
 }

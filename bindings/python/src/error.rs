@@ -36,7 +36,9 @@ fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>>
     keywords.set_item("kind", kind)?;
     keywords.set_item("place", (path, place.offset, place.shard.as_deref(), place.row))?;
     keywords.set_item("remedy", error.remedy())?;
-    keywords.set_item("errno", errno(error))?;
+    if let (ErrorKind::Io, Some(number)) = (error.kind(), errno(error)) {
+        keywords.set_item("errno", number)?;
+    }
     module.getattr(class)?.call((error.to_string(),), Some(&keywords))
 }
 

@@ -8,6 +8,7 @@ mod buffer;
 mod command;
 mod dataset;
 mod error;
+mod loader;
 mod options;
 mod plan;
 mod record;
@@ -23,6 +24,8 @@ mod _native {
     use super::command::run_command;
     #[pymodule_export]
     use super::dataset::{Dataset, Records, Split};
+    #[pymodule_export]
+    use super::loader::Loader;
     #[pymodule_export]
     use super::plan::{Plan, share};
 }

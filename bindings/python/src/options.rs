@@ -6,8 +6,8 @@
 use dsconvert::error::{Error, Result};
 use dsconvert::packing::Packing;
 use dsconvert::reader::batch::{
-    BatchOptions, BatchSize, Boundaries, BucketBy, DEFAULT_BLOCK_RECORDS, DEFAULT_FIRST_BOUND, DEFAULT_GROUP_BLOCKS,
-    DEFAULT_MAX_WASTE, DEFAULT_RATIO, DEFAULT_WINDOW_STEPS, PackOptions, Shuffle,
+    BatchOptions, BatchSize, Boundaries, BucketBy, DEFAULT_BLOCK_RECORDS, DEFAULT_FIRST_BOUND,
+    DEFAULT_GROUP_BLOCKS, DEFAULT_MAX_WASTE, DEFAULT_RATIO, DEFAULT_WINDOW_STEPS, PackOptions, Shuffle,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -117,8 +117,9 @@ fn bucket(given: &mut Given) -> Result<Option<BucketBy>> {
                 BucketBy::Windows { steps: given.take("window_steps")?.unwrap_or(DEFAULT_WINDOW_STEPS) }
             }
             other => {
-                return Err(Error::usage(format!("there are no buckets by {other:?}"))
-                    .help("bucket is \"none\", \"length\", \"geometric\", \"windows\" or a list of boundaries"));
+                return Err(Error::usage(format!("there are no buckets by {other:?}")).help(
+                    "bucket is \"none\", \"length\", \"geometric\", \"windows\" or a list of boundaries",
+                ));
             }
         },
         Some(boundaries) => {

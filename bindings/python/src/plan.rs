@@ -1,10 +1,9 @@
 //! Plans of batches, for those who keep their own dataset.
 
 use dsconvert::error::{Error, Result};
-use dsconvert::reader::batch::{
-    BatchPlan, Layout, Lengths, LengthsInMemory, PlanState, Position, Runs,
-};
 use dsconvert::reader;
+use dsconvert::reader::batch::{BatchPlan, Layout, Lengths, LengthsInMemory, Position, Runs};
+use dsconvert::reader::loader::{LoaderState, SavedPlan};
 use pyo3::prelude::*;
 
 use crate::dataset::Split;
@@ -117,17 +116,20 @@ impl Plan {
         ]
     }
 
-    /// The state at a step, as JSON.
-    fn state(&self, epoch: u64, step: u64) -> PyResult<String> {
-        let state = self.0.state(Position { epoch, step }).map_err(raise)?;
+    /// The state of a loader at a step of which some micro-batches are done, as JSON.
+    fn state(&self, epoch: u64, step: u64, micro_batches_done: u64) -> PyResult<String> {
+        let plan = SavedPlan::Records(self.0.state(Position { epoch, step }).map_err(raise)?);
+        let state = LoaderState { plan, micro_batches_done };
         serde_json::to_string(&state).map_err(|e| raise(Error::corrupt("the state is no JSON").caused_by(e)))
     }
 
-    /// Epoch and step where a saved state goes on.
-    fn resume(&self, state: &str) -> PyResult<(u64, u64)> {
-        let state: PlanState = serde_json::from_str(state)
-            .map_err(|e| raise(Error::usage("this is no state of a batch sampler").caused_by(e)))?;
-        self.0.resume(&state).map(|at| (at.epoch, at.step)).map_err(raise)
+    /// Epoch and step where a saved state goes on, and how many micro-batches of the step are done.
+    fn resume(&self, state: &str) -> PyResult<(u64, u64, u64)> {
+        let no_state = || Error::usage("this is no state of a batch sampler");
+        let state: LoaderState = serde_json::from_str(state).map_err(|e| raise(no_state().caused_by(e)))?;
+        let SavedPlan::Records(plan) = &state.plan else { return Err(raise(no_state())) };
+        let at = self.0.resume(plan).map_err(raise)?;
+        Ok((at.epoch, at.step, state.micro_batches_done))
     }
 }
 

@@ -1,13 +1,32 @@
 //! Records as dictionaries.
 
-use dsconvert::reader::Record;
-use dsconvert::sample::{Ids, Value};
-use dsconvert::schema::{IdWidth, Schema};
 use bytes::Bytes;
+use dsconvert::error::Result;
+use dsconvert::reader::Record;
+use dsconvert::reader::loader::{Array, decode_image};
+use dsconvert::sample::{Ids, Value};
+use dsconvert::schema::{IMAGE, IdWidth, Schema};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::buffer::{Buffer, Item, to_numpy};
+
+/// A record whose image may be decoded.
+#[derive(Debug)]
+pub(crate) struct Decoded {
+    record: Record,
+    /// Its field and what becomes of it.
+    image: Option<(usize, Array)>,
+}
+
+impl Decoded {
+    /// Decodes the image of `record`, when that is wanted and it has one.
+    pub(crate) fn new(record: Record, decode: bool) -> Result<Self> {
+        let place = record.schema().index_of(IMAGE).filter(|_| decode);
+        let image = place.map(|place| Ok((place, decode_image(&record)?))).transpose()?;
+        Ok(Self { record, image })
+    }
+}
 
 /// The names of the fields as Python strings, made once: dictionaries of records share them.
 #[derive(Debug)]
@@ -18,11 +37,25 @@ impl Names {
         Self(schema.fields.iter().map(|field| PyString::intern(py, &field.name).unbind()).collect())
     }
 
-    /// The record as a dictionary: names of fields and their values, in order.
-    pub(crate) fn dict<'py>(&self, py: Python<'py>, record: &Record) -> PyResult<Bound<'py, PyDict>> {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn clone_ref(&self, py: Python<'_>) -> Self {
+        Self(self.0.iter().map(|name| name.clone_ref(py)).collect())
+    }
+
+    /// Names and values, in order. Values that have no name are left out.
+    pub(crate) fn dict<'py>(&self, py: Python<'py>, decoded: Decoded) -> PyResult<Bound<'py, PyDict>> {
+        let Decoded { record, image } = decoded;
         let dict = PyDict::new(py);
         for (name, value) in self.0.iter().zip(record.values()) {
             dict.set_item(name, to_python(py, value)?)?;
+        }
+        if let Some((place, array)) = image
+            && let Some(name) = self.0.get(place)
+        {
+            dict.set_item(name, to_numpy(py, Buffer::sole(array))?)?;
         }
         Ok(dict)
     }
@@ -44,7 +77,7 @@ fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>>
 
 /// The ids where they lie. Streams of records have them at any byte: what is not aligned is copied, because programs
 /// that get an array by its address may rely on it.
-fn view(ids: &Ids) -> Buffer {
+pub(crate) fn view(ids: &Ids) -> Buffer {
     let item = match ids.width() {
         IdWidth::U16 => Item::U16,
         IdWidth::U32 => Item::U32,
@@ -52,5 +85,5 @@ fn view(ids: &Ids) -> Buffer {
     let bytes = ids.as_bytes();
     let aligned = bytes.as_ptr().addr().is_multiple_of(ids.width().bytes());
     let bytes = if aligned { bytes.clone() } else { Bytes::copy_from_slice(bytes) };
-    Buffer::read_only(bytes, item)
+    Buffer::shared(bytes, item)
 }

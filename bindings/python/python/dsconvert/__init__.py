@@ -16,6 +16,7 @@ from typing import overload
 
 from .cache import CacheDataLoader
 from .dataset import Dataset, Record, Split, Transform, open_dataset
+from .epochs import StepTotals
 from .errors import (
     CorruptError,
     Error,
@@ -26,20 +27,25 @@ from .errors import (
     UnsupportedError,
     UsageError,
 )
+from .loader import Batch, BatchInfo, Loader
 from .sampler import BatchSampler
 
 __all__ = [
+    "Batch",
+    "BatchInfo",
     "BatchSampler",
     "CacheDataLoader",
     "CorruptError",
     "Dataset",
     "Error",
     "IoError",
+    "Loader",
     "NotCommittedError",
     "OutOfRangeError",
     "Place",
     "Record",
     "Split",
+    "StepTotals",
     "UnsupportedError",
     "UsageError",
     "open",

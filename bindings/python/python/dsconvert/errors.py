@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Place(NamedTuple):
@@ -35,7 +35,6 @@ class Error(Exception):
         kind: str | None = None,
         place: tuple[str | None, int | None, str | None, int | None] = Place(),
         remedy: str | None = None,
-        errno: int | None = None,
     ) -> None:
         # One argument, from which pickle and DataLoader workers can make the exception again.
         super().__init__(message)
@@ -43,8 +42,6 @@ class Error(Exception):
             self.kind = kind
         self.place = Place(*place)
         self.remedy = remedy
-        if errno is not None:
-            self.errno = errno
         if remedy is not None:
             self.add_note(remedy)
 
@@ -59,6 +56,11 @@ class IoError(Error, OSError):
     """The system cannot read a file, or there is no dataset."""
 
     kind = "io"
+
+    def __init__(self, message: str, *, errno: int | None = None, **rest: Any) -> None:
+        super().__init__(message, **rest)
+        if errno is not None:
+            self.errno = errno
 
 
 class CorruptError(Error):
