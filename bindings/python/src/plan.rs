@@ -64,8 +64,6 @@ impl Plan {
         py: Python<'_>,
         source: Lengthy<'_>,
         options: &str,
-        seed: u64,
-        micro_batches: u64,
     ) -> PyResult<Self> {
         let (dataset, source) = match source {
             Lengthy::Split(split) => {
@@ -79,6 +77,8 @@ impl Plan {
         py.detach(|| {
             let mut given = Given::parse(options)?;
             let batches = batch_options(&mut given)?;
+            let seed = given.take("seed")?.unwrap_or_default();
+            let micro_batches = given.take("micro_batches")?.unwrap_or(1);
             given.finish("it is an option of another bucket, shuffle or of a Loader")?;
             BatchPlan::new(&dataset, source, batches, seed, micro_batches).map(Self)
         })
@@ -136,7 +136,16 @@ impl Plan {
 /// The micro-batches of a step of `micro_batches` that process `rank` of `world_size` does, in order. Groups of
 /// `replication` neighbouring processes do the same ones.
 #[pyfunction]
-pub(crate) fn share(rank: u64, world_size: u64, replication: u64, micro_batches: u64) -> PyResult<Vec<u64>> {
-    let share = || Ok(Layout::replicated(rank, world_size, replication)?.share(micro_batches)?.collect());
+pub(crate) fn share(rank: i64, world_size: i64, replication: i64, micro_batches: i64) -> PyResult<Vec<u64>> {
+    let share = || {
+        let rank = not_negative("rank", rank)?;
+        let world_size = not_negative("world_size", world_size)?;
+        let layout = Layout::replicated(rank, world_size, not_negative("replication", replication)?)?;
+        Ok(layout.share(not_negative("micro_batches", micro_batches)?)?.collect())
+    };
     share().map_err(raise)
+}
+
+fn not_negative(name: &str, number: i64) -> Result<u64> {
+    u64::try_from(number).map_err(|_| Error::usage(format!("{name} is {number}: it cannot be negative")))
 }

@@ -64,50 +64,48 @@ class BatchSampler(Epochs):
         super().__init__()
         if last == "pad":
             raise UsageError("a list of ordinals has no rows without record: last cannot be 'pad' here")
-        self._lengths: list[int] | None = None
-        self._split: Split | None = None
-        if isinstance(source, (str, os.PathLike, Dataset, Split)):
-            self._split = split_of(source, split)
-        else:
-            self._lengths = np.asarray(source).tolist()
-        self._options = as_json(
-            given(
-                batch_size=batch_size,
-                max_tokens=max_tokens,
-                max_tokens_unpadded=max_tokens_unpadded,
-                shuffle=shuffle,
-                bucket=bucket,
-                max_waste=max_waste,
-                first_boundary=first_boundary,
-                boundary_ratio=boundary_ratio,
-                window_steps=window_steps,
-                block_records=block_records,
-                block_group=block_group,
-                pad_to_multiple_of=pad_to_multiple_of,
-                longest_first=longest_first,
-                oversize=oversize,
-                last=last_policy(last, drop_last),
-            )
+        self._source: Split | list[int] = (
+            split_of(source, split)
+            if isinstance(source, (str, os.PathLike, Dataset, Split))
+            else np.asarray(source).tolist()
         )
-        self._seed = seed
+        self._options = given(
+            batch_size=batch_size,
+            max_tokens=max_tokens,
+            max_tokens_unpadded=max_tokens_unpadded,
+            shuffle=shuffle,
+            seed=seed,
+            bucket=bucket,
+            max_waste=max_waste,
+            first_boundary=first_boundary,
+            boundary_ratio=boundary_ratio,
+            window_steps=window_steps,
+            block_records=block_records,
+            block_group=block_group,
+            pad_to_multiple_of=pad_to_multiple_of,
+            longest_first=longest_first,
+            oversize=oversize,
+            last=last_policy(last, drop_last),
+        )
         self._layout = layout(rank, world_size, replication)
         self._fixed = micro_batches is not None
         self._micro_batches = self._layout.ranks if micro_batches is None else micro_batches
-        self._make()
+        self._plan, self._share = self._open(self._micro_batches)
+        self._process = os.getpid()
         self._epoch = 0
         self._done = 0
         """Batches of this rank in the epoch that were given."""
 
-    def _make(self) -> None:
-        self._share = self._layout.share(self._micro_batches)
-        source = self._lengths if self._split is None else self._split._handle()
-        assert source is not None
-        self._plan = _native.Plan(source, self._options, self._seed, self._micro_batches)
-        self._process = os.getpid()
+    def _open(self, micro_batches: int) -> tuple[_native.Plan, list[int]]:
+        """The plan, and the micro-batches of each step that are this rank's."""
+        share = self._layout.share(micro_batches)
+        source = self._source._handle() if isinstance(self._source, Split) else self._source
+        return _native.Plan(source, as_json({**self._options, "micro_batches": micro_batches})), share
 
     def _handle(self) -> _native.Plan:
         if self._process != os.getpid():
-            self._make()
+            self._plan, self._share = self._open(self._micro_batches)
+            self._process = os.getpid()
         return self._plan
 
     def __getstate__(self) -> dict[str, Any]:
@@ -171,15 +169,16 @@ class BatchSampler(Epochs):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes to where a saved state was. Other ranks may go on where it was saved."""
         saved = saved_micro_batches(state)
-        if saved is not None and saved != self._micro_batches and not self._fixed:
-            self._layout.share(saved)
-            self._micro_batches = saved
-            self._make()
-        self._epoch, step, done = self._handle().resume(as_json(dict(state)))
+        plan, share = self._handle(), self._share
+        micro_batches = self._micro_batches if saved is None or self._fixed else saved
+        if micro_batches != self._micro_batches:
+            plan, share = self._open(micro_batches)
+        epoch, step, done = plan.resume(as_json(dict(state)))
         if done % self._layout.ranks:
             raise UsageError(
                 f"{done} micro-batches of a step are done, which {self._layout.ranks} ranks cannot have done together",
                 remedy="go on with as many ranks as saved the state, or save it between two global steps",
             )
-        self._done = step * len(self._share) + done // self._layout.ranks
+        self._plan, self._share, self._micro_batches = plan, share, micro_batches
+        self._epoch, self._done = epoch, step * len(share) + done // self._layout.ranks
         self._loaded()
