@@ -94,6 +94,11 @@ impl Split {
         &self.view.schema
     }
 
+    /// The manifest of its dataset.
+    pub(super) fn manifest(&self) -> &manifest::Manifest {
+        &self.state.common.manifest
+    }
+
     /// Names this split of this dataset in saved states: the fingerprint in the manifest, and the name of the split.
     pub fn fingerprint(&self) -> String {
         format!("{}/{}", self.state.common.manifest.fingerprint, self.name())
@@ -321,6 +326,14 @@ impl Split {
             }
         };
         Ok(Record::new(Arc::clone(&self.view.schema), found.record, values))
+    }
+
+    /// Says that `error` is about the record with the ordinal `record`.
+    pub(super) fn at_record(&self, error: Error, record: u64) -> Error {
+        match self.locate(record) {
+            Ok(found) => self.at(error, &found),
+            Err(_) => error.at_row(record),
+        }
     }
 
     fn at(&self, error: Error, found: &Found) -> Error {

@@ -28,6 +28,7 @@ pub(super) struct Assembler {
     options: LoaderOptions,
     fields: Fields,
     pool: Arc<Pool>,
+    raw_channels: Option<usize>,
 }
 
 impl Assembler {
@@ -38,7 +39,9 @@ impl Assembler {
         }
         // As many batches as may be in flight, and as many again with who uses them.
         let kept = (2 * options.in_flight() + 2).saturating_mul(fields.parts.len().max(1));
-        Ok(Self { split: split.clone(), options: options.clone(), fields, pool: Arc::new(Pool::new(kept)) })
+        let raw_channels = split.manifest().raw_channels().map(|n| n as usize);
+        let pool = Arc::new(Pool::new(kept));
+        Ok(Self { split: split.clone(), options: options.clone(), fields, pool, raw_channels })
     }
 
     /// A batch of one record per row. Ends early, with an error that nobody will see, when `stop` is set.
@@ -61,9 +64,11 @@ impl Assembler {
             let column = match *part {
                 Part::Image => {
                     let images = ImageRows {
+                        split: &self.split,
                         records: &records,
                         rows,
                         place,
+                        raw_channels: self.raw_channels,
                         options: &self.options.image,
                         seed: self.options.seed,
                         epoch: id.epoch,
