@@ -9,23 +9,25 @@ use super::image::{ImageRows, ImageScratch, check_build};
 use super::options::ImageOptions;
 use super::pool::Pool;
 use crate::error::{Error, Result};
-use crate::reader::Record;
+use crate::reader::{Record, Split};
 use crate::schema::IMAGE;
 
-/// The image of `record`, decoded: height × width × 3 samples. The record must have the fields `image`, `width` and
-/// `height`.
+/// The image of `record`, which is of `split`, decoded: height × width × 3 samples. The record must have the fields
+/// `image`, `width` and `height`.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::Usage`](crate::error::ErrorKind) when it has not, `Corrupt` when its image does not decode,
 /// `Unsupported` in a build that decodes none.
-pub fn decode_image(record: &Record) -> Result<Array> {
+pub fn decode_image(split: &Split, record: &Record) -> Result<Array> {
     check_build()?;
     let missing = || {
         Error::usage("only records with the fields image, width and height are decoded")
             .at_row(record.ordinal())
     };
     let rows = ImageRows {
+        split,
+        raw_channels: split.manifest().raw_channels().map(|n| n as usize),
         records: std::slice::from_ref(record),
         rows: 1,
         place: record.schema().index_of(IMAGE).ok_or_else(missing)?,
