@@ -161,6 +161,7 @@ impl Split {
     fn records(&self, py: Python<'_>) -> Records {
         Records {
             records: Mutex::new(self.split.iter()),
+            split: self.split.clone(),
             names: self.names.clone_ref(py),
             decode: self.decode,
         }
