@@ -18,17 +18,18 @@ const FILTER: FilterType = FilterType::Bilinear;
 
 /// One stored image.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stored<'a> {
-    pub(crate) bytes: &'a [u8],
+pub struct Stored<'a> {
+    /// The file, or bare samples.
+    pub bytes: &'a [u8],
     /// Its size, as the record says.
-    pub(crate) size: Size,
+    pub size: Size,
     /// For bare samples, rows from top to bottom: how many a pixel has.
-    pub(crate) raw_channels: Option<usize>,
+    pub raw_channels: Option<usize>,
 }
 
 /// Decodes images one after the other; keeps buffers and tables.
 #[derive(Default)]
-pub(crate) struct Decoder {
+pub struct Decoder {
     baseline: Baseline,
     /// A whole image, where the format needs it.
     whole: Pixels,
@@ -48,7 +49,12 @@ impl std::fmt::Debug for Decoder {
 impl Decoder {
     /// Decodes `part` of `image` to `target` pixels of `channels` (1: grey, 3: RGB) samples in `out`. A part of whole
     /// pixels that is as large as the target is not resampled.
-    pub(crate) fn decode(
+    ///
+    /// # Errors
+    ///
+    /// When the image does not decode, is not of the size its record says, or the part lies outside of it. `out` is
+    /// then of no use.
+    pub fn decode(
         &mut self,
         image: Stored<'_>,
         part: Part,

@@ -16,10 +16,12 @@ mod resize;
 mod samples;
 mod sniff;
 
-pub(crate) use decoder::{Decoder, Stored};
-pub(crate) use pixels::{Pixels, Rect, Size, luma};
+pub use decoder::{Decoder, Stored};
+pub use pixels::Size;
+pub(crate) use pixels::{Pixels, Rect, luma};
 pub(crate) use reject::{corrupt, truncated, unsupported};
-pub(crate) use resize::{Part, resize};
+pub use resize::Part;
+pub(crate) use resize::resize;
 pub(crate) use samples::to_8_bits;
 pub(crate) use sniff::foreign_format;
 pub use sniff::{ImageType, has_image_extension, sniff};

@@ -2,17 +2,21 @@
 
 /// Width and height in pixels, both at least 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Size {
-    pub(crate) width: u32,
-    pub(crate) height: u32,
+pub struct Size {
+    /// Pixels of a row.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
 }
 
 impl Size {
-    pub(crate) fn new(width: u32, height: u32) -> Self {
+    /// `width` × `height`.
+    pub fn new(width: u32, height: u32) -> Self {
         Self { width, height }
     }
 
-    pub(crate) fn pixels(self) -> u64 {
+    /// Number of pixels.
+    pub fn pixels(self) -> u64 {
         u64::from(self.width) * u64::from(self.height)
     }
 

@@ -10,11 +10,15 @@ use crate::sample::Reject;
 /// The part of a source that becomes the target, in source pixels. A decode at a smaller scale leaves a last row or
 /// column that is only partly covered, and a crop after the resize starts anywhere, hence fractions.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Part {
-    pub(crate) left: f64,
-    pub(crate) top: f64,
-    pub(crate) width: f64,
-    pub(crate) height: f64,
+pub struct Part {
+    /// First column.
+    pub left: f64,
+    /// First row.
+    pub top: f64,
+    /// Columns.
+    pub width: f64,
+    /// Rows.
+    pub height: f64,
 }
 
 /// Resamples `part` of `source` to `target` pixels in `out`, which has room for exactly these. Colours of RGBA are weighted by their alpha.

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::array::Array;
 use super::batch::Column;
-use super::image::{ImageRows, ImageScratch, check_build};
+use super::image::{ImageRows, check_build};
 use super::options::ImageOptions;
 use super::pool::Pool;
 use crate::error::{Error, Result};
@@ -22,21 +22,21 @@ use crate::schema::IMAGE;
 pub fn decode_image(split: &Split, record: &Record) -> Result<Array> {
     check_build()?;
     let missing = || {
-        Error::usage("only records with the fields image, width and height are decoded")
-            .at_row(record.ordinal())
+        let error = Error::usage("only records with the fields image, width and height are decoded");
+        split.at_record(error, record.ordinal())
     };
     let rows = ImageRows {
         split,
-        raw_channels: split.manifest().raw_channels().map(|n| n as usize),
         records: std::slice::from_ref(record),
         rows: 1,
         place: record.schema().index_of(IMAGE).ok_or_else(missing)?,
+        raw_channels: split.manifest().raw_channels().map(|n| n as usize),
         options: &ImageOptions::default(),
         seed: 0,
         epoch: 0,
         pool: &Arc::new(Pool::new(0)),
     };
-    match rows.column(&mut ImageScratch::default(), &AtomicBool::new(false))? {
+    match rows.column(&mut Default::default(), &AtomicBool::new(false))? {
         Column::Array(array) => Ok(array.into_row()),
         _ => Err(missing()),
     }

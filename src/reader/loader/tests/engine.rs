@@ -1,5 +1,8 @@
 //! Order, resume, memory and ends.
 
+use proptest::prelude::*;
+use proptest::sample::Index;
+
 use super::*;
 use crate::error::ErrorKind;
 use crate::reader::batch::{Last, Layout, PackOptions};
@@ -283,5 +286,57 @@ fn a_last_short_step_gives_every_rank_as_many_batches() {
             _ => vec![6; 4],
         };
         assert_eq!((last_step, rows[0].len()), (expected, if last == Last::Drop { 2 } else { 3 }));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    /// Any byte of any file: the right tokens or an error, for padded and packed batches.
+    #[test]
+    fn altered_files_never_give_wrong_tokens(
+        format in prop::sample::select(Format::ALL.to_vec()),
+        file: Index,
+        flips in prop::collection::vec((any::<Index>(), 1u8..), 1..4),
+        packed: bool,
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        testing::write(dir.path(), format, Kind::Text, &[&[9, 0, 14]]).unwrap();
+        let mut files = vec![dir.path().join("manifest.json")];
+        for folder in ["train", "index"] {
+            let listed = std::fs::read_dir(dir.path().join(folder)).unwrap();
+            files.extend(listed.map(|entry| entry.unwrap().path()));
+        }
+        files.sort();
+        let path = file.get(&files);
+        let mut bytes = std::fs::read(path).unwrap();
+        for (at, xor) in flips {
+            if !bytes.is_empty() {
+                let at = at.index(bytes.len());
+                bytes[at] ^= xor;
+            }
+        }
+        std::fs::write(path, bytes).unwrap();
+        let batching: Batching =
+            if packed { PackOptions::new(16, 2).into() } else { BatchOptions::new(BatchSize::BatchSize(4)).into() };
+        let opened = Dataset::open(dir.path()).and_then(|dataset| dataset.split("train"));
+        let Ok(loader) = opened.and_then(|split| Loader::new(split, options(batching, 1))) else { return Ok(()) };
+        for batch in loader.take(100).flatten() {
+            let found = batch.array("input_ids").unwrap().as_slice::<i64>().unwrap();
+            let labels = batch.array("labels").unwrap().as_slice::<i64>().unwrap();
+            if packed {
+                // Token k of record i is 1009 k + i: labels are the next tokens.
+                for (token, label) in found.iter().zip(labels).filter(|(_, label)| **label != -100) {
+                    prop_assert_eq!((token + 1009) % 65_536, *label);
+                }
+                continue;
+            }
+            let width = found.len() / batch.rows().max(1);
+            for (row, record) in batch.records().iter().enumerate() {
+                let ids = testing::record(Kind::Text, *record).values[1].clone();
+                let crate::sample::Value::Ids(ids) = ids else { panic!("no ids") };
+                prop_assert!(found[row * width..].iter().copied().zip(ids.iter()).all(|(a, b)| a == i64::from(b)));
+            }
+        }
     }
 }
