@@ -163,16 +163,17 @@ impl CommonArgs {
         &self,
         plan: impl FnOnce(Vec<SourceSpec>) -> Result<J>,
     ) -> Result<Ending> {
-        self.exec_with(self.sources()?, true, plan)
+        self.exec_with(self.sources()?, true, plan, |_, _| Ok(()))
     }
 
     /// [`Self::exec`] with other sources than the arguments say. Only sources that are walked must lie apart from the
-    /// output: what is named one by one cannot be part of it.
+    /// output: what is named one by one cannot be part of it. A dry run ends with `preview`.
     pub(super) fn exec_with<J: Job + Sync>(
         &self,
         sources: Vec<SourceSpec>,
         walked: bool,
         plan: impl FnOnce(Vec<SourceSpec>) -> Result<J>,
+        preview: impl FnOnce(&J, &RunOptions) -> Result<()>,
     ) -> Result<Ending> {
         let options = self.run_options()?;
         if !self.dry_run {
@@ -181,6 +182,7 @@ impl CommonArgs {
         let job = plan(sources)?;
         if self.dry_run {
             summary::print_plan(&job.summary());
+            preview(&job, &options)?;
             return Ok(Ending::Fine);
         }
         let started = Instant::now();
@@ -190,7 +192,7 @@ impl CommonArgs {
         let report = std::thread::scope(|scope| {
             let drawing = scope.spawn(|| display.draw());
             let report = job.run(&options, &progress, &stop);
-            display.finish();
+            display.finish(drawing.thread());
             // Drawing cannot fail in a way that matters here.
             let _ = drawing.join();
             report

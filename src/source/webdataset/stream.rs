@@ -3,7 +3,7 @@
 //! A failure of the operating system is told apart from damage: it fails the unit, while damage is the fault of the file.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,9 +20,9 @@ const MAX_RATIO: u64 = 1000;
 /// Bytes that any file may become.
 const FREE_BYTES: u64 = 64 << 20;
 
-/// A file that remembers how much was read, and the failure that ended it.
+/// A file that remembers how much of it was used, and the failure that ended it. What is only read ahead does not count.
 struct Watched {
-    file: File,
+    file: BufReader<File>,
     seen: Arc<Seen>,
 }
 
@@ -32,19 +32,32 @@ struct Seen {
     failure: Mutex<Option<io::Error>>,
 }
 
+impl Seen {
+    fn failed(&self, e: io::Error) -> io::Error {
+        let copy = io::Error::from(e.kind());
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
+        copy
+    }
+}
+
 impl Read for Watched {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match retried(|| self.file.read(buffer)) {
-            Ok(n) => {
-                self.seen.bytes.fetch_add(n as u64, Ordering::Relaxed);
-                Ok(n)
-            }
-            Err(e) => {
-                let copy = io::Error::from(e.kind());
-                *self.seen.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
-                Err(copy)
-            }
-        }
+        let n = retried(|| self.file.read(buffer)).map_err(|e| self.seen.failed(e))?;
+        self.seen.bytes.fetch_add(n as u64, Ordering::Relaxed);
+        Ok(n)
+    }
+}
+
+impl BufRead for Watched {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        retried(|| self.file.fill_buf().map(|_| ())).map_err(|e| self.seen.failed(e))?;
+        // Does not read again: the buffer is filled, or this is the end.
+        Ok(self.file.buffer())
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.file.consume(amount);
+        self.seen.bytes.fetch_add(amount as u64, Ordering::Relaxed);
     }
 }
 
@@ -73,7 +86,7 @@ impl Stream {
             return Err(changed(path, planned_bytes, now));
         }
         let seen = Arc::new(Seen::default());
-        let raw = BufReader::with_capacity(BUFFER_BYTES, Watched { file, seen: Arc::clone(&seen) });
+        let raw = Watched { file: BufReader::with_capacity(BUFFER_BYTES, file), seen: Arc::clone(&seen) };
         let name = path.to_string_lossy().to_ascii_lowercase();
         let reader: Box<dyn Read + Send> = if name.ends_with("gz") {
             Box::new(MultiGzDecoder::new(raw))
@@ -85,7 +98,7 @@ impl Stream {
         Ok(Self { path: path.to_owned(), reader, seen, produced: 0 })
     }
 
-    /// Bytes read from the file so far.
+    /// Bytes of the file that were used so far.
     pub(super) fn raw_bytes(&self) -> u64 {
         self.seen.bytes.load(Ordering::Relaxed)
     }
