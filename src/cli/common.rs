@@ -158,16 +158,8 @@ impl CommonArgs {
         })
     }
 
-    /// Plans by `plan`, and runs unless it is a dry run.
-    pub(super) fn exec<J: Job + Sync>(
-        &self,
-        plan: impl FnOnce(Vec<SourceSpec>) -> Result<J>,
-    ) -> Result<Ending> {
-        self.exec_with(self.sources()?, true, plan)
-    }
-
-    /// [`Self::exec`] with other sources than the arguments say. Only sources that are walked must lie apart from the
-    /// output: what is named one by one cannot be part of it.
+    /// Plans by `plan`, and runs unless it is a dry run. Only sources that are walked must lie apart from the output: what
+    /// is named one by one cannot be part of it.
     pub(super) fn exec_with<J: Job + Sync>(
         &self,
         sources: Vec<SourceSpec>,

@@ -3,6 +3,7 @@
 use super::commit::Commit;
 use super::conversion::{Conversion, Cuts};
 use super::output::{self, OutputDir, Start};
+use super::pack::Pack;
 use super::plan::{Plan, PlanSummary, differing_option};
 use super::progress::{Progress, Stop};
 use super::schedule::{FailedUnits, Schedule, run as run_units};
@@ -49,6 +50,8 @@ pub(super) struct Planned<'a> {
     pub skipped: u64,
     pub options: &'a serde_json::Value,
     pub output: &'a OutputOptions,
+    /// Documents are stored in rows.
+    pub pack: Option<Pack>,
     pub tokenizer: Option<serde_json::Value>,
     pub tokenizer_json: Option<&'a [u8]>,
 }
@@ -101,6 +104,7 @@ pub(super) fn run<C: Conversion>(
         shard_bytes: planned.output.shard_bytes,
         shard_records: planned.output.shard_records,
         shuffle_seed: planned.output.shuffle.then_some(planned.output.seed),
+        pack: planned.pack,
     };
     let sink =
         |unit| UnitSink::create(unit, &plan_id, &dirs, &cuts, conversion.schema(), conversion.splits());

@@ -11,3 +11,4 @@ mod inspect;
 mod output_directory;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]
 mod support;
+mod text_sources;
