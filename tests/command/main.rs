@@ -11,4 +11,5 @@ mod inspect;
 mod output_directory;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]
 mod support;
+mod text_documents;
 mod text_sources;

@@ -6,7 +6,6 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
-use dsconvert::reader::Dataset;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 
@@ -14,23 +13,6 @@ use crate::support::*;
 
 /// Texts with what quoting, escaping and line ends must not change.
 const TEXTS: [&str; 4] = ["one, \"two\"", "naïve 😀", "tab: and comma,", "last"];
-
-/// Origins and texts of a dataset that was made with the tokenizer `bytes`.
-fn texts(out: &Path) -> Vec<(String, String)> {
-    let dataset = Dataset::open(out).unwrap();
-    let splits = dataset.splits();
-    let records = splits.flat_map(|split| split.iter().map(Result::unwrap).collect::<Vec<_>>());
-    records
-        .map(|record| {
-            let bytes: Vec<u8> = record.input_ids().unwrap().iter().map(|id| id as u8).collect();
-            (record.origin().unwrap().to_owned(), String::from_utf8(bytes).unwrap())
-        })
-        .collect()
-}
-
-fn only_texts(out: &Path) -> Vec<String> {
-    texts(out).into_iter().map(|(_, text)| text).collect()
-}
 
 /// `bytes` as `extension` says.
 fn compress(bytes: &[u8], extension: &str) -> Vec<u8> {
