@@ -11,7 +11,7 @@ use crate::options::{
     DEFAULT_MEMORY_BYTES, DEFAULT_SEED, Existing, MIN_MEMORY_BYTES, MIN_SHARD_BYTES, MIN_UNIT_BYTES,
     MaxRejects, OutputOptions, RunOptions, SourceSpec, SplitSpec, default_threads, parse_size,
 };
-use crate::pipeline::{Job, Progress, check_output};
+use crate::pipeline::{Job, Progress, Report, check_output};
 
 /// Arguments of both conversions.
 #[derive(Debug, clap::Args)]
@@ -166,6 +166,17 @@ impl CommonArgs {
         walked: bool,
         plan: impl FnOnce(Vec<SourceSpec>) -> Result<J>,
     ) -> Result<Ending> {
+        self.exec_reported(sources, walked, plan, |_, _| Ok(()))
+    }
+
+    /// [`Self::exec_with`], and calls `print` behind the summary with what the run did.
+    pub(super) fn exec_reported<J: Job + Sync>(
+        &self,
+        sources: Vec<SourceSpec>,
+        walked: bool,
+        plan: impl FnOnce(Vec<SourceSpec>) -> Result<J>,
+        print: impl FnOnce(&Report, &Path) -> Result<()>,
+    ) -> Result<Ending> {
         let options = self.run_options()?;
         if !self.dry_run {
             check_output(&options, if walked { &sources } else { &[] })?;
@@ -189,6 +200,10 @@ impl CommonArgs {
         })?;
         if !self.quiet {
             summary::print_report(&report, &options.out, started.elapsed());
+            // The dataset is committed, whatever can be said of it.
+            if let Err(error) = print(&report, &options.out) {
+                eprintln!("dsconvert: the lengths cannot be shown: {error}");
+            }
         }
         let rejects = report.manifest.counts.rejected > 0;
         Ok(if self.strict && rejects { Ending::Rejects } else { Ending::Fine })

@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Ending;
 use super::common::{CommonArgs, flag, parse, source};
+use super::{Ending, lengths};
 use crate::error::{Error, Result};
 use crate::options::{SourceSpec, parse_size};
 use crate::packing::Packing;
 use crate::pipeline::{DEFAULT_TEXT_FIELD, Input, Overflow, Shape, TextJob, TextOptions};
+use crate::reader::batch::{BatchOptions, BatchSize};
 use crate::source::files_from::FilesFrom;
 use crate::source::metadata::parse_keep;
 use crate::transform::text::{EngineChoice, Normalize, SpecialInText, Tokenizer, TokenizerOptions, Verify};
@@ -16,6 +17,8 @@ use crate::transform::text::{EngineChoice, Normalize, SpecialInText, Tokenizer, 
 const STDIN: &str = "-";
 /// Its label, when none is given.
 const STDIN_LABEL: &str = "stdin";
+/// Default of `--report-batch`.
+const DEFAULT_REPORT_BATCH: u64 = 32;
 
 /// Arguments of `dsconvert text`.
 #[derive(Debug, clap::Args)]
@@ -39,6 +42,14 @@ pub(super) struct Args {
 
     #[command(flatten)]
     shape: ShapeArgs,
+
+    /// Batches of the padding that is printed at the end: so many records
+    #[arg(long, value_name = "RECORDS", default_value_t = DEFAULT_REPORT_BATCH, help_heading = "Run")]
+    report_batch: u64,
+
+    /// The same by tokens, padding included
+    #[arg(long, value_name = "TOKENS", conflicts_with = "report_batch", help_heading = "Run")]
+    report_tokens: Option<u64>,
 }
 
 /// Where files come from.
@@ -225,7 +236,9 @@ enum VerifyArg {
 
 /// Runs it.
 pub(super) fn exec(args: Args) -> Result<Ending> {
-    let Args { common, input, documents, tokens, shape } = args;
+    let Args { common, input, documents, tokens, shape, report_batch, report_tokens } = args;
+    let batches = report_tokens.map_or(BatchSize::BatchSize(report_batch), BatchSize::MaxTokens);
+    BatchOptions::new(batches).check()?;
     let output = common.output()?;
     let max_document_bytes =
         parse_size(&documents.max_document_bytes).map_err(|e| flag("--max-document-bytes", &e))?;
@@ -237,7 +250,8 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let (input, sources) = input.sources(common.sources()?)?;
     let tokenizer = load(&tokens.tokenizer, tokens.options())?;
     let follow_symlinks = common.follow_symlinks;
-    common.exec_with(sources, input == Input::Walk, |sources| {
+    let walked = input == Input::Walk;
+    let plan = |sources| {
         TextJob::plan(TextOptions {
             input,
             input_format,
@@ -257,7 +271,8 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
             dedup: documents.dedup.is_some(),
             ..TextOptions::new(sources, tokenizer, output)
         })
-    })
+    };
+    common.exec_reported(sources, walked, plan, |report, out| lengths::print(report, out, batches))
 }
 
 impl InputArgs {

@@ -63,6 +63,8 @@ pub(super) struct Outcomes {
     pub notes: Vec<(&'static str, u64)>,
     /// Source bytes this task stands for, for the progress display.
     pub source_bytes: u64,
+    /// Bytes of the texts that became records.
+    pub text_bytes: u64,
     /// Hashes of the content that was read, in order.
     pub content: Vec<u128>,
 }

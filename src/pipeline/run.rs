@@ -34,6 +34,8 @@ pub struct Report {
     pub manifest: Manifest,
     /// Nothing had to be done: the dataset was committed before.
     pub was_complete: bool,
+    /// Bytes of the texts that became records, when this run committed them.
+    pub text_bytes: Option<u64>,
 }
 
 /// Refuses an output directory that cannot be used, before the sources are listed.
@@ -122,6 +124,10 @@ pub(super) fn run<C: Conversion>(
     if let Some(error) = all_failures(failed, conversion.units()) {
         return Err(error);
     }
+    let mut text_bytes = 0;
+    for unit in 0..conversion.units() {
+        text_bytes += dirs.result(unit, &plan_id)?.map_or(0, |result| result.text_bytes);
+    }
     let committed = Commit {
         dir: &dir,
         plan_id: &plan_id,
@@ -140,7 +146,7 @@ pub(super) fn run<C: Conversion>(
     match committed {
         Ok(manifest) => {
             dir.remove_work()?;
-            Ok(Report { manifest, was_complete: false })
+            Ok(Report { manifest, was_complete: false, text_bytes: Some(text_bytes) })
         }
         Err(failure) if !failure.worth_resuming => {
             dir.abandon()?;
@@ -171,7 +177,7 @@ fn already_committed(
     if now != manifest.fingerprint || sources.labels != manifest.sources.labels {
         return refuse("its sources or the version of dsconvert were others");
     }
-    Ok(Report { manifest, was_complete: true })
+    Ok(Report { manifest, was_complete: true, text_bytes: None })
 }
 
 fn all_failures(failed: FailedUnits, units: u32) -> Option<Error> {

@@ -55,6 +55,8 @@ pub(super) struct UnitResult {
     pub notes: BTreeMap<String, u64>,
     pub skipped: u64,
     pub source_bytes: u64,
+    /// Bytes of the texts that became records.
+    pub text_bytes: u64,
     /// XXH3-128 over the content hashes, in hexadecimal.
     pub content: String,
 }
@@ -168,6 +170,7 @@ pub(super) struct UnitSink {
     notes: BTreeMap<String, u64>,
     skipped: u64,
     source_bytes: u64,
+    text_bytes: u64,
     content: ContentHash,
     /// With `--shuffle`.
     window: Option<Window>,
@@ -240,6 +243,7 @@ impl UnitSink {
             notes: BTreeMap::new(),
             skipped: 0,
             source_bytes: 0,
+            text_bytes: 0,
             content: ContentHash::default(),
             window: cuts.shuffle_seed.map(Window::new),
             dir,
@@ -250,6 +254,7 @@ impl UnitSink {
     pub(super) fn write(&mut self, outcomes: Outcomes, closed: &mut Vec<ClosedShard>) -> Result<()> {
         self.skipped += outcomes.skipped;
         self.source_bytes += outcomes.source_bytes;
+        self.text_bytes += outcomes.text_bytes;
         self.content.add(&outcomes.content);
         for (name, count) in outcomes.notes {
             *self.notes.entry(name.to_owned()).or_default() += count;
@@ -425,6 +430,7 @@ impl UnitSink {
             notes: self.notes,
             skipped: self.skipped,
             source_bytes: self.source_bytes,
+            text_bytes: self.text_bytes,
             content: format!("{:032x}", self.content.digest()),
         };
         Ok(ClosedUnit { attempt: self.attempt, dirs: self.dirs, dir: self.dir, result, sidecars })

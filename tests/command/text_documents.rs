@@ -287,3 +287,36 @@ fn of_equal_documents_the_first_stays() {
     assert_eq!(only_texts(&out), ["one", "two", "three", "\u{e9}"]);
     assert_outcomes(&out, [4, 0, 4, 2]);
 }
+
+#[test]
+fn the_end_of_a_run_says_what_the_lengths_are_worth() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("c.jsonl");
+    corpus(&source, 500);
+    let run = |name: &str, options: &str| {
+        let out = dir.path().join(name);
+        let ran = convert("text", &source, &out, &format!("--tokenizer bytes {options}")).exits(0);
+        assert!(ran.stderr.is_empty(), "{}", ran.stderr);
+        ran.stdout
+    };
+    let printed = run("plain", "");
+    for part in
+        ["tokens, 1.00 bytes of text each", "train:", "█", "padding in batches of 32 records", "with buckets"]
+    {
+        assert!(printed.contains(part), "{part:?} is not in {printed}");
+    }
+    let line = printed.lines().find(|line| line.contains("padding in batches")).unwrap();
+    let shares: Vec<f64> =
+        line.split_whitespace().filter_map(|word| word.strip_suffix('%')?.parse().ok()).collect();
+    assert!(shares[0] > 30.0 && shares[1] < shares[0] / 2.0, "{line}");
+    assert!(run("tokens", "--report-tokens 65536").contains("padding in batches of 65,536 tokens"));
+    let printed = run("pack", "--pack 512");
+    assert!(
+        printed.contains("rows are filled to 9") && printed.contains("0.0% of the documents"),
+        "{printed}"
+    );
+    assert_eq!(run("quiet", "--quiet"), "");
+    let nothing =
+        convert("text", &source, &dir.path().join("none"), "--tokenizer bytes --report-batch 0").exits(2);
+    nothing.says(&["batch"]);
+}

@@ -1,7 +1,6 @@
 //! Documents in every kind of file that `dsconvert text` reads.
 
 use std::io::Write;
-use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 

@@ -130,11 +130,15 @@ impl Items for Documents<'_> {
                 out.note(name);
             }
         }
-        let from = out.list.len();
+        let (from, bytes) = (out.list.len(), text.len() as u64);
         let identity = Identity { split, key, origin, hashed: key_is_field || options.shape.has_pieces() };
-        if let Err(reject) = self.records(&identity, document.kept, out) {
-            out.list.truncate(from);
-            out.list.push(Outcome::Rejected { split, origin: identity.origin, reject });
+        match self.records(&identity, document.kept, out) {
+            Err(reject) => {
+                out.list.truncate(from);
+                out.list.push(Outcome::Rejected { split, origin: identity.origin, reject });
+            }
+            Ok(()) if matches!(out.list.last(), Some(Outcome::Converted(_))) => out.text_bytes += bytes,
+            Ok(()) => {}
         }
         Converting::Done
     }
