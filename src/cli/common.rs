@@ -158,15 +158,16 @@ impl CommonArgs {
         })
     }
 
-    /// Plans by `plan`, and runs unless it is a dry run. Only sources that are walked must lie apart from the output: what
-    /// is named one by one cannot be part of it.
+    /// Plans by `plan`, and runs unless it is a dry run, which ends with `preview`. Only sources that are walked must lie
+    /// apart from the output: what is named one by one cannot be part of it.
     pub(super) fn exec_with<J: Job + Sync>(
         &self,
         sources: Vec<SourceSpec>,
         walked: bool,
         plan: impl FnOnce(Vec<SourceSpec>) -> Result<J>,
+        preview: impl FnOnce(&J, &RunOptions) -> Result<()>,
     ) -> Result<Ending> {
-        self.exec_reported(sources, walked, plan, |_, _| Ok(()))
+        self.exec_reported(sources, walked, plan, preview, |_, _| Ok(()))
     }
 
     /// [`Self::exec_with`], and calls `print` behind the summary with what the run did.
@@ -175,6 +176,7 @@ impl CommonArgs {
         sources: Vec<SourceSpec>,
         walked: bool,
         plan: impl FnOnce(Vec<SourceSpec>) -> Result<J>,
+        preview: impl FnOnce(&J, &RunOptions) -> Result<()>,
         print: impl FnOnce(&Report, &Path) -> Result<()>,
     ) -> Result<Ending> {
         let options = self.run_options()?;
@@ -184,6 +186,7 @@ impl CommonArgs {
         let job = plan(sources)?;
         if self.dry_run {
             summary::print_plan(&job.summary());
+            preview(&job, &options)?;
             return Ok(Ending::Fine);
         }
         let started = Instant::now();
@@ -193,7 +196,7 @@ impl CommonArgs {
         let report = std::thread::scope(|scope| {
             let drawing = scope.spawn(|| display.draw());
             let report = job.run(&options, &progress, &stop);
-            display.finish();
+            display.finish(drawing.thread());
             // Drawing cannot fail in a way that matters here.
             let _ = drawing.join();
             report

@@ -272,7 +272,13 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
             ..TextOptions::new(sources, tokenizer, output)
         })
     };
-    common.exec_reported(sources, walked, plan, |report, out| lengths::print(report, out, batches))
+    common.exec_reported(
+        sources,
+        walked,
+        plan,
+        |_, _| Ok(()),
+        |report, out| lengths::print(report, out, batches),
+    )
 }
 
 impl InputArgs {

@@ -11,6 +11,7 @@
 mod commit;
 mod conversion;
 mod dedup;
+mod estimate;
 mod images;
 mod keys;
 mod memory;
@@ -27,7 +28,8 @@ mod text;
 mod unit;
 
 pub use dedup::Dedup;
-pub use images::{ImagesJob, ImagesOptions, Naming};
+pub use estimate::{Estimate, MIN_SAMPLE};
+pub use images::{ImagesJob, ImagesOptions, Naming, Prediction};
 pub use plan::PlanSummary;
 pub use progress::{Progress, Snapshot, Stop};
 pub use run::{Job, Report, check_output};

@@ -26,9 +26,9 @@ const FREE_BYTES: u64 = 64 << 20;
 /// Memory that the decoder of xz may take: twice what its strongest preset asks for.
 const XZ_MEMORY_BYTES: u64 = 128 << 20;
 
-/// An input that remembers how much was read, and the failure that ended it.
+/// An input that remembers how much of it was used, and the failure that ended it. What is only read ahead does not count.
 struct Watched {
-    input: Box<dyn Read + Send>,
+    input: BufReader<Box<dyn Read + Send>>,
     seen: Arc<Seen>,
 }
 
@@ -38,19 +38,32 @@ struct Seen {
     failure: Mutex<Option<io::Error>>,
 }
 
+impl Seen {
+    fn failed(&self, e: io::Error) -> io::Error {
+        let copy = io::Error::from(e.kind());
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
+        copy
+    }
+}
+
 impl Read for Watched {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match retried(|| self.input.read(buffer)) {
-            Ok(n) => {
-                self.seen.bytes.fetch_add(n as u64, Ordering::Relaxed);
-                Ok(n)
-            }
-            Err(e) => {
-                let copy = io::Error::from(e.kind());
-                *self.seen.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
-                Err(copy)
-            }
-        }
+        let n = retried(|| self.input.read(buffer)).map_err(|e| self.seen.failed(e))?;
+        self.seen.bytes.fetch_add(n as u64, Ordering::Relaxed);
+        Ok(n)
+    }
+}
+
+impl BufRead for Watched {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        retried(|| self.input.fill_buf().map(|_| ())).map_err(|e| self.seen.failed(e))?;
+        // Does not read again: the buffer is filled, or this is the end.
+        Ok(self.input.buffer())
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.input.consume(amount);
+        self.seen.bytes.fetch_add(amount as u64, Ordering::Relaxed);
     }
 }
 
@@ -135,7 +148,8 @@ impl Stream {
     fn over(path: &Path, input: Box<dyn Read + Send>, compression: Option<Compression>) -> Result<Self> {
         let fail = |e| Error::io("read", path, e);
         let seen = Arc::new(Seen::default());
-        let mut raw = BufReader::with_capacity(BUFFER_BYTES, Watched { input, seen: Arc::clone(&seen) });
+        let input = BufReader::with_capacity(BUFFER_BYTES, input);
+        let mut raw = Watched { input, seen: Arc::clone(&seen) };
         let misnamed = misnamed(raw.fill_buf().map_err(fail)?, compression);
         let reader: Box<dyn Read + Send> = match compression {
             None => Box::new(raw),
@@ -151,7 +165,7 @@ impl Stream {
         Ok(Self { path, reader, seen, produced: 0, compressed: compression.is_some(), misnamed })
     }
 
-    /// Bytes read from the file so far.
+    /// Bytes of the file that were used so far.
     pub fn raw_bytes(&self) -> u64 {
         self.seen.bytes.load(Ordering::Relaxed)
     }

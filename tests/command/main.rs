@@ -8,6 +8,7 @@ mod failures;
 mod images_sources;
 mod images_tar;
 mod inspect;
+mod limits;
 mod memory;
 mod output_directory;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]

@@ -78,7 +78,7 @@ impl Samples {
         Ok(Self { stream, ready: VecDeque::new(), pending: None, seen: HashSet::new(), ended: false })
     }
 
-    /// Bytes read from the file so far.
+    /// Bytes of the file that were used so far.
     pub fn raw_bytes(&self) -> u64 {
         self.stream.raw_bytes()
     }

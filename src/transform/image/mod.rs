@@ -52,7 +52,7 @@ mod transform;
 pub use encoding::{DEFAULT_JPEG_QUALITY, DEFAULT_WEBP_QUALITY, Encode, Subsampling};
 pub use options::{DEFAULT_MAX_PIXELS, ImageOptions};
 pub use outcome::{Converted, Filtered, Outcome};
-pub use scratch::Scratch;
+pub use scratch::{DEFAULT_KEPT_BYTES, Scratch};
 pub use sniff::{ImageType, has_image_extension, sniff};
 pub use source::Header;
 pub use text::{Animated, Color, Crop, Filter, Icc, Pad, Resize, Rgb};
