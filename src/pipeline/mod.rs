@@ -17,6 +17,7 @@ mod keys;
 mod memory;
 mod outcome;
 mod output;
+mod pack;
 mod plan;
 mod progress;
 mod rows;
@@ -32,7 +33,10 @@ pub use images::{ImagesJob, ImagesOptions, Naming, Prediction};
 pub use plan::PlanSummary;
 pub use progress::{Progress, Snapshot, Stop};
 pub use run::{Job, Report, check_output};
-pub use text::{DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, TextJob, TextOptions};
+pub use text::{
+    DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, Input, LengthRange, MAX_PACK_TOKENS, Overflow, Shape,
+    TextJob, TextOptions,
+};
 
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;

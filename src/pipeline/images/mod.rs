@@ -214,6 +214,7 @@ impl Job for ImagesJob {
             skipped: self.skipped,
             options: &self.described,
             output: &self.options.output,
+            pack: None,
             tokenizer: None,
             tokenizer_json: None,
         };
