@@ -182,6 +182,14 @@ impl Array {
         Self { shape, block: T::wrap(block), len, pool }
     }
 
+    /// The only row of an array of one row.
+    pub(super) fn into_row(mut self) -> Self {
+        if self.shape.first() == Some(&1) {
+            self.shape.remove(0);
+        }
+        self
+    }
+
     /// Type of the elements.
     pub fn dtype(&self) -> DType {
         self.block.dtype()

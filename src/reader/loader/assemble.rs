@@ -77,7 +77,7 @@ impl Assembler {
             let column = match *part {
                 Part::Image => {
                     let images = ImageRows {
-                        split: &self.split,
+                        split: Some(&self.split),
                         records: &records,
                         rows,
                         place,

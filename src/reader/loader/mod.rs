@@ -40,6 +40,7 @@ mod image;
 mod options;
 mod pool;
 mod schedule;
+mod single;
 mod state;
 mod stored;
 #[cfg(test)]
@@ -55,6 +56,7 @@ pub use options::{
     Batching, Channels, Crop, DEFAULT_PREFETCH_MARGIN, IdType, ImageLayout, ImageOptions, LoaderOptions,
     MAX_CROP, MAX_PREFETCH, MAX_THREADS, PadSide, TextOptions,
 };
+pub use single::decode_image;
 pub use state::{LoaderState, SavedPlan};
 
 use self::assemble::Assembler;
@@ -265,6 +267,11 @@ impl Loader {
     pub fn next_epoch(&mut self) -> Result<()> {
         self.go_to(self.plan.start(self.epoch() + 1)?);
         Ok(())
+    }
+
+    /// Ends the threads and forgets what they have prepared. The next batch that is asked for starts others.
+    pub fn stop(&mut self) {
+        self.engine = None;
     }
 
     /// What was handed out so far. Batches that are only prepared do not count.
