@@ -38,8 +38,11 @@ fn main() {
     tokens(dir.path(), threads);
 }
 
+/// A name, and what is run for it: it says how many records that were.
+type Run<'a> = (&'a str, Box<dyn FnMut() -> u64 + 'a>);
+
 /// Seconds of the fastest round of each of `runs`, which take turns.
-fn best_of(runs: &mut [(&str, Box<dyn FnMut() -> u64 + '_>)], unit: &str) {
+fn best_of(runs: &mut [Run<'_>], unit: &str) {
     let mut best = vec![f64::INFINITY; runs.len()];
     let mut counts = vec![0; runs.len()];
     for _ in 0..ROUNDS {

@@ -69,14 +69,7 @@ pub fn tokenizer(path: &Path) -> Tokenizer {
 }
 
 pub fn convert_text(path: &Path, tokenizer: Tokenizer, format: Format, out: &Path, threads: usize) -> Report {
-    let job = TextJob::plan(TextOptions {
-        sources: source(path),
-        follow_symlinks: false,
-        tokenizer,
-        text_field: "text".to_owned(),
-        key_field: None,
-        max_document_bytes: 64 << 20,
-        output: OutputOptions { format, ..OutputOptions::default() },
-    });
+    let output = OutputOptions { format, ..OutputOptions::default() };
+    let job = TextJob::plan(TextOptions::new(source(path), tokenizer, output));
     job.unwrap().run(&run_options(out, threads), &Progress::default(), &Stop::default()).unwrap()
 }

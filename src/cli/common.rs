@@ -11,7 +11,7 @@ use crate::options::{
     DEFAULT_MEMORY_BYTES, DEFAULT_SEED, Existing, MIN_MEMORY_BYTES, MIN_SHARD_BYTES, MIN_UNIT_BYTES,
     MaxRejects, OutputOptions, RunOptions, SourceSpec, SplitSpec, default_threads, parse_size,
 };
-use crate::pipeline::{Job, Progress, check_output};
+use crate::pipeline::{Job, Progress, Report, check_output};
 
 /// Arguments of both conversions.
 #[derive(Debug, clap::Args)]
@@ -158,21 +158,26 @@ impl CommonArgs {
         })
     }
 
-    /// Plans by `plan`, and runs unless it is a dry run.
-    pub(super) fn exec<J: Job + Sync>(
-        &self,
-        plan: impl FnOnce(Vec<SourceSpec>) -> Result<J>,
-    ) -> Result<Ending> {
-        self.exec_with(self.sources()?, true, plan)
-    }
-
-    /// [`Self::exec`] with other sources than the arguments say. Only sources that are walked must lie apart from the
-    /// output: what is named one by one cannot be part of it.
+    /// Plans by `plan`, and runs unless it is a dry run, which ends with `preview`. Only sources that are walked must lie
+    /// apart from the output: what is named one by one cannot be part of it.
     pub(super) fn exec_with<J: Job + Sync>(
         &self,
         sources: Vec<SourceSpec>,
         walked: bool,
         plan: impl FnOnce(Vec<SourceSpec>) -> Result<J>,
+        preview: impl FnOnce(&J, &RunOptions) -> Result<()>,
+    ) -> Result<Ending> {
+        self.exec_reported(sources, walked, plan, preview, |_, _| Ok(()))
+    }
+
+    /// [`Self::exec_with`], and calls `print` behind the summary with what the run did.
+    pub(super) fn exec_reported<J: Job + Sync>(
+        &self,
+        sources: Vec<SourceSpec>,
+        walked: bool,
+        plan: impl FnOnce(Vec<SourceSpec>) -> Result<J>,
+        preview: impl FnOnce(&J, &RunOptions) -> Result<()>,
+        print: impl FnOnce(&Report, &Path) -> Result<()>,
     ) -> Result<Ending> {
         let options = self.run_options()?;
         if !self.dry_run {
@@ -181,6 +186,7 @@ impl CommonArgs {
         let job = plan(sources)?;
         if self.dry_run {
             summary::print_plan(&job.summary());
+            preview(&job, &options)?;
             return Ok(Ending::Fine);
         }
         let started = Instant::now();
@@ -190,13 +196,17 @@ impl CommonArgs {
         let report = std::thread::scope(|scope| {
             let drawing = scope.spawn(|| display.draw());
             let report = job.run(&options, &progress, &stop);
-            display.finish();
+            display.finish(drawing.thread());
             // Drawing cannot fail in a way that matters here.
             let _ = drawing.join();
             report
         })?;
         if !self.quiet {
             summary::print_report(&report, &options.out, started.elapsed());
+            // The dataset is committed, whatever can be said of it.
+            if let Err(error) = print(&report, &options.out) {
+                eprintln!("dsconvert: the lengths cannot be shown: {error}");
+            }
         }
         let rejects = report.manifest.counts.rejected > 0;
         Ok(if self.strict && rejects { Ending::Rejects } else { Ending::Fine })

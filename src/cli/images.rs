@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Ending;
 use super::common::{CommonArgs, flag, parse, source};
+use super::{Ending, signals, summary};
 use crate::error::{Error, Result};
-use crate::options::SourceSpec;
+use crate::options::{RunOptions, SourceSpec};
 use crate::pipeline::{ImagesJob, ImagesOptions, Naming};
 use crate::source::files_from::FilesFrom;
 use crate::source::labels::Layout;
@@ -30,6 +30,10 @@ pub(super) struct Args {
 
     #[command(flatten)]
     selection: SelectionArgs,
+
+    /// With --dry-run: convert N items in memory, and predict the records, rejects, size, shards and time of the run
+    #[arg(long, value_name = "N", requires = "dry_run", help_heading = "Run")]
+    sample: Option<u64>,
 }
 
 /// Files that are named instead of being found.
@@ -158,10 +162,10 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let output = args.common.output()?;
     let follow_symlinks = args.common.follow_symlinks;
     let (naming, sources) = naming(args.naming, args.common.sources()?)?;
-    args.common.exec_with(sources, naming == Naming::Walk, |sources| {
+    let plan = |sources| {
         ImagesJob::plan(ImagesOptions {
             sources,
-            naming,
+            naming: naming.clone(),
             follow_symlinks,
             layout,
             classes,
@@ -169,7 +173,16 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
             dedup,
             output,
         })
-    })
+    };
+    let preview = |job: &ImagesJob, run: &RunOptions| match args.sample {
+        None => Ok(()),
+        Some(sample) => {
+            let prediction = job.predict(sample, run, &*signals::watch()?)?;
+            summary::print_prediction(&prediction, run.threads, dedup.is_some());
+            Ok(())
+        }
+    };
+    args.common.exec_with(sources, naming == Naming::Walk, plan, preview)
 }
 
 /// How files are found, and the sources; without any, the folder that names are relative to.

@@ -8,6 +8,7 @@
 mod common;
 mod images;
 mod inspect;
+mod lengths;
 mod progress;
 mod signals;
 mod summary;

@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -60,9 +61,10 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// Ends the drawing.
-    pub(super) fn finish(&self) {
+    /// Ends the drawing, which `drawing` does, at once: a short run is not made longer by a display.
+    pub(super) fn finish(&self, drawing: &Thread) {
         self.finished.store(true, Relaxed);
+        drawing.unpark();
     }
 
     fn update(&self, bar: &ProgressBar) {

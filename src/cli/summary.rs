@@ -6,7 +6,7 @@ use std::time::Duration;
 use indicatif::{HumanBytes, HumanCount};
 
 use crate::manifest::Manifest;
-use crate::pipeline::{PlanSummary, Report};
+use crate::pipeline::{Estimate, PlanSummary, Prediction, Report};
 
 /// Prints the plan of a dry run.
 pub(super) fn print_plan(plan: &PlanSummary) {
@@ -24,6 +24,40 @@ pub(super) fn print_plan(plan: &PlanSummary) {
     if plan.skipped > 0 {
         println!("skipped  {} files that are not read here", HumanCount(plan.skipped));
     }
+}
+
+/// Prints what a sample says about the run.
+pub(super) fn print_prediction(prediction: &Prediction, threads: usize, dedup: bool) {
+    let count = |e: Estimate| spread(e, |x| HumanCount(x.round() as u64).to_string());
+    let Prediction { sampled, found, records, rejected, filtered, bytes, shards, seconds, .. } = prediction;
+    println!("\nFrom a sample of {} items, with 95% intervals:", HumanCount(*sampled));
+    println!("found    {}", count(*found));
+    println!("records  {}", count(*records));
+    println!("rejected {}", count(*rejected));
+    for (code, seen) in &prediction.reject_codes {
+        println!("         {} of the sample {code}", HumanCount(*seen));
+    }
+    println!("filtered {}", count(*filtered));
+    println!("size     {}", spread(*bytes, |x| HumanBytes(x as u64).to_string()));
+    println!("shards   {}", count(*shards));
+    println!(
+        "time     {} on {threads} threads, and waiting for the disk",
+        spread(*seconds, |x| if x < 100.0 { format!("{x:.2} s") } else { duration(x) })
+    );
+    if dedup {
+        println!("duplicates are not looked for in a sample: there may be fewer records");
+    }
+}
+
+/// `12 (10 to 14)`, or only the value when it is certain.
+fn spread(e: Estimate, text: impl Fn(f64) -> String) -> String {
+    let (value, low, high) = (text(e.value), text(e.low), text(e.high));
+    if low == high { value } else { format!("{value} ({low} to {high})") }
+}
+
+fn duration(seconds: f64) -> String {
+    let minutes = (seconds / 60.0).round() as u64;
+    if minutes < 100 { format!("{minutes} min") } else { format!("{}:{:02} h", minutes / 60, minutes % 60) }
 }
 
 /// Prints what a run did.

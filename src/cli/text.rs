@@ -1,34 +1,169 @@
 //! `dsconvert text`
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::Ending;
-use super::common::{CommonArgs, flag};
+use super::common::{CommonArgs, flag, parse, source};
+use super::{Ending, lengths};
 use crate::error::{Error, Result};
-use crate::options::parse_size;
-use crate::pipeline::{DEFAULT_TEXT_FIELD, TextJob, TextOptions};
-use crate::transform::text::{EngineChoice, SpecialInText, Tokenizer, TokenizerOptions, Verify};
+use crate::options::{SourceSpec, parse_size};
+use crate::packing::Packing;
+use crate::pipeline::{DEFAULT_TEXT_FIELD, Input, Overflow, Shape, TextJob, TextOptions};
+use crate::reader::batch::{BatchOptions, BatchSize};
+use crate::source::files_from::FilesFrom;
+use crate::source::metadata::parse_keep;
+use crate::transform::text::{EngineChoice, Normalize, SpecialInText, Tokenizer, TokenizerOptions, Verify};
+
+/// The source that is standard input.
+const STDIN: &str = "-";
+/// Its label, when none is given.
+const STDIN_LABEL: &str = "stdin";
+/// Default of `--report-batch`.
+const DEFAULT_REPORT_BATCH: u64 = 32;
 
 /// Arguments of `dsconvert text`.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("sources", |sources| sources
+    .required(false)
+    .required_unless_present("files_from")
+    .help("Files, folders and patterns to convert, or - for standard input. LABEL=PATH gives a source another label than \
+           its name; the label is the first part of every key and origin")))]
 pub(super) struct Args {
     #[command(flatten)]
     common: CommonArgs,
 
     #[command(flatten)]
+    input: InputArgs,
+
+    #[command(flatten)]
+    documents: DocumentArgs,
+
+    #[command(flatten)]
     tokens: TokenArgs,
 
-    /// jsonl: the field that holds the text
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_TEXT_FIELD, help_heading = "Documents")]
+    #[command(flatten)]
+    shape: ShapeArgs,
+
+    /// Batches of the padding that is printed at the end: so many records
+    #[arg(long, value_name = "RECORDS", default_value_t = DEFAULT_REPORT_BATCH, help_heading = "Run")]
+    report_batch: u64,
+
+    /// The same by tokens, padding included
+    #[arg(long, value_name = "TOKENS", conflicts_with = "report_batch", help_heading = "Run")]
+    report_tokens: Option<u64>,
+}
+
+/// Where files come from.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Sources")]
+struct InputArgs {
+    /// Convert the files that FILE (or - for standard input) names, one path a line, in that order. Paths are relative to
+    /// SRC, or without it to the folder of FILE (the working directory for -)
+    #[arg(long, value_name = "FILE|-")]
+    files_from: Option<PathBuf>,
+
+    /// Paths in --files-from end with a NUL byte, as from find -print0
+    #[arg(short = '0', long, requires = "files_from")]
+    null: bool,
+
+    /// What standard input and files that are named one by one are, whatever they are called: txt, jsonl, csv or tsv, also
+    /// with .gz, .zst, .xz or .bz2; parquet or arrow
+    #[arg(long, value_name = "FORMAT")]
+    input_format: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Documents")]
+struct DocumentArgs {
+    /// txt: what a document is: file, line, blank-line (lines between blank ones) or separator:STRING (what stands between
+    /// these; \\n, \\t and \\\\ are escapes)
+    #[arg(long, value_name = "WHAT", default_value = "file")]
+    documents: String,
+
+    /// The field or column that holds the text; in jsonl also a path, as a.b.c
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_TEXT_FIELD)]
     text_field: String,
 
-    /// jsonl: the field that holds a unique key [default: file and byte offset are the key]
-    #[arg(long, value_name = "NAME", help_heading = "Documents")]
+    /// The field or column that holds a unique key [default: file and byte offset or row are the key]
+    #[arg(long, value_name = "NAME")]
     key_field: Option<String>,
 
+    /// Fields or columns to carry into the records, as name or name:type
+    #[arg(long, value_name = "FIELDS")]
+    keep_fields: Option<String>,
+
     /// Reject documents with more bytes than this
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", help_heading = "Documents")]
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     max_document_bytes: String,
+
+    /// What happens to documents that are not UTF-8
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t = Utf8Arg::Reject)]
+    invalid_utf8: Utf8Arg,
+
+    /// The normal form that the text is brought into first
+    #[arg(long, value_name = "FORM", value_enum, default_value_t = NormalizeArg::None)]
+    normalize: NormalizeArg,
+
+    /// Leave out documents whose text is exactly that of an earlier one, after --normalize
+    #[arg(long, value_name = "exact", value_enum)]
+    dedup: Option<DedupArg>,
+}
+
+/// What becomes of the ids of a document.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Lengths")]
+struct ShapeArgs {
+    /// Leave out documents with fewer than MIN or more than MAX tokens
+    #[arg(long, value_name = "MIN:MAX")]
+    filter_length: Option<String>,
+
+    /// Most tokens of a record
+    #[arg(long, value_name = "N")]
+    max_length: Option<u32>,
+
+    /// What happens to documents over --max-length: truncate, reject, split, or split:STRIDE for records that begin with
+    /// the last STRIDE tokens of the one before
+    #[arg(long, value_name = "POLICY", default_value = "truncate", requires = "max_length")]
+    overflow: String,
+
+    /// Store rows of N tokens, filled with documents
+    #[arg(long, value_name = "N")]
+    pack: Option<u32>,
+
+    /// How documents get into the rows of --pack
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = PackingArg::BestFit, requires = "pack")]
+    packing: PackingArg,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Utf8Arg {
+    /// They are rejected
+    Reject,
+    /// What is not UTF-8 becomes U+FFFD
+    Replace,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum NormalizeArg {
+    /// As it is
+    None,
+    /// Canonical composition
+    Nfc,
+    /// Compatibility composition
+    Nfkc,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum DedupArg {
+    /// The same characters
+    Exact,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum PackingArg {
+    /// One after the other; a row ends where it is full, in the middle of a document if need be
+    Concat,
+    /// Without cutting documents that fit a row
+    BestFit,
 }
 
 #[derive(Debug, clap::Args)]
@@ -101,22 +236,84 @@ enum VerifyArg {
 
 /// Runs it.
 pub(super) fn exec(args: Args) -> Result<Ending> {
-    let output = args.common.output()?;
+    let Args { common, input, documents, tokens, shape, report_batch, report_tokens } = args;
+    let batches = report_tokens.map_or(BatchSize::BatchSize(report_batch), BatchSize::MaxTokens);
+    BatchOptions::new(batches).check()?;
+    let output = common.output()?;
     let max_document_bytes =
-        parse_size(&args.max_document_bytes).map_err(|e| flag("--max-document-bytes", &e))?;
-    let tokenizer = load(&args.tokens.tokenizer, args.tokens.options())?;
-    let follow_symlinks = args.common.follow_symlinks;
-    args.common.exec(|sources| {
+        parse_size(&documents.max_document_bytes).map_err(|e| flag("--max-document-bytes", &e))?;
+    let keep_fields = documents.keep_fields.as_deref().map(parse_keep).transpose();
+    let keep_fields = keep_fields.map_err(|e| flag("--keep-fields", &e))?.unwrap_or_default();
+    let text_documents = parse("--documents", &documents.documents)?;
+    let input_format = input.input_format.as_deref().map(|text| parse("--input-format", text)).transpose()?;
+    let shape = shape.shape()?;
+    let (input, sources) = input.sources(common.sources()?)?;
+    let tokenizer = load(&tokens.tokenizer, tokens.options())?;
+    let follow_symlinks = common.follow_symlinks;
+    let walked = input == Input::Walk;
+    let plan = |sources| {
         TextJob::plan(TextOptions {
-            sources,
+            input,
+            input_format,
             follow_symlinks,
-            tokenizer,
-            text_field: args.text_field,
-            key_field: args.key_field,
+            documents: text_documents,
+            text_field: documents.text_field,
+            key_field: documents.key_field,
+            keep_fields,
+            replace_invalid_utf8: matches!(documents.invalid_utf8, Utf8Arg::Replace),
             max_document_bytes,
-            output,
+            normalize: match documents.normalize {
+                NormalizeArg::None => Normalize::None,
+                NormalizeArg::Nfc => Normalize::Nfc,
+                NormalizeArg::Nfkc => Normalize::Nfkc,
+            },
+            shape,
+            dedup: documents.dedup.is_some(),
+            ..TextOptions::new(sources, tokenizer, output)
         })
-    })
+    };
+    common.exec_reported(
+        sources,
+        walked,
+        plan,
+        |_, _| Ok(()),
+        |report, out| lengths::print(report, out, batches),
+    )
+}
+
+impl InputArgs {
+    /// How files are found, and the sources; without any, the folder that names are relative to.
+    fn sources(&self, mut sources: Vec<SourceSpec>) -> Result<(Input, Vec<SourceSpec>)> {
+        if let Some(list) = &self.files_from {
+            let from = FilesFrom { list: list.clone(), null: self.null };
+            if sources.is_empty() {
+                sources.push(source(&from.folder())?);
+            }
+            return Ok((Input::FilesFrom(from), sources));
+        }
+        let Some(stdin) = sources.iter_mut().find(|s| s.path == Path::new(STDIN)) else {
+            return Ok((Input::Walk, sources));
+        };
+        if stdin.label == STDIN {
+            STDIN_LABEL.clone_into(&mut stdin.label);
+        }
+        Ok((Input::Stdin, sources))
+    }
+}
+
+impl ShapeArgs {
+    fn shape(&self) -> Result<Shape> {
+        let overflow: Overflow = parse("--overflow", &self.overflow)?;
+        let packing = match self.packing {
+            PackingArg::Concat => Packing::Concat,
+            PackingArg::BestFit => Packing::BestFit,
+        };
+        Ok(Shape {
+            filter_length: self.filter_length.as_deref().map(|t| parse("--filter-length", t)).transpose()?,
+            max_length: self.max_length.map(|most| (most, overflow)),
+            pack: self.pack.map(|length| (length, packing)),
+        })
+    }
 }
 
 impl TokenArgs {

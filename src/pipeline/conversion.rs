@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::outcome::Outcomes;
+use super::pack::Pack;
 use super::progress::Stop;
 use crate::error::Result;
 use crate::format::Format;
@@ -76,4 +77,6 @@ pub(super) struct Cuts {
     pub shard_records: Option<u64>,
     /// Records are put in a keyed order inside windows.
     pub shuffle_seed: Option<u64>,
+    /// Records are documents, to be stored in rows of so many tokens.
+    pub pack: Option<Pack>,
 }

@@ -83,7 +83,7 @@ pub(super) fn duplicates(
             group.copy_from_slice(same);
             stay.clear();
         }
-        check(stop)?;
+        check_stop(stop)?;
         let mut first = None;
         for &other in &stay {
             if same_content(path_of(other)?, path_of(ordinal)?)? {
@@ -120,7 +120,7 @@ fn hash_all(
     let (next, sort) = (AtomicUsize::new(0), Mutex::new(sort));
     let work = || -> Result<()> {
         while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-            check(stop)?;
+            check_stop(stop)?;
             let hash = hash_planned(&file.path, file.bytes)?;
             let mut row = [0; ROW_BYTES];
             row[..16].copy_from_slice(&hash.to_be_bytes());
@@ -138,7 +138,8 @@ fn hash_all(
     })
 }
 
-fn check(stop: &Stop) -> Result<()> {
+/// Ends the search when the run is asked to stop.
+pub(super) fn check_stop(stop: &Stop) -> Result<()> {
     match stop.requested() {
         None => Ok(()),
         Some(signal) => {

@@ -11,11 +11,13 @@
 mod commit;
 mod conversion;
 mod dedup;
+mod estimate;
 mod images;
 mod keys;
 mod memory;
 mod outcome;
 mod output;
+mod pack;
 mod plan;
 mod progress;
 mod rows;
@@ -26,11 +28,15 @@ mod text;
 mod unit;
 
 pub use dedup::Dedup;
-pub use images::{ImagesJob, ImagesOptions, Naming};
+pub use estimate::{Estimate, MIN_SAMPLE};
+pub use images::{ImagesJob, ImagesOptions, Naming, Prediction};
 pub use plan::PlanSummary;
 pub use progress::{Progress, Snapshot, Stop};
 pub use run::{Job, Report, check_output};
-pub use text::{DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, TextJob, TextOptions};
+pub use text::{
+    DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, Input, LengthRange, MAX_PACK_TOKENS, Overflow, Shape,
+    TextJob, TextOptions,
+};
 
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;

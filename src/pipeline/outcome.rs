@@ -32,12 +32,24 @@ pub(super) struct Converted {
     pub crc32c: u32,
     /// XXH3-128 of the key, when keys are not unique by construction.
     pub key_hash: Option<u128>,
+    /// A further record of an item that is counted already.
+    pub continues: bool,
 }
 
 impl Converted {
     pub(super) fn new(split: u16, record: Record, length: u64) -> Self {
         let (canonical_bytes, crc32c) = (record.canonical_size(), record.crc32c());
-        Self { split, record, length, width: 0, height: 0, canonical_bytes, crc32c, key_hash: None }
+        Self {
+            split,
+            record,
+            length,
+            width: 0,
+            height: 0,
+            canonical_bytes,
+            crc32c,
+            key_hash: None,
+            continues: false,
+        }
     }
 }
 
@@ -51,6 +63,8 @@ pub(super) struct Outcomes {
     pub notes: Vec<(&'static str, u64)>,
     /// Source bytes this task stands for, for the progress display.
     pub source_bytes: u64,
+    /// Bytes of the texts that became records.
+    pub text_bytes: u64,
     /// Hashes of the content that was read, in order.
     pub content: Vec<u128>,
 }
@@ -61,10 +75,16 @@ impl Outcomes {
         self.content.push(xxh3_128(content));
     }
 
+    /// Counts one more `name`.
     pub(super) fn note(&mut self, name: &'static str) {
+        self.count(name, 1);
+    }
+
+    /// Counts `more` of `name`.
+    pub(super) fn count(&mut self, name: &'static str, more: u64) {
         match self.notes.iter_mut().find(|(n, _)| *n == name) {
-            Some((_, count)) => *count += 1,
-            None => self.notes.push((name, 1)),
+            Some((_, count)) => *count += more,
+            None => self.notes.push((name, more)),
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::commit::Commit;
 use super::conversion::{Conversion, Cuts};
 use super::output::{self, OutputDir, Start};
+use super::pack::Pack;
 use super::plan::{Plan, PlanSummary, differing_option};
 use super::progress::{Progress, Stop};
 use super::schedule::{FailedUnits, Schedule, run as run_units};
@@ -33,6 +34,8 @@ pub struct Report {
     pub manifest: Manifest,
     /// Nothing had to be done: the dataset was committed before.
     pub was_complete: bool,
+    /// Bytes of the texts that became records, when this run committed them.
+    pub text_bytes: Option<u64>,
 }
 
 /// Refuses an output directory that cannot be used, before the sources are listed.
@@ -49,6 +52,8 @@ pub(super) struct Planned<'a> {
     pub skipped: u64,
     pub options: &'a serde_json::Value,
     pub output: &'a OutputOptions,
+    /// Documents are stored in rows.
+    pub pack: Option<Pack>,
     pub tokenizer: Option<serde_json::Value>,
     pub tokenizer_json: Option<&'a [u8]>,
 }
@@ -101,6 +106,7 @@ pub(super) fn run<C: Conversion>(
         shard_bytes: planned.output.shard_bytes,
         shard_records: planned.output.shard_records,
         shuffle_seed: planned.output.shuffle.then_some(planned.output.seed),
+        pack: planned.pack,
     };
     let sink =
         |unit| UnitSink::create(unit, &plan_id, &dirs, &cuts, conversion.schema(), conversion.splits());
@@ -117,6 +123,10 @@ pub(super) fn run<C: Conversion>(
     )?;
     if let Some(error) = all_failures(failed, conversion.units()) {
         return Err(error);
+    }
+    let mut text_bytes = 0;
+    for unit in 0..conversion.units() {
+        text_bytes += dirs.result(unit, &plan_id)?.map_or(0, |result| result.text_bytes);
     }
     let committed = Commit {
         dir: &dir,
@@ -136,7 +146,7 @@ pub(super) fn run<C: Conversion>(
     match committed {
         Ok(manifest) => {
             dir.remove_work()?;
-            Ok(Report { manifest, was_complete: false })
+            Ok(Report { manifest, was_complete: false, text_bytes: Some(text_bytes) })
         }
         Err(failure) if !failure.worth_resuming => {
             dir.abandon()?;
@@ -167,7 +177,7 @@ fn already_committed(
     if now != manifest.fingerprint || sources.labels != manifest.sources.labels {
         return refuse("its sources or the version of dsconvert were others");
     }
-    Ok(Report { manifest, was_complete: true })
+    Ok(Report { manifest, was_complete: true, text_bytes: None })
 }
 
 fn all_failures(failed: FailedUnits, units: u32) -> Option<Error> {

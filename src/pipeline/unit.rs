@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::conversion::Cuts;
 use super::outcome::{ContentHash, Converted, Outcome, Outcomes};
+use super::pack::Packer;
 use super::rows::{RowEntry, rows_name};
 use super::shuffle::Window;
 use crate::error::{Error, Result};
@@ -54,6 +55,8 @@ pub(super) struct UnitResult {
     pub notes: BTreeMap<String, u64>,
     pub skipped: u64,
     pub source_bytes: u64,
+    /// Bytes of the texts that became records.
+    pub text_bytes: u64,
     /// XXH3-128 over the content hashes, in hexadecimal.
     pub content: String,
 }
@@ -167,6 +170,7 @@ pub(super) struct UnitSink {
     notes: BTreeMap<String, u64>,
     skipped: u64,
     source_bytes: u64,
+    text_bytes: u64,
     content: ContentHash,
     /// With `--shuffle`.
     window: Option<Window>,
@@ -180,6 +184,8 @@ struct SplitSink {
     keys: Option<NewFile>,
     open: Option<OpenShard>,
     shards: u32,
+    /// With `--pack`.
+    packer: Option<Packer>,
 }
 
 struct OpenShard {
@@ -237,6 +243,7 @@ impl UnitSink {
             notes: BTreeMap::new(),
             skipped: 0,
             source_bytes: 0,
+            text_bytes: 0,
             content: ContentHash::default(),
             window: cuts.shuffle_seed.map(Window::new),
             dir,
@@ -247,19 +254,25 @@ impl UnitSink {
     pub(super) fn write(&mut self, outcomes: Outcomes, closed: &mut Vec<ClosedShard>) -> Result<()> {
         self.skipped += outcomes.skipped;
         self.source_bytes += outcomes.source_bytes;
+        self.text_bytes += outcomes.text_bytes;
         self.content.add(&outcomes.content);
         for (name, count) in outcomes.notes {
             *self.notes.entry(name.to_owned()).or_default() += count;
         }
         for outcome in outcomes.list {
             match outcome {
-                Outcome::Converted(converted) => match &mut self.window {
-                    None => self.record(&converted, closed)?,
-                    Some(window) => {
-                        let full = window.push(converted).unwrap_or_default();
-                        full.iter().try_for_each(|converted| self.record(converted, closed))?;
+                Outcome::Converted(converted) => {
+                    let counts = &mut self.splits[usize::from(converted.split)].counts;
+                    counts.found += u64::from(!converted.continues);
+                    counts.converted += u64::from(!converted.continues);
+                    match &mut self.window {
+                        None => self.pack(converted, closed)?,
+                        Some(window) => {
+                            let full = window.push(converted).unwrap_or_default();
+                            full.into_iter().try_for_each(|converted| self.pack(converted, closed))?;
+                        }
                     }
-                },
+                }
                 Outcome::Rejected { split, origin, reject } => {
                     let split = usize::from(split);
                     let line = RejectLine {
@@ -297,6 +310,15 @@ impl UnitSink {
         Ok(())
     }
 
+    /// Writes a record, or with `--pack` the rows that it completes.
+    fn pack(&mut self, converted: Converted, closed: &mut Vec<ClosedShard>) -> Result<()> {
+        let Some(pack) = self.cuts.pack else { return self.record(&converted, closed) };
+        let split = converted.split;
+        let packer = &mut self.splits[usize::from(split)].packer;
+        let rows = packer.get_or_insert_with(|| Packer::new(split, pack)).push(converted)?;
+        rows.iter().try_for_each(|row| self.record(row, closed))
+    }
+
     fn record(&mut self, converted: &Converted, closed: &mut Vec<ClosedShard>) -> Result<()> {
         let ordinal = usize::from(converted.split);
         self.cut(ordinal, converted.canonical_bytes, closed)?;
@@ -319,8 +341,6 @@ impl UnitSink {
         shard.records += 1;
         shard.canonical_bytes += converted.canonical_bytes;
         split.records += 1;
-        split.counts.found += 1;
-        split.counts.converted += 1;
         let row = RowEntry {
             shard: split.shards,
             position: placed.position,
@@ -368,10 +388,29 @@ impl UnitSink {
         Ok(())
     }
 
+    /// Writes the rows of what waits to be packed, and takes note of what became of all rows.
+    fn finish_packing(&mut self, closed: &mut Vec<ClosedShard>) -> Result<()> {
+        for split in 0..self.splits.len() {
+            let Some(mut packer) = self.splits[split].packer.take() else { continue };
+            packer.finish()?.iter().try_for_each(|row| self.record(row, closed))?;
+            let counts = packer.counts;
+            for (name, count) in [
+                ("packed_rows", counts.rows),
+                ("packed_tokens", counts.tokens),
+                ("packed_places", counts.places),
+                ("packed_documents_cut", counts.cut),
+            ] {
+                *self.notes.entry(name.to_owned()).or_default() += count;
+            }
+        }
+        Ok(())
+    }
+
     /// Ends the unit: the last shards go to `closed`, and the rest waits for them in the [`ClosedUnit`].
     pub(super) fn close(mut self, closed: &mut Vec<ClosedShard>) -> Result<ClosedUnit> {
         let left = self.window.as_mut().map(Window::take).unwrap_or_default();
-        left.iter().try_for_each(|converted| self.record(converted, closed))?;
+        left.into_iter().try_for_each(|converted| self.pack(converted, closed))?;
+        self.finish_packing(closed)?;
         for split in 0..self.splits.len() {
             self.close_shard(split, closed)?;
         }
@@ -391,6 +430,7 @@ impl UnitSink {
             notes: self.notes,
             skipped: self.skipped,
             source_bytes: self.source_bytes,
+            text_bytes: self.text_bytes,
             content: format!("{:032x}", self.content.digest()),
         };
         Ok(ClosedUnit { attempt: self.attempt, dirs: self.dirs, dir: self.dir, result, sidecars })

@@ -1,13 +1,17 @@
 //! Where items come from: the files of a source in a fixed order, and the items inside a file.
 
 pub mod braces;
+pub mod compression;
 pub mod files_from;
+pub mod globs;
 pub mod jsonl;
 pub mod labels;
 pub mod lines;
 pub mod listing;
 pub mod metadata;
 mod name;
+pub mod stream;
+pub mod text;
 pub mod walk;
 pub mod webdataset;
 

@@ -14,7 +14,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 /// A file that does not exist under its name until [`NewFile::commit`].
 ///
-/// Dropping it without a commit removes the temporary file.
+/// Dropping it without a commit removes the temporary file. [`NewFile::nowhere`] has no file at all.
 #[derive(Debug)]
 pub struct NewFile {
     file: Option<File>,
@@ -61,6 +61,19 @@ impl NewFile {
         })
     }
 
+    /// Takes bytes, counts and hashes them, and keeps nothing: to learn how large a file would be. It cannot be
+    /// committed.
+    pub fn nowhere() -> Self {
+        Self {
+            file: None,
+            path: PathBuf::new(),
+            temporary: PathBuf::new(),
+            buffer: Vec::with_capacity(BUFFER_BYTES),
+            hash: Sha256::new(),
+            bytes: 0,
+        }
+    }
+
     /// The final name.
     pub fn path(&self) -> &Path {
         &self.path
@@ -75,9 +88,10 @@ impl NewFile {
     pub fn commit(mut self) -> Result<Written> {
         let fail = |e| Error::io("write", &self.path, e);
         drain(&mut self.file, &mut self.hash, &mut self.bytes, &self.buffer).map_err(fail)?;
-        if let Some(file) = self.file.take() {
-            file.sync_all().map_err(fail)?;
-        }
+        let Some(file) = self.file.take() else {
+            return Err(Error::usage("a file that is nowhere cannot be committed"));
+        };
+        file.sync_all().map_err(fail)?;
         std::fs::rename(&self.temporary, &self.path).map_err(fail)?;
         if let Some(dir) = self.path.parent() {
             sync_dir(dir)?;
@@ -155,6 +169,14 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"abc");
         assert_eq!(written.bytes, 3);
         assert_eq!(written.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+
+    #[test]
+    fn a_file_that_is_nowhere_counts_and_is_never_committed() {
+        let mut file = NewFile::nowhere();
+        file.write_all(&vec![1; BUFFER_BYTES + 5]).unwrap();
+        assert_eq!(file.position(), BUFFER_BYTES as u64 + 5);
+        assert!(file.commit().is_err());
     }
 
     #[test]

@@ -8,6 +8,10 @@ mod failures;
 mod images_sources;
 mod images_tar;
 mod inspect;
+mod limits;
+mod memory;
 mod output_directory;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]
 mod support;
+mod text_documents;
+mod text_sources;

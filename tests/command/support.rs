@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use dsconvert::reader::{Dataset, Record};
 use serde_json::Value;
 
 /// All formats.
@@ -137,4 +138,26 @@ pub fn corpus(path: &Path, documents: usize) {
         text.push('\n');
     }
     std::fs::write(path, text).unwrap();
+}
+
+/// All records of a dataset.
+pub fn records(out: &Path) -> Vec<Record> {
+    let dataset = Dataset::open(out).unwrap();
+    dataset.splits().flat_map(|split| split.iter().map(Result::unwrap).collect::<Vec<_>>()).collect()
+}
+
+/// Origins and texts of a dataset that was made with the tokenizer `bytes`.
+pub fn texts(out: &Path) -> Vec<(String, String)> {
+    records(out)
+        .iter()
+        .map(|record| {
+            let bytes: Vec<u8> = record.input_ids().unwrap().iter().map(|id| id as u8).collect();
+            (record.origin().unwrap().to_owned(), String::from_utf8_lossy(&bytes).into_owned())
+        })
+        .collect()
+}
+
+/// The texts of a dataset that was made with the tokenizer `bytes`.
+pub fn only_texts(out: &Path) -> Vec<String> {
+    texts(out).into_iter().map(|(_, text)| text).collect()
 }

@@ -120,8 +120,7 @@ fn print_lengths(
     histogram: &[HistogramBucket],
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let most = histogram.iter().map(|b| b.records).max().unwrap_or(0);
-    if most == 0 {
+    if histogram.iter().all(|b| b.records == 0) {
         return Ok(());
     }
     writeln!(
@@ -135,6 +134,12 @@ fn print_lengths(
         HumanCount(length.p90),
         HumanCount(length.p99)
     )?;
+    print_histogram(histogram, out)
+}
+
+/// Prints a bar for each bucket.
+pub(in crate::cli) fn print_histogram(histogram: &[HistogramBucket], out: &mut impl Write) -> io::Result<()> {
+    let most = histogram.iter().map(|b| b.records).max().unwrap_or(0).max(1);
     let label = |b: &HistogramBucket| HumanCount(b.to - 1).to_string();
     let width = histogram.iter().map(|b| label(b).len()).max().unwrap_or(0);
     let counts = histogram.iter().map(|b| HumanCount(b.records).to_string().len()).max().unwrap_or(0);

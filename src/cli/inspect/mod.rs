@@ -4,6 +4,8 @@ mod describe;
 mod record;
 mod verify;
 
+pub(super) use describe::print_histogram;
+
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,7 @@
 //! Images: one item per file, found by a walk or named by a list.
 
 mod find;
+mod predict;
 mod tars;
 
 use std::collections::BTreeMap;
@@ -9,6 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use self::find::{describe, find, shuffle};
+pub use self::predict::Prediction;
 use self::tars::TarFeed;
 use crate::error::{Error, Result};
 use crate::index::check_split_name;
@@ -30,7 +32,7 @@ use crate::source::metadata::MetadataFile;
 use crate::source::read_planned;
 use crate::source::walk::SourceFile;
 use crate::source::webdataset::{self, is_tar};
-use crate::transform::image::{self as transform, ImageOptions, ImageTransform, Scratch};
+use crate::transform::image::{self as transform, DEFAULT_KEPT_BYTES, ImageOptions, ImageTransform, Scratch};
 use bytes::Bytes;
 
 /// Files of one unit. With [`UNIT_BYTES`], a unit takes seconds for thumbnails and minutes for camera files.
@@ -212,12 +214,11 @@ impl Job for ImagesJob {
             skipped: self.skipped,
             options: &self.described,
             output: &self.options.output,
+            pack: None,
             tokenizer: None,
             tokenizer_json: None,
         };
-        // Half of the memory for pixels; the rest holds files, records and buffers of the writers.
-        let pixels = MemoryLimit::new(options.memory_bytes / 2);
-        run(planned, &Images { job: self, pixels, duplicates: OnceLock::new() }, options, progress, stop)
+        run(planned, &Images::new(self, options), options, progress, stop)
     }
 }
 
@@ -242,6 +243,8 @@ struct Item {
 struct Images<'a> {
     job: &'a ImagesJob,
     pixels: MemoryLimit,
+    /// Bytes of buffers that a worker keeps from image to image.
+    kept_bytes: usize,
     /// Ordinals of the files that are left out, and of those that stay instead.
     duplicates: OnceLock<BTreeMap<usize, usize>>,
 }
@@ -263,7 +266,7 @@ impl Conversion for Images<'_> {
     }
 
     fn scratch(&self) -> Scratch {
-        Scratch::new()
+        Scratch::keeping(self.kept_bytes)
     }
 
     fn prepare(&self, work: &Path, threads: usize, stop: &Stop) -> Result<()> {
@@ -306,7 +309,19 @@ impl Conversion for Images<'_> {
     }
 }
 
-impl Images<'_> {
+impl<'a> Images<'a> {
+    /// Half of the memory is for images under way, a quarter for the buffers that workers keep; the scheduler has the
+    /// rest for files and records.
+    fn new(job: &'a ImagesJob, run: &RunOptions) -> Self {
+        let kept = run.memory_bytes / 4 / run.threads.max(1) as u64;
+        Self {
+            job,
+            pixels: MemoryLimit::new(run.memory_bytes / 2),
+            kept_bytes: kept.min(DEFAULT_KEPT_BYTES as u64) as usize,
+            duplicates: OnceLock::new(),
+        }
+    }
+
     fn files(&self, task: Range<usize>, scratch: &mut Scratch, out: &mut Outcomes) -> Result<()> {
         for (ordinal, file) in task.clone().zip(&self.job.files[task]) {
             let detail = self.job.details.get(ordinal);
@@ -372,6 +387,15 @@ impl Images<'_> {
         self.image(sample, split, scratch, out)
     }
 
+    /// Converts a large image on a thread of its own. The allocator keeps for each thread what that thread has freed; so
+    /// it keeps it for as many threads as there are large images under way, and not for every worker that ever met one.
+    fn convert_apart(&self, bytes: &Bytes, scratch: &mut Scratch) -> Result<transform::Outcome, Reject> {
+        std::thread::scope(|scope| {
+            let apart = scope.spawn(|| self.job.transform.convert(bytes, scratch));
+            apart.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
     /// The outcome of an image with all that is known of it.
     fn image(
         &self,
@@ -385,7 +409,11 @@ impl Images<'_> {
         let header = self.job.transform.peek(bytes)?;
         let converted = {
             let _permit = self.pixels.acquire(header.memory_bytes);
-            self.job.transform.convert(bytes, scratch)?
+            if header.memory_bytes > self.kept_bytes as u64 {
+                self.convert_apart(bytes, scratch)?
+            } else {
+                self.job.transform.convert(bytes, scratch)?
+            }
         };
         let image = match converted {
             transform::Outcome::Filtered(reason) => {

@@ -1,42 +1,38 @@
-//! From pieces of files to records: lines, fields, token ids.
+//! From documents to records: normal form, token ids, lengths.
 
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
 
 use super::TextJob;
+use super::dedup::{self, Duplicates, DuplicatesFile};
 use super::feed::{PartFeed, Task};
-use crate::error::Result;
+use super::items::{Document, Items, Place};
+use super::options::{Input, Overflow};
+use crate::error::{Error, ErrorKind, Result};
 use crate::pipeline::conversion::{Conversion, Converting, Feed};
 use crate::pipeline::outcome::{Converted, Outcome, Outcomes};
+use crate::pipeline::progress::Stop;
 use crate::sample::{Ids, Record, Reject, RejectCode, Value};
 use crate::schema::Schema;
-use crate::source::jsonl::{self, Fields};
-use crate::source::lines::Piece;
-use crate::source::read_planned;
-use crate::transform::text::Scratch;
+use crate::transform::text::{EncodeStats, Scratch};
 
 /// The running conversion.
 pub(super) struct Texts<'a> {
     pub(super) job: &'a TextJob,
+    /// With `--dedup`, once they are found.
+    pub(super) duplicates: OnceLock<DuplicatesFile>,
 }
 
 /// What a worker keeps from task to task.
 pub(in crate::pipeline) struct Worker {
     tokens: Scratch,
     ids: Vec<u32>,
-    careful: bool,
-}
-
-/// A document of a source, before tokenization.
-struct Document<'a> {
-    origin: String,
-    key: Option<String>,
-    text: &'a str,
 }
 
 impl Conversion for Texts<'_> {
-    type Task = (Task, bool);
+    type Task = Task;
     type Scratch = Worker;
 
     fn units(&self) -> u32 {
@@ -52,178 +48,233 @@ impl Conversion for Texts<'_> {
     }
 
     fn scratch(&self) -> Worker {
-        Worker { tokens: self.job.options.tokenizer.scratch(), ids: Vec::new(), careful: false }
+        Worker { tokens: self.job.options.tokenizer.scratch(), ids: Vec::new() }
     }
 
-    fn open(&self, unit: u32, careful: bool) -> Result<Box<dyn Feed<(Task, bool)> + '_>> {
-        let parts = self.job.parts[self.job.units[unit as usize].clone()].iter();
-        Ok(Box::new(PartFeed::new(self.job, parts, careful)))
-    }
-
-    fn convert(
-        &self,
-        (task, careful): (Task, bool),
-        worker: &mut Worker,
-        out: &mut Outcomes,
-    ) -> Result<Converting> {
-        worker.careful = careful;
-        match task {
-            Task::Piece { file, piece: Piece::Overlong { offset, bytes } } => {
-                out.source_bytes += bytes;
-                self.reject(format!("{}#{offset}", self.job.files[file].origin), self.too_long(bytes), out);
-                Ok(Converting::Done)
-            }
-            Task::Piece { file, piece: Piece::Lines { offset, bytes } } => {
-                out.source_bytes += bytes.len() as u64;
-                out.read(&bytes);
-                self.lines(file, offset, &bytes, worker, out)
-            }
-            Task::Document { file } => self.file(file, worker, out),
+    fn prepare(&self, work: &Path, threads: usize, stop: &Stop) -> Result<()> {
+        if self.job.options.dedup {
+            let found = dedup::find(self.job, work, threads, stop)?;
+            self.duplicates.get_or_init(|| found);
         }
+        Ok(())
+    }
+
+    fn open(&self, unit: u32, careful: bool) -> Result<Box<dyn Feed<Task> + '_>> {
+        if careful && self.job.options.input == Input::Stdin {
+            let message =
+                "the fast engine was caught in a difference, and standard input cannot be read again";
+            return Err(Error::new(ErrorKind::NotCommitted, message).help("use --engine reference"));
+        }
+        let duplicates = self.duplicates.get().map(|file| file.unit(unit)).transpose()?.map(Arc::new);
+        let parts = self.job.units[unit as usize].clone();
+        Ok(Box::new(PartFeed::new(self.job, parts, careful, duplicates)))
+    }
+
+    fn convert(&self, task: Task, worker: &mut Worker, out: &mut Outcomes) -> Result<Converting> {
+        if task.careful && task.is_first {
+            out.note("units_redone");
+        }
+        let duplicates = task.duplicates.clone();
+        let mut documents =
+            Documents { job: self.job, worker, careful: task.careful, duplicates: duplicates.as_deref() };
+        self.job.take_apart(task, &mut documents, out)
     }
 }
 
-impl Texts<'_> {
-    fn file(&self, file: usize, worker: &mut Worker, out: &mut Outcomes) -> Result<Converting> {
-        let file = &self.job.files[file];
-        out.source_bytes += file.bytes;
-        if file.bytes > self.job.options.max_document_bytes {
-            self.reject(file.origin.clone(), self.too_long(file.bytes), out);
-            return Ok(Converting::Done);
-        }
-        let bytes = read_planned(&file.path(&self.job.options.sources), file.bytes)?;
-        out.read(&bytes);
-        match std::str::from_utf8(&bytes) {
-            Err(e) => {
-                self.reject(file.origin.clone(), not_utf8(e.valid_up_to()), out);
-                Ok(Converting::Done)
+/// Makes records of documents.
+struct Documents<'a> {
+    job: &'a TextJob,
+    worker: &'a mut Worker,
+    careful: bool,
+    duplicates: Option<&'a Duplicates>,
+}
+
+impl Items for Documents<'_> {
+    fn item(&mut self, place: Place, item: Result<Document<'_>, Reject>, out: &mut Outcomes) -> Converting {
+        let origin = self.job.origin(place);
+        let document = match item {
+            Ok(document) => document,
+            Err(reject) => {
+                out.list.push(Outcome::Rejected { split: self.job.split_of(&origin), origin, reject });
+                return Converting::Done;
             }
-            Ok(text) => {
-                let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-                Ok(self.document(Document { origin: file.origin.clone(), key: None, text }, worker, out))
-            }
-        }
-    }
-
-    fn lines(
-        &self,
-        file: usize,
-        offset: u64,
-        bytes: &[u8],
-        worker: &mut Worker,
-        out: &mut Outcomes,
-    ) -> Result<Converting> {
-        let options = &self.job.options;
-        let fields = Fields { text: &options.text_field, key: options.key_field.as_deref() };
-        let mut at = 0;
-        for line in bytes.split_inclusive(|&b| b == b'\n') {
-            let start = offset + at as u64;
-            at += line.len();
-            let origin = format!("{}#{start}", self.job.files[file].origin);
-            if line.len() as u64 > options.max_document_bytes {
-                self.reject(origin, self.too_long(line.len() as u64), out);
-                continue;
-            }
-            let line = line.strip_suffix(b"\n").unwrap_or(line);
-            // A byte order mark is no part of the first line.
-            let line =
-                if start == 0 { line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line) } else { line };
-            match jsonl::parse(line, fields) {
-                Err(reject) => self.reject(origin, reject, out),
-                Ok(found) => {
-                    let document = Document { origin, key: found.key, text: &found.text };
-                    if self.document(document, worker, out) == Converting::RedoUnit {
-                        return Ok(Converting::RedoUnit);
-                    }
-                }
-            }
-        }
-        Ok(Converting::Done)
-    }
-
-    fn split_of(&self, key: &str) -> u16 {
-        let output = &self.job.options.output;
-        output.split.as_ref().map_or(0, |spec| spec.split_of(key, output.seed) as u16)
-    }
-
-    fn reject(&self, origin: String, reject: Reject, out: &mut Outcomes) {
-        out.list.push(Outcome::Rejected { split: self.split_of(&origin), origin, reject });
-    }
-
-    fn too_long(&self, bytes: u64) -> Reject {
-        let limit = self.job.options.max_document_bytes;
-        Reject::new(
-            RejectCode::TooLarge,
-            format!("the document has {bytes} bytes, more than --max-document-bytes {limit}"),
-        )
-    }
-
-    fn document(&self, document: Document<'_>, worker: &mut Worker, out: &mut Outcomes) -> Converting {
-        let Document { origin, key, text } = document;
-        let key_is_field = key.is_some();
-        let key = key.unwrap_or_else(|| origin.clone());
-        let split = self.split_of(&key);
-        let tokenizer = &self.job.options.tokenizer;
-        worker.ids.clear();
-        let encoded = if text.is_empty() {
-            Err(Reject::new(RejectCode::Empty, "the document is empty"))
-        } else if worker.careful {
-            tokenizer.encode_reference(text, &mut worker.tokens, &mut worker.ids)
-        } else {
-            tokenizer.encode(text, &mut worker.tokens, &mut worker.ids)
         };
-        let ids = &worker.ids;
-        let record = encoded.and_then(|stats| {
-            if ids.len() == tokenizer.added_per_document() {
-                return Err(Reject::new(RejectCode::Empty, "the tokenizer makes no token of the document"));
-            }
-            let too_many = || Reject::new(RejectCode::TooLarge, "the document has more than 2^32 - 1 tokens");
-            let length = u32::try_from(ids.len()).map_err(|_| too_many())?;
-            let packed = Ids::pack(tokenizer.id_width(), ids).ok_or_else(|| {
-                Reject::new(RejectCode::Unsupported, "the tokenizer gave an id beyond its largest one")
-            })?;
-            Ok((stats, length, packed))
-        });
-        let (stats, length, packed) = match record {
-            Ok(record) => record,
+        let key_is_field = document.key.is_some();
+        let key = document.key.unwrap_or_else(|| origin.clone());
+        let split = self.job.split_of(&key);
+        if let Some(first) = self.duplicates.and_then(|duplicates| duplicates.of(place)) {
+            let of = self.job.origin(first);
+            out.list.push(Outcome::Duplicate { split, origin, of });
+            return Converting::Done;
+        }
+        let options = &self.job.options;
+        let text = options.normalize.apply(&document.text, options.max_document_bytes);
+        let encoded = text.and_then(|text| self.encode(&text).map(|stats| (text, stats)));
+        let (text, stats) = match encoded {
+            Ok(encoded) => encoded,
             Err(reject) => {
                 out.list.push(Outcome::Rejected { split, origin, reject });
                 return Converting::Done;
             }
         };
-        if !worker.careful && tokenizer.should_verify(xxh3_64_with_seed(key.as_bytes(), VERIFY_SEED)) {
-            out.note("verified_documents");
-            if !tokenizer.matches_reference(text, ids, &mut worker.tokens) {
-                return Converting::RedoUnit;
-            }
+        if self.verify(&key, &text, out) == Converting::RedoUnit {
+            return Converting::RedoUnit;
         }
         for (name, happened) in [
             ("special_tokens_in_text", stats.special_in_text > 0),
             ("doubled_bos", stats.doubled_bos),
             ("doubled_eos", stats.doubled_eos),
-            ("encoded_by_reference", worker.careful),
+            ("encoded_by_reference", self.careful),
         ] {
             if happened {
                 out.note(name);
             }
         }
-        let key_hash = key_is_field.then(|| xxh3_128(key.as_bytes()));
-        let values = vec![
+        let (from, bytes) = (out.list.len(), text.len() as u64);
+        let identity = Identity { split, key, origin, hashed: key_is_field || options.shape.has_pieces() };
+        match self.records(&identity, document.kept, out) {
+            Err(reject) => {
+                out.list.truncate(from);
+                out.list.push(Outcome::Rejected { split, origin: identity.origin, reject });
+            }
+            Ok(()) if matches!(out.list.last(), Some(Outcome::Converted(_))) => out.text_bytes += bytes,
+            Ok(()) => {}
+        }
+        Converting::Done
+    }
+}
+
+/// What names the records of a document.
+struct Identity {
+    split: u16,
+    key: String,
+    origin: String,
+    /// Whether its key may be that of another record.
+    hashed: bool,
+}
+
+impl Documents<'_> {
+    /// Fills in the ids.
+    fn encode(&mut self, text: &str) -> Result<EncodeStats, Reject> {
+        let tokenizer = &self.job.options.tokenizer;
+        let Worker { tokens, ids } = &mut *self.worker;
+        ids.clear();
+        if text.is_empty() {
+            return Err(Reject::new(RejectCode::Empty, "the document is empty"));
+        }
+        let stats = match self.careful {
+            true => tokenizer.encode_reference(text, tokens, ids)?,
+            false => tokenizer.encode(text, tokens, ids)?,
+        };
+        if ids.len() == tokenizer.added_per_document() {
+            return Err(Reject::new(RejectCode::Empty, "the tokenizer makes no token of the document"));
+        }
+        Ok(stats)
+    }
+
+    /// Compares with the reference, if this document was chosen for it.
+    fn verify(&mut self, key: &str, text: &str, out: &mut Outcomes) -> Converting {
+        let tokenizer = &self.job.options.tokenizer;
+        if self.careful || !tokenizer.should_verify(xxh3_64_with_seed(key.as_bytes(), VERIFY_SEED)) {
+            return Converting::Done;
+        }
+        out.note("verified_documents");
+        out.count("verified_bytes", text.len() as u64);
+        match tokenizer.matches_reference(text, &self.worker.ids, &mut self.worker.tokens) {
+            true => Converting::Done,
+            false => Converting::RedoUnit,
+        }
+    }
+
+    /// Makes records of the ids.
+    fn records(&mut self, identity: &Identity, kept: Vec<Value>, out: &mut Outcomes) -> Result<(), Reject> {
+        let shape = &self.job.options.shape;
+        let ids = &self.worker.ids;
+        if let Some(range) = shape.filter_length
+            && !(range.min..=range.max).contains(&(ids.len() as u64))
+        {
+            let reason = if (ids.len() as u64) < range.min { "too-short" } else { "too-long" };
+            let (split, origin) = (identity.split, identity.origin.clone());
+            out.list.push(Outcome::Filtered { split, origin, reason: reason.to_owned() });
+            return Ok(());
+        }
+        let (most, overflow) =
+            shape.max_length.map_or((usize::MAX, Overflow::Truncate), |(most, overflow)| {
+                (usize::try_from(most).unwrap_or(usize::MAX), overflow)
+            });
+        if ids.len() <= most {
+            let record = self.record(identity, None, ids, kept, false)?;
+            out.list.push(record);
+            return Ok(());
+        }
+        match overflow {
+            Overflow::Reject => Err(Reject::new(
+                RejectCode::TooLong,
+                format!("the document has {} tokens, more than --max-length {most}", ids.len()),
+            )),
+            Overflow::Truncate => {
+                out.note("truncated");
+                let record = self.record(identity, None, &ids[..most], kept, false)?;
+                out.list.push(record);
+                Ok(())
+            }
+            Overflow::Split { stride } => {
+                out.note("split");
+                // Less than `most`, which was checked.
+                let step = most.saturating_sub(stride as usize).max(1);
+                let mut start = 0;
+                loop {
+                    let end = (start + most).min(ids.len());
+                    let (continues, kept) = (start > 0, kept.clone());
+                    let record = self.record(identity, Some(start), &ids[start..end], kept, continues)?;
+                    out.list.push(record);
+                    if end == ids.len() {
+                        return Ok(());
+                    }
+                    start += step;
+                }
+            }
+        }
+    }
+
+    /// The record of `ids`: of a whole document, or of the piece of one that begins at the token `start`.
+    fn record(
+        &self,
+        identity: &Identity,
+        start: Option<usize>,
+        ids: &[u32],
+        kept: Vec<Value>,
+        continues: bool,
+    ) -> Result<Outcome, Reject> {
+        let too_many = || Reject::new(RejectCode::TooLarge, "the document has more than 2^32 - 1 tokens");
+        let length = u32::try_from(ids.len()).map_err(|_| too_many())?;
+        let packed = Ids::pack(self.job.options.tokenizer.id_width(), ids).ok_or_else(|| {
+            Reject::new(RejectCode::Unsupported, "the tokenizer gave an id beyond its largest one")
+        })?;
+        let named = |name: &str| match start {
+            None => name.to_owned(),
+            Some(start) => piece_name(name, start as u64),
+        };
+        let (key, origin) = (named(&identity.key), named(&identity.origin));
+        let key_hash = identity.hashed.then(|| xxh3_128(key.as_bytes()));
+        let mut values = vec![
             Value::Text(key.into()),
             Value::Ids(packed),
             Value::UInt(u64::from(length)),
             Value::Text(origin.into()),
         ];
-        let mut converted = Converted::new(split, Record { values }, u64::from(length));
+        values.extend(kept);
+        let mut converted = Converted::new(identity.split, Record { values }, u64::from(length));
         converted.key_hash = key_hash;
-        out.list.push(Outcome::Converted(converted));
-        Converting::Done
+        converted.continues = continues;
+        Ok(Outcome::Converted(converted))
     }
+}
+
+/// Key or origin of the piece of a document that begins at the token `start`.
+pub(in crate::pipeline) fn piece_name(name: &str, start: u64) -> String {
+    format!("{name}@{start}")
 }
 
 /// Sets the choice of documents to verify apart from other hashes of the key.
 const VERIFY_SEED: u64 = 0x5645_5249_4659_3031;
-
-fn not_utf8(offset: usize) -> Reject {
-    Reject::new(RejectCode::InvalidUtf8, format!("byte {offset} is not UTF-8"))
-}

@@ -12,6 +12,7 @@
 
 mod bucket;
 mod cut;
+mod estimate;
 mod layout;
 mod lengths;
 mod metrics;
@@ -27,6 +28,7 @@ mod tests;
 mod window;
 
 pub use bucket::Bucket;
+pub use estimate::{Padding, padding};
 pub use layout::Layout;
 pub use lengths::{Lengths, LengthsInMemory, Runs};
 pub use metrics::Metrics;

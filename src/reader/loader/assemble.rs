@@ -29,6 +29,9 @@ pub(super) struct Assembler {
     fields: Fields,
     pool: Arc<Pool>,
     raw_channels: Option<usize>,
+    /// The step at which a test wants a thread to fail.
+    #[cfg(test)]
+    pub(super) panic_at_step: Option<u64>,
 }
 
 impl Assembler {
@@ -41,7 +44,15 @@ impl Assembler {
         let kept = (2 * options.in_flight() + 2).saturating_mul(fields.parts.len().max(1));
         let raw_channels = split.manifest().raw_channels().map(|n| n as usize);
         let pool = Arc::new(Pool::new(kept));
-        Ok(Self { split: split.clone(), options: options.clone(), fields, pool, raw_channels })
+        Ok(Self {
+            split: split.clone(),
+            options: options.clone(),
+            fields,
+            pool,
+            raw_channels,
+            #[cfg(test)]
+            panic_at_step: None,
+        })
     }
 
     /// A batch of one record per row. Ends early, with an error that nobody will see, when `stop` is set.
@@ -52,6 +63,8 @@ impl Assembler {
         scratch: &mut Scratch,
         stop: &AtomicBool,
     ) -> Result<Batch> {
+        #[cfg(test)]
+        assert_ne!(Some(id.step), self.panic_at_step, "as the test wants it");
         let records = match self.fields.reads_records() {
             true => self.split.get_many(&batch.records)?,
             false => Vec::new(),

@@ -23,6 +23,7 @@ pub(super) struct ImageScratch {
 
 /// The images of a batch.
 pub(super) struct ImageRows<'a> {
+    /// Names the records of an error.
     pub(super) split: &'a Split,
     pub(super) records: &'a [Record],
     pub(super) rows: usize,

@@ -345,3 +345,8 @@ impl std::fmt::Debug for Loader {
         f.debug_struct("Loader").field("split", &self.split).field("at", &self.at).finish_non_exhaustive()
     }
 }
+
+/// The examples of the guide, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/loader.md")]
+struct Guide;

@@ -15,7 +15,8 @@ use dsconvert::storage::{NewFile, create_dir, write_file};
 
 /// The schema of [`write`].
 pub(super) fn schema(kind: Kind) -> Result<Schema> {
-    let extra = vec![Field::nullable("note", FieldType::String), Field::nullable("score", FieldType::Float64)];
+    let extra =
+        vec![Field::nullable("note", FieldType::String), Field::nullable("score", FieldType::Float64)];
     match kind {
         Kind::Images => Schema::images(Some(vec!["cat".to_owned(), "dog".to_owned()]), extra),
         Kind::Text => Schema::text(IdWidth::U16, extra),
@@ -124,7 +125,8 @@ pub(super) fn write_records(
         all.add(&rejected);
     }
     let mut rejects = NewFile::create(&dir.join("rejects.jsonl"))?;
-    let _ = rejects.write(b"{\"origin\":\"a/b.txt\",\"code\":\"empty\",\"message\":\"there is nothing in it\"}\n");
+    let _ = rejects
+        .write(b"{\"origin\":\"a/b.txt\",\"code\":\"empty\",\"message\":\"there is nothing in it\"}\n");
     let rejects = rejects.commit()?;
     let manifest = Manifest {
         manifest_version: MANIFEST_VERSION,
@@ -140,7 +142,11 @@ pub(super) fn write_records(
         notes: BTreeMap::new(),
         splits: listed,
         shard_table: write_shard_table(dir, &table)?,
-        files: vec![FileEntry { path: "rejects.jsonl".to_owned(), bytes: rejects.bytes, sha256: rejects.sha256 }],
+        files: vec![FileEntry {
+            path: "rejects.jsonl".to_owned(),
+            bytes: rejects.bytes,
+            sha256: rejects.sha256,
+        }],
     };
     write_file(&dir.join(MANIFEST_NAME), &manifest.to_json()?)?;
     Ok(())

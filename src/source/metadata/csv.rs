@@ -75,7 +75,7 @@ pub(super) fn read(bytes: &[u8], dialect: Dialect, wanted: &Wanted<'_>) -> Resul
 
 /// Line and offset of a row that the reader saw beginning at `line` and `offset`: it counts empty lines before a row to
 /// the row.
-fn begin(bytes: &[u8], mut line: u64, mut offset: u64) -> (u64, u64) {
+pub(in crate::source) fn begin(bytes: &[u8], mut line: u64, mut offset: u64) -> (u64, u64) {
     while let Some(&byte) = bytes.get(offset as usize).filter(|&&b| b == b'\n' || b == b'\r') {
         line += u64::from(byte == b'\n');
         offset += 1;

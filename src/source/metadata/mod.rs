@@ -17,7 +17,10 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use self::columns::Wanted;
 pub use self::columns::{Keep, parse_keep};
+pub(super) use self::csv::begin;
 use self::labels::Labels;
+pub(super) use self::parquet::{cell, field_type, is_text, json};
+pub(super) use self::value::{from_json, from_text};
 use super::listing::{Detail, Resolver, check_named_once, nothing};
 use super::walk::SourceFile;
 use super::{folder_of, portable_name, retried};

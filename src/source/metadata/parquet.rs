@@ -107,11 +107,11 @@ fn fields(schema: &Schema, columns: &Columns, path: &str) -> Result<Vec<Field>> 
     Ok(fields)
 }
 
-fn is_text(ty: &DataType) -> bool {
+pub(in crate::source) fn is_text(ty: &DataType) -> bool {
     matches!(ty, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
-fn field_type(ty: &DataType) -> Option<FieldType> {
+pub(in crate::source) fn field_type(ty: &DataType) -> Option<FieldType> {
     Some(match ty {
         ty if is_text(ty) => FieldType::String,
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => FieldType::Binary,
@@ -163,7 +163,7 @@ fn read_row(batch: &RecordBatch, row: usize, number: u64, columns: &Columns, fie
 }
 
 /// The value of a cell, which is of the type that [`field_type`] gave.
-fn cell(column: &ArrayRef, row: usize, ty: FieldType) -> Value {
+pub(in crate::source) fn cell(column: &ArrayRef, row: usize, ty: FieldType) -> Value {
     if column.is_null(row) {
         return Value::Null;
     }
@@ -189,7 +189,7 @@ fn cell(column: &ArrayRef, row: usize, ty: FieldType) -> Value {
 }
 
 /// The value of a cell as JSON; numbers that JSON has not are null.
-fn json(column: &ArrayRef, row: usize) -> Json {
+pub(in crate::source) fn json(column: &ArrayRef, row: usize) -> Json {
     if column.is_null(row) {
         return Json::Null;
     }

@@ -10,7 +10,7 @@ use crate::schema::FieldType;
 /// # Errors
 ///
 /// It is no value of the type.
-pub(super) fn from_text(name: &str, ty: FieldType, text: &str) -> Result<Value, Reject> {
+pub(in crate::source) fn from_text(name: &str, ty: FieldType, text: &str) -> Result<Value, Reject> {
     let value = match ty {
         FieldType::String => Some(Value::Text(text.into())),
         FieldType::Json => {
@@ -39,7 +39,11 @@ pub(super) fn from_text(name: &str, ty: FieldType, text: &str) -> Result<Value, 
 /// # Errors
 ///
 /// It is no value of the type.
-pub(super) fn from_json(name: &str, ty: FieldType, json: &serde_json::Value) -> Result<Value, Reject> {
+pub(in crate::source) fn from_json(
+    name: &str,
+    ty: FieldType,
+    json: &serde_json::Value,
+) -> Result<Value, Reject> {
     match json {
         serde_json::Value::Null => Ok(Value::Null),
         json if ty == FieldType::Json => Ok(Value::Text(json.to_string().into())),

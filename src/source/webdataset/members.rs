@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use ::tar::{EntryType, Header, PaxExtensions};
 
-use super::stream::{Broken, Stream};
+use crate::source::stream::{Broken, Stream};
 
 const BLOCK: usize = 512;
 /// Longest body of a header that extends another.
@@ -46,7 +46,7 @@ impl From<Broken> for Stop {
     fn from(broken: Broken) -> Self {
         match broken {
             Broken::Failed(error) => Stop::Failed(error),
-            Broken::Damaged(why) => Stop::Damaged(None, why),
+            Broken::Damaged(reject) => Stop::Damaged(None, reject.message),
         }
     }
 }

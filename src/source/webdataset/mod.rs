@@ -5,7 +5,6 @@
 //! item that is rejected.
 
 mod members;
-mod stream;
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
@@ -16,8 +15,9 @@ use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_128;
 
 use self::members::{Body, Member, Stop};
-use self::stream::Stream;
+use super::compression::Compression;
 use super::portable_name;
+use super::stream::Stream;
 use crate::error::Result;
 use crate::sample::{Reject, RejectCode};
 
@@ -69,11 +69,16 @@ impl Samples {
     ///
     /// It cannot be opened, or has another size now.
     pub fn open(path: &Path, planned_bytes: u64) -> Result<Self> {
-        let stream = Stream::open(path, planned_bytes)?;
+        let name = path.to_string_lossy().to_ascii_lowercase();
+        let compression = match name.ends_with(".tgz") {
+            true => Some(Compression::Gzip),
+            false => Compression::of_name(&name).1,
+        };
+        let stream = Stream::open(path, planned_bytes, compression)?;
         Ok(Self { stream, ready: VecDeque::new(), pending: None, seen: HashSet::new(), ended: false })
     }
 
-    /// Bytes read from the file so far.
+    /// Bytes of the file that were used so far.
     pub fn raw_bytes(&self) -> u64 {
         self.stream.raw_bytes()
     }

@@ -3,6 +3,7 @@
 use fast_image_resize::{FilterType, Resizer};
 
 use super::geometry::{Rect, Size};
+use super::lanczos::{SUPPORT, lanczos3};
 use super::pixels::Pixels;
 use super::text::Filter;
 pub(super) use crate::decode::Part;
@@ -22,7 +23,9 @@ pub(super) fn part(size: Size, reduction: u32, resized: Size, crop: Rect) -> Par
 
 fn algorithm(filter: Filter) -> FilterType {
     match filter {
-        Filter::Lanczos3 => FilterType::Lanczos3,
+        // The support is a valid one, so the library's own Lanczos is never the answer.
+        Filter::Lanczos3 => fast_image_resize::Filter::new("lanczos3", lanczos3, SUPPORT)
+            .map_or(FilterType::Lanczos3, FilterType::Custom),
         Filter::CatmullRom => FilterType::CatmullRom,
         Filter::Bilinear => FilterType::Bilinear,
         Filter::Box => FilterType::Box,

@@ -7,23 +7,41 @@
 use super::icc::Profiles;
 use super::pixels::Pixels;
 
-/// Capacity above which a buffer is given back after an image: what a 16-megapixel photo needs.
-const KEPT_BYTES: usize = 48 << 20;
+/// What is kept from image to image unless told otherwise: the buffers of a photo of about 16 megapixels.
+pub const DEFAULT_KEPT_BYTES: usize = 192 << 20;
 
 /// Per-thread buffers of the image transform. They never influence a result.
-#[derive(Default)]
 pub struct Scratch {
     pub(super) samples: Vec<u8>,
     pub(super) decoded: Pixels,
     pub(super) resized: Pixels,
     pub(super) resizer: fast_image_resize::Resizer,
     pub(super) profiles: Profiles,
+    most_kept_bytes: usize,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Scratch {
-    /// Empty buffers.
+    /// Empty buffers, of which at most [`DEFAULT_KEPT_BYTES`] are kept from one image to the next.
     pub fn new() -> Self {
-        Self::default()
+        Self::keeping(DEFAULT_KEPT_BYTES)
+    }
+
+    /// Empty buffers, of which at most `bytes` are kept from one image to the next.
+    pub fn keeping(bytes: usize) -> Self {
+        Self {
+            samples: Vec::new(),
+            decoded: Pixels::default(),
+            resized: Pixels::default(),
+            resizer: fast_image_resize::Resizer::default(),
+            profiles: Profiles::default(),
+            most_kept_bytes: bytes,
+        }
     }
 
     /// Bytes held for the next image.
@@ -34,14 +52,12 @@ impl Scratch {
             + self.resizer.size_of_internal_buffers()
     }
 
-    /// Gives back what is larger than the usual image needs.
+    /// Gives back what is more than may be kept.
     pub(super) fn trim(&mut self) {
-        for buffer in [&mut self.samples, &mut self.decoded.data, &mut self.resized.data] {
-            if buffer.capacity() > KEPT_BYTES {
+        if self.kept_bytes() > self.most_kept_bytes {
+            for buffer in [&mut self.samples, &mut self.decoded.data, &mut self.resized.data] {
                 *buffer = Vec::new();
             }
-        }
-        if self.resizer.size_of_internal_buffers() > KEPT_BYTES {
             self.resizer.reset_internal_buffers();
         }
     }

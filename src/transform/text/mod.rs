@@ -10,6 +10,7 @@ mod ends;
 mod engine;
 mod info;
 mod load;
+mod normalize;
 mod options;
 mod special;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use engine::fast::Buffers;
 use engine::reference::Reference;
 use engine::{Engine, Outcome};
 pub use info::{EncodeStats, TokenizerInfo};
+pub use normalize::Normalize;
 pub use options::{EngineChoice, SpecialInText, TokenizerOptions, VERIFY_PER_MILLION, Verify};
 pub use special::SpecialToken;
 use special::{Finder, IdSet};

@@ -252,6 +252,33 @@ fn an_error_takes_the_place_of_its_batch_and_names_the_record() {
 }
 
 #[test]
+fn a_thread_that_fails_is_an_error_and_not_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Arrow);
+    for threads in [0, 1, 3] {
+        let mut loader = Loader::new(split.clone(), LoaderOptions { threads, ..batches_of(5) }).unwrap();
+        Arc::get_mut(&mut loader.assembler).unwrap().panic_at_step = Some(4);
+        let good: Vec<bool> = loader.by_ref().map(|batch| batch.is_ok()).collect();
+        assert_eq!(good, (0..10).map(|n| n != 4).collect::<Vec<_>>());
+        loader.next_epoch().unwrap();
+        assert!(loader.next_batch().unwrap().is_some());
+    }
+}
+
+#[test]
+fn a_loader_goes_on_in_a_forked_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Arrow);
+    let expected: Vec<_> =
+        all(&mut Loader::new(split.clone(), batches_of(5)).unwrap()).iter().map(ids).collect();
+    let mut loader = Loader::new(split, batches_of(5)).unwrap();
+    let mut found: Vec<_> = loader.by_ref().map(Result::unwrap).map(|b| ids(&b)).take(4).collect();
+    loader.engine.as_mut().unwrap().pretend_fork();
+    found.extend(loader.by_ref().map(|batch| ids(&batch.unwrap())));
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn a_last_short_step_gives_every_rank_as_many_batches() {
     let dir = tempfile::tempdir().unwrap();
     let split = text_split(dir.path(), Format::Arrow);

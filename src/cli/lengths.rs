@@ -1,0 +1,59 @@
+//! What the lengths of a dataset of text are worth to those who train with it: printed at the end of a conversion.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use indicatif::HumanCount;
+
+use super::inspect::print_histogram;
+use crate::error::{Error, Result};
+use crate::pipeline::Report;
+use crate::reader::Dataset;
+use crate::reader::batch::{BatchSize, padding};
+
+/// Prints tokens, bytes per token, lengths, and the padding of batches of `size`.
+pub(super) fn print(report: &Report, out: &Path, size: BatchSize) -> Result<()> {
+    let manifest = &report.manifest;
+    let tokens: u64 = manifest.splits.values().map(|s| s.length.total).sum();
+    let mut lines = Vec::new();
+    let failed = |e: io::Error| Error::io("print", out, e);
+    if let Some(bytes) = report.text_bytes.filter(|_| tokens > 0) {
+        let each = bytes as f64 / tokens as f64;
+        writeln!(lines, "{} tokens, {each:.2} bytes of text each", HumanCount(tokens)).map_err(failed)?;
+    }
+    let note = |name: &str| manifest.notes.get(name).copied().unwrap_or(0);
+    if note("packed_places") > 0 {
+        writeln!(
+            lines,
+            "rows are filled to {}; {} of the documents stand in several rows",
+            percent(note("packed_tokens") as f64 / note("packed_places") as f64),
+            percent(note("packed_documents_cut") as f64 / manifest.counts.converted.max(1) as f64),
+        )
+        .map_err(failed)?;
+    }
+    for split in Dataset::open(out)?.splits() {
+        if split.is_empty() {
+            continue;
+        }
+        let found = padding(split.len(), split.histogram()?, size)?;
+        let batches = match size {
+            BatchSize::BatchSize(records) => format!("{} records", HumanCount(records)),
+            BatchSize::MaxTokens(tokens) | BatchSize::MaxTokensUnpadded(tokens) => {
+                format!("{} tokens", HumanCount(tokens))
+            }
+        };
+        let (random, bucketed) = (percent(found.random), percent(found.bucketed));
+        writeln!(lines, "{}:", split.name()).map_err(failed)?;
+        print_histogram(&split.describe()?.histogram, &mut lines).map_err(failed)?;
+        writeln!(
+            lines,
+            "  padding in batches of {batches}: {random} at random, {bucketed} with buckets by length"
+        )
+        .map_err(failed)?;
+    }
+    io::stdout().lock().write_all(&lines).map_err(failed)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}%", share * 100.0)
+}

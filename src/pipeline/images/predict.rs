@@ -1,0 +1,523 @@
+//! What a run would give, from a sample that is converted in memory.
+//!
+//! The sample depends on names alone: files are taken in the order of the hash of their origin, so it is the same in
+//! every run, and a larger sample holds every smaller one. Tar files cannot be entered in the middle: of a few of them,
+//! by the same order, the first samples are taken. The two kinds are estimated apart, files by their number and tar files
+//! by their bytes, and added up.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::tars::TarFeed;
+use super::{Images, ImagesJob, Task};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::{self, ShardWriter};
+use crate::options::RunOptions;
+use crate::pipeline::conversion::{Conversion, Feed};
+use crate::pipeline::estimate::{Estimate, MIN_SAMPLE, Population};
+use crate::pipeline::outcome::{Outcome, Outcomes};
+use crate::pipeline::progress::Stop;
+use crate::storage::NewFile;
+use crate::transform::image::Scratch;
+
+/// Sets the order of the sample apart from other uses of hashed origins.
+const SAMPLE_SALT: u64 = 0x5341_4d50_4c45_3031;
+/// Tar files that a sample looks into.
+const SAMPLED_TARS: usize = 8;
+
+/// What a run would give, with intervals of 95%.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prediction {
+    /// Items of the sample.
+    pub sampled: u64,
+    /// Items that would be found.
+    pub found: Estimate,
+    /// Records.
+    pub records: Estimate,
+    /// Items that would be rejected.
+    pub rejected: Estimate,
+    /// Reasons in the sample, with their numbers.
+    pub reject_codes: BTreeMap<&'static str, u64>,
+    /// Items that the selection would leave out.
+    pub filtered: Estimate,
+    /// Bytes of all shards.
+    pub bytes: Estimate,
+    /// Shards.
+    pub shards: Estimate,
+    /// Seconds of converting and encoding on the threads of the run; waiting for the disk comes on top.
+    pub seconds: Estimate,
+}
+
+/// What one task of the sample gave.
+#[derive(Debug, Clone, Default)]
+struct Observation {
+    /// 1 for a file, source bytes for a part of a tar file.
+    size: f64,
+    seconds: f64,
+    found: u64,
+    records: u64,
+    rejected: u64,
+    filtered: u64,
+    /// Bytes before encoding, by split.
+    bytes: Vec<u64>,
+}
+
+impl Observation {
+    fn all_bytes(&self) -> f64 {
+        self.bytes.iter().sum::<u64>() as f64
+    }
+}
+
+/// Files, or tar files.
+#[derive(Debug, Default)]
+struct Stratum {
+    /// Number of the files, or bytes of the tar files.
+    size: f64,
+    seen: Vec<Observation>,
+}
+
+impl Stratum {
+    fn population(&self) -> Population {
+        Population { size: self.size, sampled: self.seen.iter().map(|o| o.size).sum() }
+    }
+
+    fn total(&self, quantity: impl Fn(&Observation) -> f64 + Clone) -> Estimate {
+        self.population().total(self.seen.iter().map(|o| (o.size, quantity(o))))
+    }
+
+    fn count(&self, quantity: impl Fn(&Observation) -> u64) -> Estimate {
+        let found = self.seen.iter().map(|o| o.found).sum();
+        let items = self.total(|o| o.found as f64).value;
+        self.population().count(items, self.seen.iter().map(quantity).sum(), found)
+    }
+
+    /// Bytes before encoding that `size` of this stratum comes to, in `split` or in all of them.
+    fn mean_bytes(&self, size: f64, split: Option<usize>) -> f64 {
+        let seen: f64 = self.seen.iter().map(|o| o.size).sum();
+        let bytes: f64 =
+            self.seen.iter().map(|o| split.map_or(o.all_bytes(), |split| o.bytes[split] as f64)).sum();
+        if seen == 0.0 { 0.0 } else { size * bytes / seen }
+    }
+}
+
+impl ImagesJob {
+    /// Converts about `sample` items in memory, and says what a run under `run` would give. Writes nothing. Duplicates
+    /// are not looked for.
+    ///
+    /// # Errors
+    ///
+    /// A sample of fewer than [`MIN_SAMPLE`] items; sources that cannot be read.
+    pub fn predict(&self, sample: u64, run: &RunOptions, stop: &Stop) -> Result<Prediction> {
+        if sample < MIN_SAMPLE {
+            return Err(Error::usage(format!("a sample of {sample} says nothing"))
+                .help(format!("take at least {MIN_SAMPLE}; 200 to 2,000 are usual")));
+        }
+        let images = Images::new(self, run);
+        let (files, tars): (Vec<usize>, Vec<usize>) =
+            (0..self.files.len()).partition(|&i| !self.is_tar(&self.files[i]));
+        let bytes = |list: &[usize]| list.iter().map(|&i| self.files[i].bytes).sum::<u64>() as f64;
+        let (file_bytes, tar_bytes) = (bytes(&files), bytes(&tars));
+        let share = if tars.is_empty() { 1.0 } else { file_bytes / (file_bytes + tar_bytes) };
+        let of_files = (sample as f64 * share).ceil() as usize;
+        let mut sampled = Sampled::new(self, run.threads.max(1))?;
+        let mut taken = self.first_by_hash(&files, of_files);
+        taken.sort_unstable();
+        let pieces =
+            taken.into_iter().map(|i| Ok(Piece { size: 1.0, seconds: 0.0, task: Task::Files(i..i + 1) }));
+        let files = Stratum { size: files.len() as f64, seen: sampled.convert(&images, pieces, stop)? };
+        let chosen = self.first_by_hash(&tars, SAMPLED_TARS);
+        let each = (sample as usize).saturating_sub(of_files).div_ceil(chosen.len().max(1));
+        let mut tars = Stratum { size: tar_bytes, seen: Vec::new() };
+        for ordinal in chosen {
+            tars.seen.extend(sampled.convert(&images, self.head_of_tar(ordinal, each)?, stop)?);
+        }
+        sampled.prediction(&files, &tars)
+    }
+
+    /// The first `count` of `files` in the order of the hash of their origins.
+    fn first_by_hash(&self, files: &[usize], count: usize) -> Vec<usize> {
+        let rank = |&i: &usize| (xxh3_64_with_seed(self.files[i].origin.as_bytes(), SAMPLE_SALT), i);
+        let mut files = files.to_vec();
+        if count < files.len() {
+            files.select_nth_unstable_by_key(count, rank);
+            files.truncate(count);
+        }
+        files
+    }
+
+    /// Tasks with the first `items` samples of a tar file, about; each with the bytes it stands for and the seconds that
+    /// reading it took.
+    fn head_of_tar(
+        &self,
+        ordinal: usize,
+        items: usize,
+    ) -> Result<impl Iterator<Item = Result<Piece>> + Send> {
+        let mut feed = TarFeed::open(self, ordinal)?;
+        let mut left = items;
+        Ok(std::iter::from_fn(move || {
+            if left == 0 {
+                return None;
+            }
+            let started = Instant::now();
+            let task = match feed.next() {
+                Ok(next) => next?.0,
+                Err(error) => return Some(Err(error)),
+            };
+            let seconds = started.elapsed().as_secs_f64();
+            let Task::Tar { found, source_bytes, .. } = &task else { return None };
+            left = left.saturating_sub(found.len());
+            Some(Ok(Piece { size: *source_bytes as f64, seconds, task }))
+        }))
+    }
+}
+
+/// A task of the sample.
+struct Piece {
+    /// As in [`Observation`].
+    size: f64,
+    /// Spent on reading it.
+    seconds: f64,
+    task: Task,
+}
+
+/// Converts the sample and adds up what is not estimated by stratum.
+struct Sampled<'a> {
+    job: &'a ImagesJob,
+    threads: usize,
+    /// Takes all records of the sample, in order.
+    writer: Box<dyn ShardWriter>,
+    /// Bytes of a shard without records.
+    empty_shard: u64,
+    write_seconds: f64,
+    reject_codes: BTreeMap<&'static str, u64>,
+}
+
+/// Outcomes that wait for earlier ones.
+#[derive(Default)]
+struct InOrder {
+    waiting: BTreeMap<usize, (Outcomes, Observation)>,
+    seen: Vec<Observation>,
+    failure: Option<Error>,
+}
+
+impl<'a> Sampled<'a> {
+    fn new(job: &'a ImagesJob, threads: usize) -> Result<Self> {
+        let writer = || format::writer(job.options.output.format, job.schema.clone(), NewFile::nowhere());
+        Ok(Self {
+            job,
+            threads,
+            empty_shard: writer()?.finish()?.position(),
+            writer: writer()?,
+            write_seconds: 0.0,
+            reject_codes: BTreeMap::new(),
+        })
+    }
+
+    /// What becomes of `pieces`, in order.
+    fn convert(
+        &mut self,
+        images: &Images<'_>,
+        pieces: impl Iterator<Item = Result<Piece>> + Send,
+        stop: &Stop,
+    ) -> Result<Vec<Observation>> {
+        let threads = self.threads;
+        let pieces = Mutex::new(pieces.enumerate());
+        let done = Mutex::new((self, InOrder::default()));
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    let mut scratch = images.scratch();
+                    loop {
+                        let next = locked(&pieces).next();
+                        let Some((number, piece)) = next else { return };
+                        let converted = piece.and_then(|piece| convert(images, piece, &mut scratch));
+                        let (sampled, order) = &mut *locked(&done);
+                        if let Err(error) = converted.and_then(|one| sampled.in_order(order, number, one)) {
+                            order.failure.get_or_insert(error);
+                        }
+                        if order.failure.is_some() || stop.requested().is_some() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        let (_, order) = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match (order.failure, stop.requested()) {
+            (Some(error), _) => Err(error),
+            (None, Some(signal)) => Err(Error::new(ErrorKind::Interrupted(signal), "stopped before the end")),
+            (None, None) => Ok(order.seen),
+        }
+    }
+
+    fn in_order(&mut self, order: &mut InOrder, number: usize, one: (Outcomes, Observation)) -> Result<()> {
+        order.waiting.insert(number, one);
+        while let Some((outcomes, observation)) = order.waiting.remove(&order.seen.len()) {
+            order.seen.push(self.observe(outcomes, observation)?);
+        }
+        Ok(())
+    }
+
+    fn observe(&mut self, outcomes: Outcomes, mut observation: Observation) -> Result<Observation> {
+        observation.bytes = vec![0; self.job.splits.len()];
+        let started = Instant::now();
+        for outcome in outcomes.list {
+            observation.found += 1;
+            match outcome {
+                Outcome::Converted(converted) => {
+                    self.writer.push(&converted.record)?;
+                    observation.records += 1;
+                    observation.bytes[usize::from(converted.split)] += converted.canonical_bytes;
+                }
+                Outcome::Rejected { reject, .. } => {
+                    observation.rejected += 1;
+                    *self.reject_codes.entry(reject.code.name()).or_default() += 1;
+                }
+                Outcome::Filtered { .. } => observation.filtered += 1,
+                Outcome::Duplicate { .. } => {}
+            }
+        }
+        self.write_seconds += started.elapsed().as_secs_f64();
+        Ok(observation)
+    }
+
+    fn prediction(mut self, files: &Stratum, tars: &Stratum) -> Result<Prediction> {
+        let started = Instant::now();
+        let encoded = self.writer.finish()?.position() - self.empty_shard;
+        self.write_seconds += started.elapsed().as_secs_f64();
+        let seen = || files.seen.iter().chain(&tars.seen);
+        let sampled_bytes: f64 = seen().map(Observation::all_bytes).sum();
+        let per_byte = |quantity: f64| if sampled_bytes == 0.0 { 0.0 } else { quantity / sampled_bytes };
+        let both = |of: &dyn Fn(&Stratum) -> Estimate| of(files).plus(of(tars));
+        let bytes = both(&|s| s.total(Observation::all_bytes));
+        let shards = shards(self.job, files, tars, bytes);
+        let converting = both(&|s| s.total(|o| o.seconds));
+        let writing = bytes.times(per_byte(self.write_seconds));
+        Ok(Prediction {
+            sampled: seen().map(|o| o.found).sum(),
+            found: both(&|s| s.total(|o| o.found as f64)),
+            records: both(&|s| s.count(|o| o.records)),
+            rejected: both(&|s| s.count(|o| o.rejected)),
+            reject_codes: self.reject_codes,
+            filtered: both(&|s| s.count(|o| o.filtered)),
+            bytes: bytes.times(per_byte(encoded as f64)).plus(shards.times(self.empty_shard as f64)),
+            shards,
+            seconds: converting.plus(writing).times(1.0 / self.threads as f64),
+        })
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn convert(images: &Images<'_>, piece: Piece, scratch: &mut Scratch) -> Result<(Outcomes, Observation)> {
+    let mut outcomes = Outcomes::default();
+    let started = Instant::now();
+    images.convert(piece.task, scratch, &mut outcomes)?;
+    let seconds = piece.seconds + started.elapsed().as_secs_f64();
+    Ok((outcomes, Observation { size: piece.size, seconds, ..Observation::default() }))
+}
+
+/// Shards are cut by unit and split, so each of these is rounded up alone. `bytes` gives the spread.
+fn shards(job: &ImagesJob, files: &Stratum, tars: &Stratum, bytes: Estimate) -> Estimate {
+    let output = &job.options.output;
+    let records_per_byte = {
+        let seen = || files.seen.iter().chain(&tars.seen);
+        let bytes: f64 = seen().map(Observation::all_bytes).sum();
+        seen().map(|o| o.records).sum::<u64>() as f64 / bytes.max(1.0)
+    };
+    let with = |factor: f64| -> f64 {
+        let cut = |bytes: f64| {
+            let by_records = output.shard_records.map_or(0.0, |n| bytes * records_per_byte / n as f64);
+            (bytes / output.shard_bytes as f64).max(by_records).ceil()
+        };
+        let unit = |unit: &Range<usize>| -> f64 {
+            let files_of_unit = &job.files[unit.clone()];
+            if job.is_tar(&files_of_unit[0]) {
+                let size = files_of_unit[0].bytes as f64;
+                return (0..job.splits.len()).map(|s| cut(factor * tars.mean_bytes(size, Some(s)))).sum();
+            }
+            let mut count = vec![0u64; job.splits.len()];
+            files_of_unit.iter().for_each(|file| count[usize::from(job.split_of(file))] += 1);
+            count.iter().map(|&n| cut(factor * files.mean_bytes(n as f64, None))).sum()
+        };
+        job.units.iter().map(unit).sum()
+    };
+    if bytes.value == 0.0 {
+        return Estimate::default();
+    }
+    Estimate { value: with(1.0), low: with(bytes.low / bytes.value), high: with(bytes.high / bytes.value) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{Existing, MaxRejects, OutputOptions, SourceSpec};
+    use crate::pipeline::{ImagesOptions, Job, Naming, Progress, Report};
+    use crate::sample::RejectCode;
+    use crate::source::labels::Layout;
+    use crate::transform::image::ImageOptions;
+    use std::path::Path;
+
+    /// A folder of `count` noisy images of many sizes, every tenth cut short.
+    fn folder(dir: &Path, count: u32) {
+        for i in 0..count {
+            let side = 20 + i * 7 % 50;
+            let noise = |x: u32, y: u32, c: u8| {
+                xxh3_64_with_seed(&[x as u8, y as u8, c], u64::from(i)) as u8 | 0x80 >> (i % 3)
+            };
+            let image =
+                image::RgbImage::from_fn(side, side, |x, y| image::Rgb([0, 1, 2].map(|c| noise(x, y, c))));
+            let path = dir.join(format!("{i:04}.png"));
+            image.save(&path).unwrap();
+            if i % 10 == 9 {
+                let bytes = std::fs::read(&path).unwrap();
+                std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+            }
+        }
+    }
+
+    /// A tar file of the files of `dir`.
+    fn pack(dir: &Path, tar: &Path) {
+        let mut builder = tar::Builder::new(std::fs::File::create(tar).unwrap());
+        let mut files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
+        files.sort();
+        for file in files {
+            builder.append_path_with_name(&file, file.file_name().unwrap()).unwrap();
+        }
+        builder.finish().unwrap();
+    }
+
+    fn job(source: &Path, output: OutputOptions) -> ImagesJob {
+        ImagesJob::plan(ImagesOptions {
+            sources: vec![SourceSpec { label: "in".to_owned(), path: source.to_owned() }],
+            naming: Naming::Walk,
+            follow_symlinks: false,
+            layout: Layout::Auto,
+            classes: None,
+            image: ImageOptions::default(),
+            dedup: None,
+            output,
+        })
+        .unwrap()
+    }
+
+    fn run_options(out: &Path, threads: usize) -> RunOptions {
+        RunOptions {
+            out: out.to_owned(),
+            threads,
+            memory_bytes: 1 << 28,
+            existing: Existing::Refuse,
+            max_rejects: MaxRejects::Percent(100.0),
+        }
+    }
+
+    /// A prediction and what comes of it.
+    fn compare(source: &Path, output: OutputOptions, sample: u64) -> (Prediction, Report) {
+        let out = tempfile::tempdir().unwrap();
+        let job = job(source, output);
+        let predict = |threads| {
+            let mut prediction =
+                job.predict(sample, &run_options(out.path(), threads), &Stop::default()).unwrap();
+            assert!(prediction.seconds.value > 0.0);
+            prediction.seconds = Estimate::default();
+            prediction
+        };
+        let prediction = predict(1);
+        assert_eq!(prediction, predict(3), "threads do not matter");
+        assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 0, "nothing is written");
+        let report = job.run(&run_options(out.path(), 2), &Progress::default(), &Stop::default()).unwrap();
+        (prediction, report)
+    }
+
+    fn totals(report: &Report) -> (f64, f64) {
+        let splits = || report.manifest.splits.values();
+        (splits().map(|s| s.bytes).sum::<u64>() as f64, splits().map(|s| s.shards).sum::<u64>() as f64)
+    }
+
+    #[test]
+    fn a_sample_of_everything_is_the_run() {
+        let dir = tempfile::tempdir().unwrap();
+        folder(dir.path(), 40);
+        let (prediction, report) = compare(dir.path(), OutputOptions::default(), 1000);
+        let exactly = |n: f64| Estimate { value: n, low: n, high: n };
+        assert_eq!(prediction.sampled, 40);
+        assert_eq!(prediction.found, exactly(40.0));
+        for (predicted, n) in [(prediction.records, 36.0), (prediction.rejected, 4.0)] {
+            assert!((predicted.low - n).abs() + (predicted.high - n).abs() < 1e-6, "{predicted:?}");
+        }
+        assert_eq!(
+            prediction.reject_codes,
+            report.manifest.reject_codes.iter().map(|(k, v)| (code(k), *v)).collect()
+        );
+        let (bytes, shards) = totals(&report);
+        assert_eq!(prediction.shards, exactly(shards));
+        assert!((prediction.bytes.value - bytes).abs() < 1.0, "{:?} {bytes}", prediction.bytes);
+    }
+
+    fn code(name: &str) -> &'static str {
+        [RejectCode::Truncated, RejectCode::Corrupt]
+            .map(RejectCode::name)
+            .into_iter()
+            .find(|n| *n == name)
+            .unwrap()
+    }
+
+    #[test]
+    fn a_part_predicts_the_whole_with_its_spread() {
+        let dir = tempfile::tempdir().unwrap();
+        folder(dir.path(), 300);
+        let output = OutputOptions {
+            shard_bytes: 200_000,
+            unit_bytes: Some(1 << 20),
+            format: crate::format::Format::Msgpack,
+            ..OutputOptions::default()
+        };
+        let (prediction, report) = compare(dir.path(), output, 100);
+        let (bytes, shards) = totals(&report);
+        for (what, estimate, truth) in [
+            ("records", prediction.records, 270.0),
+            ("rejected", prediction.rejected, 30.0),
+            ("bytes", prediction.bytes, bytes),
+            ("shards", prediction.shards, shards),
+        ] {
+            assert!(estimate.low <= truth && truth <= estimate.high, "{what}: {estimate:?}, not {truth}");
+            assert!(estimate.high < 2.0 * truth, "{what}: {estimate:?} says little");
+        }
+        assert!(shards > 3.0);
+    }
+
+    #[test]
+    fn of_tar_files_the_first_samples_stand_for_the_rest() {
+        let dir = tempfile::tempdir().unwrap();
+        let (images, source) = (dir.path().join("images"), dir.path().join("source"));
+        std::fs::create_dir_all(&images).unwrap();
+        std::fs::create_dir_all(&source).unwrap();
+        folder(&images, 120);
+        pack(&images, &source.join("a.tar"));
+        pack(&images, &source.join("b.tar"));
+        let (prediction, report) = compare(&source, OutputOptions::default(), 80);
+        assert!((80..120).contains(&prediction.sampled), "{}", prediction.sampled);
+        let (bytes, _) = totals(&report);
+        assert!(prediction.found.low <= 240.0 && 240.0 <= prediction.found.high, "{:?}", prediction.found);
+        assert!(
+            prediction.bytes.low <= bytes && bytes <= prediction.bytes.high,
+            "{:?} {bytes}",
+            prediction.bytes
+        );
+    }
+
+    #[test]
+    fn a_sample_that_says_nothing_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        folder(dir.path(), 1);
+        let job = job(dir.path(), OutputOptions::default());
+        let error = job.predict(3, &run_options(dir.path(), 1), &Stop::default()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Usage);
+    }
+}

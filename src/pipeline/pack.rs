@@ -1,0 +1,206 @@
+//! Documents of a unit in rows of one length, as `--pack` stores them.
+//!
+//! The rows are those of [`crate::packing`]: documents are gathered until a window is full, packed, and given back as
+//! records. A window never spans units, so a unit depends on nothing else. Padding is not stored.
+
+use bytes::Bytes;
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::outcome::Converted;
+use super::text::piece_name;
+use crate::error::{Error, Result};
+use crate::packing::{Document, Packing, Row, Window};
+use crate::sample::{Ids, Record, Text, Value};
+use crate::schema::IdWidth;
+
+/// Most documents of a window.
+const WINDOW_DOCUMENTS: usize = 65_536;
+/// Tokens that fill a window.
+const WINDOW_TOKENS: u64 = 4 << 20;
+
+/// Rows of so many tokens, and how documents get into them.
+pub(super) type Pack = (u32, Packing);
+
+/// Packs the documents of one split of a unit.
+pub(super) struct Packer {
+    split: u16,
+    pack: Pack,
+    documents: Vec<Packed>,
+    tokens: u64,
+    /// Tokens of the first document that stand in rows already.
+    skipped: u64,
+    pub(super) counts: PackCounts,
+}
+
+/// A document that waits.
+struct Packed {
+    key: Text,
+    origin: Text,
+    ids: Ids,
+}
+
+/// What became of the documents.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct PackCounts {
+    pub(super) rows: u64,
+    /// Tokens in the rows.
+    pub(super) tokens: u64,
+    /// Tokens that the rows have room for.
+    pub(super) places: u64,
+    /// Documents that stand in several rows.
+    pub(super) cut: u64,
+}
+
+impl Packer {
+    pub(super) fn new(split: u16, pack: Pack) -> Self {
+        Self { split, pack, documents: Vec::new(), tokens: 0, skipped: 0, counts: PackCounts::default() }
+    }
+
+    /// Adds a document; gives back rows when a window is full.
+    pub(super) fn push(&mut self, converted: Converted) -> Result<Vec<Converted>> {
+        let mut values = converted.record.values.into_iter();
+        let (Some(Value::Text(key)), Some(Value::Ids(ids)), Some(_), Some(Value::Text(origin))) =
+            (values.next(), values.next(), values.next(), values.next())
+        else {
+            return Err(Error::corrupt("what is to be packed is no document"));
+        };
+        self.tokens += ids.len() as u64;
+        self.documents.push(Packed { key, origin, ids });
+        let full = self.documents.len() >= WINDOW_DOCUMENTS || self.tokens >= WINDOW_TOKENS;
+        if full { self.rows(false) } else { Ok(Vec::new()) }
+    }
+
+    /// The rows of what is left.
+    pub(super) fn finish(&mut self) -> Result<Vec<Converted>> {
+        self.rows(true)
+    }
+
+    fn rows(&mut self, is_last: bool) -> Result<Vec<Converted>> {
+        let (length, packing) = self.pack;
+        let lengths: Vec<Document> =
+            (0..).zip(&self.documents).map(|(id, d)| Document { id, length: d.ids.len() as u64 }).collect();
+        let window = Window::new(packing, u64::from(length), &lengths, self.skipped, is_last);
+        let mut rows = Vec::new();
+        for row in (0..window.rows()).filter_map(|i| window.row(i)) {
+            self.counts.rows += 1;
+            self.counts.tokens += row.tokens();
+            self.counts.places += u64::from(length);
+            self.counts.cut += row.pieces.iter().filter(|p| p.start == 0 && !p.ends).count() as u64;
+            rows.push(self.record(&row)?);
+        }
+        let carry = window.carry();
+        self.documents.drain(..carry.documents);
+        self.skipped = carry.tokens;
+        self.tokens = self.documents.iter().map(|d| d.ids.len() as u64).sum::<u64>() - self.skipped;
+        Ok(rows)
+    }
+
+    fn record(&self, row: &Row) -> Result<Converted> {
+        let lost = || Error::corrupt("a row holds a document that is not there");
+        let document =
+            |id: u64| usize::try_from(id).ok().and_then(|id| self.documents.get(id)).ok_or_else(lost);
+        let first = row.pieces.first().ok_or_else(lost)?;
+        let (named, start) = (document(first.document)?, first.start);
+        let width = named.ids.width();
+        let mut ids = Vec::with_capacity(row.tokens() as usize * width.bytes());
+        let (mut ends, mut starts) = (vec![0], Vec::new());
+        let mut end = 0;
+        for piece in &row.pieces {
+            let inputs = piece.inputs();
+            let bytes = inputs.start as usize * width.bytes()..inputs.end as usize * width.bytes();
+            ids.extend_from_slice(document(piece.document)?.ids.as_bytes().get(bytes).ok_or_else(lost)?);
+            // A row has fewer than 2³² tokens, and so has a document.
+            end += piece.len as u32;
+            ends.push(end);
+            starts.push(piece.start as u32);
+        }
+        let numbers = |numbers: &[u32]| Ids::pack(IdWidth::U32, numbers).map(Value::Ids).ok_or_else(lost);
+        let key = piece_name(named.key.as_str(), start);
+        let key_hash = xxh3_128(key.as_bytes());
+        let values = vec![
+            Value::Text(key.into()),
+            Value::Ids(Ids::new(width, Bytes::from(ids)).ok_or_else(lost)?),
+            Value::UInt(u64::from(end)),
+            Value::Text(piece_name(named.origin.as_str(), start).into()),
+            numbers(&ends)?,
+            numbers(&starts)?,
+        ];
+        let mut converted = Converted::new(self.split, Record { values }, u64::from(end));
+        converted.key_hash = Some(key_hash);
+        Ok(converted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document(key: &str, ids: &[u32]) -> Converted {
+        let values = vec![
+            Value::Text(key.into()),
+            Value::Ids(Ids::pack(IdWidth::U16, ids).unwrap()),
+            Value::UInt(ids.len() as u64),
+            Value::Text(key.into()),
+        ];
+        Converted::new(0, Record { values }, ids.len() as u64)
+    }
+
+    /// Key, ids and the two lists of a row.
+    type Shown = (String, Vec<u32>, Vec<u32>, Vec<u32>);
+
+    fn rows(packing: Packing) -> (Vec<Shown>, PackCounts) {
+        let mut packer = Packer::new(0, (4, packing));
+        let mut rows = Vec::new();
+        for (key, ids) in [("a", &[1, 2, 3][..]), ("b", &[4, 5, 6, 7, 8, 9]), ("c", &[10])] {
+            rows.extend(packer.push(document(key, ids)).unwrap());
+        }
+        rows.extend(packer.finish().unwrap());
+        let rows = rows.into_iter().map(|row| {
+            let ids = |at: usize| match &row.record.values[at] {
+                Value::Ids(ids) => ids.iter().collect::<Vec<_>>(),
+                other => panic!("{other:?}"),
+            };
+            let Value::Text(key) = &row.record.values[0] else { panic!() };
+            (key.as_str().to_owned(), ids(1), ids(4), ids(5))
+        });
+        (rows.collect(), packer.counts)
+    }
+
+    #[test]
+    fn rows_say_where_their_documents_begin() {
+        let (concat, counts) = rows(Packing::Concat);
+        assert_eq!(
+            concat,
+            [
+                ("a@0".into(), vec![1, 2, 3, 4], vec![0, 3, 4], vec![0, 0]),
+                ("b@1".into(), vec![5, 6, 7, 8], vec![0, 4], vec![1]),
+                ("b@5".into(), vec![9, 10], vec![0, 1, 2], vec![5, 0]),
+            ]
+        );
+        assert_eq!(counts, PackCounts { rows: 3, tokens: 10, places: 12, cut: 1 });
+        let (best_fit, counts) = rows(Packing::BestFit);
+        assert_eq!(
+            best_fit,
+            [
+                ("b@0".into(), vec![4, 5, 6, 7], vec![0, 4], vec![0]),
+                ("a@0".into(), vec![1, 2, 3, 10], vec![0, 3, 4], vec![0, 0]),
+                ("b@4".into(), vec![8, 9], vec![0, 2], vec![4]),
+            ]
+        );
+        assert_eq!(counts.cut, 1);
+    }
+
+    #[test]
+    fn windows_in_a_chain_leave_no_gap() {
+        let mut packer = Packer::new(0, (1000, Packing::Concat));
+        let mut rows = Vec::new();
+        let ids: Vec<u32> = (0..40_000).collect();
+        for i in 0..300 {
+            rows.extend(packer.push(document(&i.to_string(), &ids[..39_999])).unwrap());
+        }
+        assert!(!rows.is_empty(), "a window was full");
+        rows.extend(packer.finish().unwrap());
+        assert!(rows[..rows.len() - 1].iter().all(|row| row.length == 1000));
+        assert_eq!(rows.iter().map(|row| row.length).sum::<u64>(), 300 * 39_999);
+    }
+}

@@ -1,0 +1,175 @@
+//! Which documents are the same as earlier ones: a pass over all texts before the first unit.
+//!
+//! A text stands for itself by its SHA-256, after `--normalize`: no two texts with the same one are known, by chance or
+//! malice, so that what is equal here is equal, and nothing has to be read a second time to be sure; compressed files
+//! cannot be read from the middle. The hashes are sorted on disk, and what they say is kept there, unit by unit.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use sha2::{Digest, Sha256};
+
+use super::TextJob;
+use super::feed::PartFeed;
+use super::items::{Document, Items, Place};
+use crate::error::{Error, Result};
+use crate::index::sort::ExternalSort;
+use crate::pipeline::conversion::{Converting, Feed};
+use crate::pipeline::dedup::check_stop;
+use crate::pipeline::outcome::Outcomes;
+use crate::pipeline::progress::Stop;
+use crate::sample::Reject;
+use crate::storage::NewFile;
+
+/// Bytes that a sort may hold.
+const SORT_MEMORY_BYTES: usize = 64 << 20;
+const HASH_BYTES: usize = 32;
+/// A place: part and mark, big-endian, so that places sort in the order of the records.
+const PLACE_BYTES: usize = 4 + 8;
+/// Hash and place of a document.
+const TEXT_BYTES: usize = HASH_BYTES + PLACE_BYTES;
+/// Place of a duplicate, and of the document that stays.
+const PAIR_BYTES: usize = 2 * PLACE_BYTES;
+/// Name of the file with the duplicates, in the working directory.
+const FILE_NAME: &str = "duplicates";
+
+/// The duplicates of one unit, ascending, with the documents that stay.
+pub(in crate::pipeline) struct Duplicates(Vec<(Place, Place)>);
+
+impl Duplicates {
+    /// The document that stays instead of the one at `place`.
+    pub(super) fn of(&self, place: Place) -> Option<Place> {
+        let key = |place: Place| (place.part, place.mark);
+        let at = self.0.binary_search_by_key(&key(place), |(duplicate, _)| key(*duplicate)).ok()?;
+        self.0.get(at).map(|(_, first)| *first)
+    }
+}
+
+/// The duplicates of all units, in a file.
+pub(super) struct DuplicatesFile {
+    path: PathBuf,
+    /// Where the pairs of each unit begin, and where the last one ends.
+    starts: Vec<u64>,
+}
+
+impl DuplicatesFile {
+    /// The duplicates of `unit`.
+    pub(super) fn unit(&self, unit: u32) -> Result<Duplicates> {
+        let fail = |e| Error::io("read the duplicates", &self.path, e);
+        let unit = unit as usize;
+        let (Some(&start), Some(&end)) = (self.starts.get(unit), self.starts.get(unit + 1)) else {
+            return Ok(Duplicates(Vec::new()));
+        };
+        let mut file = File::open(&self.path).map_err(fail)?;
+        file.seek(SeekFrom::Start(start * PAIR_BYTES as u64)).map_err(fail)?;
+        let mut file = BufReader::new(file);
+        let mut pairs = Vec::new();
+        for _ in start..end {
+            let mut pair = [0; PAIR_BYTES];
+            file.read_exact(&mut pair).map_err(fail)?;
+            let (duplicate, first) = pair.split_at(PLACE_BYTES);
+            pairs.push((place(duplicate), place(first)));
+        }
+        Ok(Duplicates(pairs))
+    }
+}
+
+fn bytes_of(place: Place) -> [u8; PLACE_BYTES] {
+    let mut bytes = [0; PLACE_BYTES];
+    bytes[..4].copy_from_slice(&(place.part as u32).to_be_bytes());
+    // Offsets and rows are below 2⁶⁴ − 1; 0 stands for the whole file.
+    bytes[4..].copy_from_slice(&place.mark.map_or(0, |mark| mark + 1).to_be_bytes());
+    bytes
+}
+
+fn place(bytes: &[u8]) -> Place {
+    let part = u32::from_be_bytes(std::array::from_fn(|i| bytes[i])) as usize;
+    let mark = u64::from_be_bytes(std::array::from_fn(|i| bytes[4 + i]));
+    Place { part, mark: mark.checked_sub(1) }
+}
+
+/// Looks through all units for duplicates; of equal documents, the first in the order of the records stays.
+pub(super) fn find(job: &TextJob, work: &Path, threads: usize, stop: &Stop) -> Result<DuplicatesFile> {
+    let texts = Mutex::new(ExternalSort::<TEXT_BYTES>::new(work, SORT_MEMORY_BYTES));
+    let next = AtomicUsize::new(0);
+    let hash_units = || -> Result<()> {
+        while let Some(parts) = job.units.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let mut feed = PartFeed::new(job, parts.clone(), false, None);
+            while let Some((task, _)) = feed.next()? {
+                check_stop(stop)?;
+                let mut hashes = Hashes { job, rows: Vec::new() };
+                job.take_apart(task, &mut hashes, &mut Outcomes::default())?;
+                let mut texts = texts.lock().unwrap_or_else(PoisonError::into_inner);
+                hashes.rows.into_iter().try_for_each(|row| texts.push(row))?;
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(hash_units)).collect();
+        workers.into_iter().try_for_each(|worker| {
+            worker.join().unwrap_or_else(|_| Err(Error::corrupt("a thread that hashes texts has died")))
+        })
+    })?;
+    let mut pairs = ExternalSort::<PAIR_BYTES>::new(work, SORT_MEMORY_BYTES);
+    let mut first: Option<[u8; TEXT_BYTES]> = None;
+    for row in texts.into_inner().unwrap_or_else(PoisonError::into_inner).finish()? {
+        let row = row?;
+        match first.filter(|first| first[..HASH_BYTES] == row[..HASH_BYTES]) {
+            None => first = Some(row),
+            Some(first) => {
+                let mut pair = [0; PAIR_BYTES];
+                pair[..PLACE_BYTES].copy_from_slice(&row[HASH_BYTES..]);
+                pair[PLACE_BYTES..].copy_from_slice(&first[HASH_BYTES..]);
+                pairs.push(pair)?;
+            }
+        }
+    }
+    write(job, work, pairs)
+}
+
+/// Keeps the pairs for the units.
+fn write(job: &TextJob, work: &Path, pairs: ExternalSort<PAIR_BYTES>) -> Result<DuplicatesFile> {
+    let path = work.join(FILE_NAME);
+    let mut file = NewFile::create(&path)?;
+    let mut starts = vec![0];
+    let mut written = 0;
+    for pair in pairs.finish()? {
+        let pair = pair?;
+        let part = place(&pair[..PLACE_BYTES]).part;
+        while job.units.get(starts.len() - 1).is_some_and(|unit| unit.end <= part) {
+            starts.push(written);
+        }
+        file.write_all(&pair).map_err(|e| Error::io("write", &path, e))?;
+        written += 1;
+    }
+    starts.resize(job.units.len() + 1, written);
+    file.commit()?;
+    Ok(DuplicatesFile { path, starts })
+}
+
+/// Collects the hashes of the texts of a task.
+struct Hashes<'a> {
+    job: &'a TextJob,
+    rows: Vec<[u8; TEXT_BYTES]>,
+}
+
+impl Items for Hashes<'_> {
+    fn item(&mut self, place: Place, item: Result<Document<'_>, Reject>, _: &mut Outcomes) -> Converting {
+        // What is rejected is the same as nothing.
+        let options = &self.job.options;
+        if let Ok(document) = item
+            && let Ok(text) = options.normalize.apply(&document.text, options.max_document_bytes)
+            && !text.is_empty()
+        {
+            let mut row = [0; TEXT_BYTES];
+            row[..HASH_BYTES].copy_from_slice(&Sha256::digest(text.as_bytes()));
+            row[HASH_BYTES..].copy_from_slice(&bytes_of(place));
+            self.rows.push(row);
+        }
+        Converting::Done
+    }
+}

@@ -1,0 +1,265 @@
+//! From pieces of files to documents: UTF-8, lines, fields, rows.
+
+use std::borrow::Cow;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use super::TextJob;
+use super::feed::{Task, Work};
+use crate::error::Result;
+use crate::pipeline::conversion::Converting;
+use crate::pipeline::outcome::Outcomes;
+use crate::sample::{Record, Reject, RejectCode, Value};
+use crate::source::compression::Compression;
+use crate::source::jsonl::{self, Fields};
+use crate::source::lines::Piece;
+use crate::source::read_planned;
+use crate::source::text::cut::Rule;
+use crate::source::text::kind::{Documents, Format};
+
+/// Where a document stands: in which part, and at which byte or row of its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) part: usize,
+    /// `None` for the whole file.
+    pub(super) mark: Option<u64>,
+}
+
+/// A document of a source, before anything is done to its text.
+pub(super) struct Document<'a> {
+    pub(super) key: Option<String>,
+    pub(super) text: Cow<'a, str>,
+    /// Values of the fields that are kept.
+    pub(super) kept: Vec<Value>,
+}
+
+/// Is told of every item of a task, in order.
+pub(super) trait Items {
+    /// A document, or why there is none.
+    fn item(&mut self, place: Place, item: Result<Document<'_>, Reject>, out: &mut Outcomes) -> Converting;
+}
+
+impl TextJob {
+    /// The origin of what stands at `place`.
+    pub(super) fn origin(&self, place: Place) -> String {
+        let origin = &self.files[self.parts[place.part].file].origin;
+        match place.mark {
+            None => origin.clone(),
+            Some(mark) => format!("{origin}#{mark}"),
+        }
+    }
+
+    /// Takes a task apart.
+    ///
+    /// # Errors
+    ///
+    /// Only for failures that are not the fault of an item's bytes.
+    pub(super) fn take_apart(
+        &self,
+        task: Task,
+        items: &mut impl Items,
+        out: &mut Outcomes,
+    ) -> Result<Converting> {
+        out.source_bytes += task.source_bytes;
+        let part = task.part;
+        let place = |mark| Place { part, mark };
+        Ok(match task.work {
+            Work::Defect { mark, reject } => items.item(place(mark), Err(reject), out),
+            Work::Piece(Piece::Overlong { offset, bytes }) => {
+                let mark = self.mark(part, offset);
+                items.item(place(mark), Err(self.too_long(bytes)), out)
+            }
+            Work::Piece(Piece::Lines { offset, bytes }) => {
+                out.read(&bytes);
+                match self.details[self.parts[part].file].kind.format {
+                    Format::JsonLines => self.json_lines(part, offset, &bytes, items, out),
+                    _ => self.texts(part, offset, &bytes, items, out),
+                }
+            }
+            Work::Rows { header, offset, bytes } => {
+                out.read(&bytes);
+                let mut converting = Converting::Done;
+                header.rows(&bytes, &self.fields, self.options.replace_invalid_utf8, |at, row| {
+                    let row = row.and_then(|row| {
+                        self.check_length(row.text.len())?;
+                        Ok(Document { key: row.key, text: row.text, kept: row.kept })
+                    });
+                    converting = items.item(place(Some(offset + at as u64)), row, out);
+                    converting == Converting::Done
+                });
+                converting
+            }
+            Work::File => self.file(part, items, out)?,
+            Work::Batch { columns, first, batch } => {
+                let mut hash = Xxh3::new();
+                let mut converting = Converting::Done;
+                for row in 0..batch.num_rows() {
+                    let found = columns.row(&batch, row, &self.fields).and_then(|found| {
+                        hash.update(&(found.text.len() as u64).to_le_bytes());
+                        hash.update(found.text.as_bytes());
+                        hash.update(found.key.as_deref().unwrap_or_default().as_bytes());
+                        self.check_length(found.text.len())?;
+                        let kept = Record { values: found.kept };
+                        hash.update(&kept.crc32c().to_le_bytes());
+                        Ok(Document { key: found.key, text: found.text.into(), kept: kept.values })
+                    });
+                    converting = items.item(place(Some(first + row as u64)), found, out);
+                    if converting == Converting::RedoUnit {
+                        break;
+                    }
+                }
+                out.content.push(hash.digest128());
+                converting
+            }
+        })
+    }
+
+    /// The mark of what stands at `offset` of a file of text.
+    fn mark(&self, part: usize, offset: u64) -> Option<u64> {
+        let is_whole = self.details[self.parts[part].file].kind.format == Format::Text
+            && self.options.documents == Documents::File;
+        (!is_whole).then_some(offset)
+    }
+
+    /// A file that is a document.
+    fn file(&self, part: usize, items: &mut impl Items, out: &mut Outcomes) -> Result<Converting> {
+        let place = Place { part, mark: None };
+        let file = &self.files[self.parts[part].file];
+        if let Err(reject) = self.check_length(file.bytes as usize) {
+            return Ok(items.item(place, Err(reject), out));
+        }
+        let bytes = read_planned(&file.path(&self.sources), file.bytes)?;
+        out.read(&bytes);
+        if let Some(found) = Compression::sniff(&bytes) {
+            return Ok(items.item(place, Err(found.unexpected()), out));
+        }
+        let document = self.text(without_mark(0, &bytes), out);
+        Ok(items.item(place, document, out))
+    }
+
+    /// Documents of plain text.
+    fn texts(
+        &self,
+        part: usize,
+        offset: u64,
+        bytes: &[u8],
+        items: &mut impl Items,
+        out: &mut Outcomes,
+    ) -> Converting {
+        for (at, document) in self.rule.documents(bytes) {
+            let start = offset + at as u64;
+            let place = Place { part, mark: self.mark(part, start) };
+            let document = self
+                .check_length(document.len())
+                .and_then(|()| self.text(without_mark(start, document), out));
+            if items.item(place, document, out) == Converting::RedoUnit {
+                return Converting::RedoUnit;
+            }
+        }
+        Converting::Done
+    }
+
+    fn text<'a>(&self, bytes: &'a [u8], out: &mut Outcomes) -> Result<Document<'a>, Reject> {
+        let text = self.utf8(bytes, "the document", out)?;
+        Ok(Document { key: None, text, kept: vec![Value::Null; self.fields.len()] })
+    }
+
+    fn json_lines(
+        &self,
+        part: usize,
+        offset: u64,
+        bytes: &[u8],
+        items: &mut impl Items,
+        out: &mut Outcomes,
+    ) -> Converting {
+        let mut at = 0;
+        for line in bytes.split_inclusive(|&b| b == b'\n') {
+            let start = offset + at as u64;
+            at += line.len();
+            let place = Place { part, mark: Some(start) };
+            let converting = match self.check_length(line.len()) {
+                Err(reject) => items.item(place, Err(reject), out),
+                Ok(()) => {
+                    let line = without_mark(start, line.strip_suffix(b"\n").unwrap_or(line));
+                    self.json_line(place, line, items, out)
+                }
+            };
+            if converting == Converting::RedoUnit {
+                return Converting::RedoUnit;
+            }
+        }
+        Converting::Done
+    }
+
+    fn json_line(&self, place: Place, line: &[u8], items: &mut impl Items, out: &mut Outcomes) -> Converting {
+        let replaced = match self.options.replace_invalid_utf8 {
+            true => self.utf8(line, "the line", out),
+            // Looked at by the parser, which names the line.
+            false => Ok(Cow::Borrowed("")),
+        };
+        let line = match &replaced {
+            Ok(Cow::Owned(replaced)) => replaced.as_bytes(),
+            _ => line,
+        };
+        let document = match &self.wanted {
+            None => {
+                let options = &self.options;
+                let fields = Fields { text: &options.text_field, key: options.key_field.as_deref() };
+                let found = jsonl::parse(line, fields);
+                found.map(|found| Document { key: found.key, text: found.text, kept: Vec::new() })
+            }
+            Some(wanted) => {
+                let line = std::str::from_utf8(line).map_err(|e| not_utf8("the line", &e));
+                let found = line.and_then(|line| wanted.find(line));
+                found.map(|found| Document { key: found.key, text: found.text.into(), kept: found.kept })
+            }
+        };
+        items.item(place, document, out)
+    }
+
+    /// Bytes as text, mended if that is wanted.
+    fn utf8<'a>(&self, bytes: &'a [u8], what: &str, out: &mut Outcomes) -> Result<Cow<'a, str>, Reject> {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Ok(Cow::Borrowed(text)),
+            Err(_) if self.options.replace_invalid_utf8 => {
+                out.note("invalid_utf8_replaced");
+                Ok(String::from_utf8_lossy(bytes))
+            }
+            Err(e) => Err(not_utf8(what, &e)),
+        }
+    }
+
+    fn check_length(&self, bytes: usize) -> Result<(), Reject> {
+        match bytes as u64 > self.options.max_document_bytes {
+            true => Err(self.too_long(bytes as u64)),
+            false => Ok(()),
+        }
+    }
+
+    fn too_long(&self, bytes: u64) -> Reject {
+        let limit = self.options.max_document_bytes;
+        Reject::new(
+            RejectCode::TooLarge,
+            format!("the document has {bytes} bytes, more than --max-document-bytes {limit}"),
+        )
+    }
+}
+
+/// A byte order mark is no part of the first document of a file.
+fn without_mark(offset: u64, bytes: &[u8]) -> &[u8] {
+    if offset == 0 { bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes) } else { bytes }
+}
+
+fn not_utf8(what: &str, error: &std::str::Utf8Error) -> Reject {
+    Reject::new(RejectCode::InvalidUtf8, format!("byte {} of {what} is not UTF-8", error.valid_up_to()))
+}
+
+/// How plain text is divided.
+pub(super) fn rule(documents: &Documents) -> Rule {
+    match documents {
+        Documents::File => Rule::Whole,
+        Documents::Line => Rule::Lines,
+        Documents::BlankLine => Rule::BlankLines,
+        Documents::Separator(separator) => Rule::Separator(separator.clone()),
+    }
+}

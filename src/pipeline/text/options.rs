@@ -1,0 +1,327 @@
+//! What `dsconvert text` is told.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+use serde_json::json;
+
+use crate::error::{Error, Result};
+use crate::options::{OutputOptions, SourceSpec};
+use crate::packing::Packing;
+use crate::source::files_from::FilesFrom;
+use crate::source::metadata::Keep;
+use crate::source::text::kind::{Documents, FileKind, Format};
+use crate::transform::text::{Normalize, Tokenizer};
+
+/// Default of `--max-document-bytes`.
+pub const DEFAULT_MAX_DOCUMENT_BYTES: u64 = 64 << 20;
+/// Default of `--text-field`.
+pub const DEFAULT_TEXT_FIELD: &str = "text";
+/// Longest row of `--pack`, in tokens.
+pub const MAX_PACK_TOKENS: u64 = 1 << 20;
+
+/// What `dsconvert text` is told.
+pub struct TextOptions {
+    /// Files and folders; the one folder that names are relative to, when files are named by a list.
+    pub sources: Vec<SourceSpec>,
+    /// How files are found.
+    pub input: Input,
+    /// What standard input and files that are named one by one are, whatever they are called.
+    pub input_format: Option<FileKind>,
+    /// Whether symbolic links are followed.
+    pub follow_symlinks: bool,
+    /// What a document is in plain text.
+    pub documents: Documents,
+    /// Makes the ids.
+    pub tokenizer: Tokenizer,
+    /// Field or column with the text.
+    pub text_field: String,
+    /// Field or column with the key, instead of the origin.
+    pub key_field: Option<String>,
+    /// Fields or columns that are carried into the records.
+    pub keep_fields: Vec<Keep>,
+    /// Put U+FFFD in the place of what is not UTF-8, instead of rejecting the document.
+    pub replace_invalid_utf8: bool,
+    /// Longest document.
+    pub max_document_bytes: u64,
+    /// What happens to the text before anything else.
+    pub normalize: Normalize,
+    /// What becomes of the ids of a document.
+    pub shape: Shape,
+    /// Leave out documents whose text is that of an earlier one.
+    pub dedup: bool,
+    /// What becomes of the records.
+    pub output: OutputOptions,
+}
+
+/// How the files of the sources are found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Input {
+    /// The sources are walked.
+    #[default]
+    Walk,
+    /// A list names them.
+    FilesFrom(FilesFrom),
+    /// The one source is standard input.
+    Stdin,
+}
+
+/// What becomes of the ids of a document.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// Documents with fewer or more tokens are left out.
+    pub filter_length: Option<LengthRange>,
+    /// Tokens of the longest record, and what happens to longer documents.
+    pub max_length: Option<(u32, Overflow)>,
+    /// Records are rows of so many tokens, filled with documents.
+    pub pack: Option<(u32, Packing)>,
+}
+
+/// Both ends are inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LengthRange {
+    /// Fewest tokens.
+    pub min: u64,
+    /// Most tokens.
+    pub max: u64,
+}
+
+impl FromStr for LengthRange {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let end = |part: &str, open: u64| if part.is_empty() { Some(open) } else { part.parse().ok() };
+        text.split_once(':')
+            .and_then(|(min, max)| Some(Self { min: end(min, 0)?, max: end(max, u64::MAX)? }))
+            .filter(|range| range.min <= range.max && text != ":")
+            .ok_or_else(|| {
+                Error::usage(format!("{text:?} is no range of lengths"))
+                    .help("write MIN:MAX in tokens; either may be missing, as in 16: or :8192")
+            })
+    }
+}
+
+impl fmt::Display for LengthRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.max {
+            u64::MAX => write!(f, "{}:", self.min),
+            max => write!(f, "{}:{max}", self.min),
+        }
+    }
+}
+
+/// What happens to documents of more tokens than a record may have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Overflow {
+    /// They are cut.
+    #[default]
+    Truncate,
+    /// They become several records; each begins with the last `stride` tokens of the one before.
+    Split {
+        /// Tokens that neighbours share.
+        stride: u32,
+    },
+    /// They are rejected.
+    Reject,
+}
+
+impl FromStr for Overflow {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match (text, text.strip_prefix("split:").map(str::parse)) {
+            ("truncate", _) => Ok(Self::Truncate),
+            ("reject", _) => Ok(Self::Reject),
+            ("split", _) => Ok(Self::Split { stride: 0 }),
+            (_, Some(Ok(stride))) => Ok(Self::Split { stride }),
+            _ => Err(Error::usage(format!("{text:?} does not say what happens to long documents"))
+                .help("use truncate, reject, split or split:STRIDE")),
+        }
+    }
+}
+
+impl fmt::Display for Overflow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncate => f.write_str("truncate"),
+            Self::Reject => f.write_str("reject"),
+            Self::Split { stride: 0 } => f.write_str("split"),
+            Self::Split { stride } => write!(f, "split:{stride}"),
+        }
+    }
+}
+
+impl Serialize for Overflow {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Shape {
+    /// Whether a document may become several records, or a record may hold several documents.
+    pub(super) fn has_pieces(&self) -> bool {
+        self.pack.is_some() || matches!(self.max_length, Some((_, Overflow::Split { .. })))
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.max_length {
+            Some((0, _)) => return Err(Error::usage("--max-length 0: a record has at least one token")),
+            Some((max, Overflow::Split { stride })) if stride >= max => {
+                return Err(Error::usage(format!("--overflow split:{stride} never comes to an end"))
+                    .help(format!("the stride is less than --max-length {max}")));
+            }
+            _ => {}
+        }
+        match self.pack {
+            Some((length, _)) if !(1..=MAX_PACK_TOKENS).contains(&u64::from(length)) => {
+                Err(Error::usage(format!("--pack {length}: a row has 1 to {MAX_PACK_TOKENS} tokens")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl TextOptions {
+    /// The defaults of the command line.
+    pub fn new(sources: Vec<SourceSpec>, tokenizer: Tokenizer, output: OutputOptions) -> Self {
+        Self {
+            sources,
+            input: Input::Walk,
+            input_format: None,
+            follow_symlinks: false,
+            documents: Documents::File,
+            tokenizer,
+            text_field: DEFAULT_TEXT_FIELD.to_owned(),
+            key_field: None,
+            keep_fields: Vec::new(),
+            replace_invalid_utf8: false,
+            max_document_bytes: DEFAULT_MAX_DOCUMENT_BYTES,
+            normalize: Normalize::None,
+            shape: Shape::default(),
+            dedup: false,
+            output,
+        }
+    }
+
+    /// Refuses options that contradict each other.
+    pub(super) fn check(&self) -> Result<()> {
+        self.shape.check()?;
+        if self.shape.pack.is_some() && !self.keep_fields.is_empty() {
+            return Err(Error::usage(
+                "--keep-fields: a row of --pack holds many documents, and a field only one value",
+            )
+            .help("leave one of them out"));
+        }
+        if self.input == Input::Stdin {
+            match self.input_format.map(|kind| kind.format) {
+                None => {
+                    return Err(Error::usage("standard input has no name that says what it is")
+                        .help("say --input-format jsonl, txt, csv.gz, …"));
+                }
+                Some(Format::Parquet) => {
+                    return Err(Error::usage(
+                        "a Parquet file is read from its end, and standard input cannot be",
+                    )
+                    .help("write it to a file first"));
+                }
+                Some(_) => {}
+            }
+            if self.dedup {
+                return Err(Error::usage(
+                    "--dedup reads the sources twice, and standard input can be read once",
+                )
+                .help("write it to a file first"));
+            }
+            if self.sources.len() != 1 {
+                return Err(Error::usage("standard input stands alone").help("name - or files, not both"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The semantic options, by the names of their flags. Those that came later than the first datasets are left out
+    /// where they have no effect, so that fingerprints stay.
+    pub(super) fn describe(&self) -> Result<serde_json::Value> {
+        let as_json = |value: serde_json::Result<serde_json::Value>| {
+            value.map_err(|e| Error::usage("the options cannot be written as JSON").caused_by(e))
+        };
+        let mut described = json!({
+            "text_field": self.text_field,
+            "key_field": self.key_field,
+            "max_document_bytes": self.max_document_bytes,
+            "follow_symlinks": self.follow_symlinks,
+            "tokenizer": self.tokenizer.info().sha256.clone().unwrap_or_else(|| "bytes".to_owned()),
+            "tokenization": as_json(serde_json::to_value(self.tokenizer.options()))?,
+            "reference": as_json(serde_json::to_value(&self.tokenizer.info().reference))?,
+            "output": as_json(serde_json::to_value(&self.output))?,
+        });
+        let mut add = |name: &str, value: serde_json::Value| described[name] = value;
+        match self.input {
+            Input::Walk => {}
+            // What the list says stands in the plan, file by file.
+            Input::FilesFrom(_) => add("files_from", json!(true)),
+            Input::Stdin => add("stdin", json!(true)),
+        }
+        if let Some(kind) = self.input_format {
+            add("input_format", json!(kind.to_string()));
+        }
+        if self.documents != Documents::File {
+            add("documents", json!(self.documents));
+        }
+        if !self.keep_fields.is_empty() {
+            let kept = self.keep_fields.iter().map(|k| json!({ "name": k.name, "type": k.ty }));
+            add("keep_fields", kept.collect());
+        }
+        if self.replace_invalid_utf8 {
+            add("invalid_utf8", json!("replace"));
+        }
+        if self.normalize != Normalize::None {
+            add("normalize", as_json(serde_json::to_value(self.normalize))?);
+        }
+        if let Some(range) = self.shape.filter_length {
+            add("filter_length", json!(range.to_string()));
+        }
+        if let Some((length, overflow)) = self.shape.max_length {
+            add("max_length", json!(length));
+            add("overflow", json!(overflow));
+        }
+        if let Some((length, packing)) = self.shape.pack {
+            add("pack", json!(length));
+            add(
+                "packing",
+                json!(match packing {
+                    Packing::Concat => "concat",
+                    Packing::BestFit => "best-fit",
+                }),
+            );
+        }
+        if self.dedup {
+            add("dedup", json!("exact"));
+        }
+        Ok(described)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_and_overflow_are_parsed() {
+        let range = |text: &str| text.parse::<LengthRange>().ok().map(|r| (r.min, r.max));
+        assert_eq!(range("4:9"), Some((4, 9)));
+        assert_eq!(range(":9"), Some((0, 9)));
+        assert_eq!(range("4:"), Some((4, u64::MAX)));
+        for wrong in ["", ":", "9:4", "a:b", "4", "-1:4"] {
+            assert_eq!(range(wrong), None, "{wrong}");
+        }
+        for text in ["truncate", "reject", "split", "split:3"] {
+            assert_eq!(text.parse::<Overflow>().unwrap().to_string(), text);
+        }
+        assert!("split:x".parse::<Overflow>().is_err());
+        let shape =
+            |max, stride| Shape { max_length: Some((max, Overflow::Split { stride })), ..Shape::default() };
+        assert!(shape(4, 3).check().is_ok() && shape(4, 4).check().is_err());
+    }
+}

@@ -1,0 +1,324 @@
+//! The files of the sources, divided.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::options::{Input, TextOptions};
+use crate::error::{Error, Result};
+use crate::options::SourceSpec;
+use crate::sample::{Reject, RejectCode};
+use crate::schema::{Field, FieldType};
+use crate::source::stream::Broken;
+use crate::source::text::arrow;
+use crate::source::text::kind::{Documents, FileKind, Format};
+use crate::source::text::parquet::ParquetFile;
+use crate::source::text::table::{self, Columns};
+use crate::source::walk::{SourceFile, list};
+use crate::source::{braces, globs};
+
+/// Source bytes of the pieces that `--shuffle` puts in a keyed order.
+const SHUFFLE_PIECE_BYTES: u64 = 8 << 20;
+/// Files of one unit.
+const UNIT_FILES: usize = 65_536;
+/// Sets the order of pieces apart from the split hash, which has the same seed.
+const SHUFFLE_SALT: u64 = 0x5348_5546_464c_4532;
+/// Bytes of text that a compressed byte counts for when files are grouped.
+const COMPRESSION: u64 = 4;
+
+/// A file and what is known of it.
+pub(super) struct TextFile {
+    pub(super) kind: FileKind,
+    /// Why nothing of it can be read, when that is known already.
+    pub(super) defect: Option<Reject>,
+    /// Tables of Arrow: where the columns stand.
+    pub(super) columns: Option<Arc<Columns>>,
+}
+
+/// A part of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) file: usize,
+    pub(super) extent: Extent,
+    /// Bytes of text it counts for.
+    weight: u64,
+    /// Bytes of the file it stands for.
+    pub(super) source_bytes: u64,
+}
+
+/// How much of a file a part is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Extent {
+    Whole,
+    /// The lines that start in a range of bytes.
+    Lines(Range<u64>),
+    /// Row groups of a Parquet file.
+    Groups(Range<usize>),
+}
+
+impl Extent {
+    fn start(&self) -> u64 {
+        match self {
+            Extent::Whole => 0,
+            Extent::Lines(bytes) => bytes.start,
+            Extent::Groups(groups) => groups.start as u64,
+        }
+    }
+}
+
+/// What the sources hold.
+pub(super) struct Found {
+    /// With patterns and ranges replaced by what they stand for.
+    pub(super) sources: Vec<SourceSpec>,
+    pub(super) files: Vec<SourceFile>,
+    /// One per file.
+    pub(super) details: Vec<TextFile>,
+    pub(super) skipped: u64,
+    /// Fields that are kept.
+    pub(super) fields: Vec<Field>,
+    /// In record order.
+    pub(super) parts: Vec<Part>,
+    /// Ranges of `parts`.
+    pub(super) units: Vec<Range<usize>>,
+}
+
+/// Lists the sources and divides them into units of about `unit_bytes`.
+pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<Found> {
+    let Listed { sources, files, defects, skipped } = listed(options)?;
+    super::super::check_origins(&files, &sources)?;
+    let mut types: Vec<Option<FieldType>> = options.keep_fields.iter().map(|k| k.ty).collect();
+    let shuffle = options.output.shuffle;
+    let part_bytes = if shuffle { unit_bytes.min(SHUFFLE_PIECE_BYTES) } else { unit_bytes };
+    let mut finder = Finder { options, part_bytes, types: &mut types, parts: Vec::new() };
+    let mut details = Vec::new();
+    let mut defects = defects.into_iter();
+    for (ordinal, file) in files.iter().enumerate() {
+        let path = file.path(&sources);
+        let detail = finder.file(ordinal, file, &path, defects.next().flatten());
+        details.push(detail.map_err(|e| if e.place().path.is_none() { e.at_path(path) } else { e })?);
+    }
+    let mut parts = finder.parts;
+    if shuffle {
+        let seed = options.output.seed ^ SHUFFLE_SALT;
+        parts.sort_by_cached_key(|p| {
+            let name = format!("{}#{}", files[p.file].origin, p.extent.start());
+            (xxh3_64_with_seed(name.as_bytes(), seed), name)
+        });
+    }
+    let kept = options.keep_fields.iter().zip(types);
+    let fields = kept.map(|(k, ty)| Field::nullable(&k.name, ty.unwrap_or(FieldType::String))).collect();
+    Ok(Found { units: group(&parts, unit_bytes), sources, files, details, skipped, fields, parts })
+}
+
+/// The files of the sources.
+struct Listed {
+    sources: Vec<SourceSpec>,
+    files: Vec<SourceFile>,
+    /// One per file that is named by a list.
+    defects: Vec<Option<Reject>>,
+    skipped: u64,
+}
+
+fn listed(options: &TextOptions) -> Result<Listed> {
+    let wanted = |name: &str| FileKind::of_name(name).is_some();
+    match &options.input {
+        Input::Stdin => {
+            let Some(source) = options.sources.first() else {
+                return Err(Error::usage("there is no source"));
+            };
+            let (relative, origin) = (std::path::PathBuf::new(), source.label.clone());
+            let file = SourceFile { source: 0, relative, origin, bytes: 0, modified_ns: 0 };
+            Ok(Listed {
+                sources: options.sources.clone(),
+                files: vec![file],
+                defects: Vec::new(),
+                skipped: 0,
+            })
+        }
+        Input::FilesFrom(from) => {
+            let [folder] = &options.sources[..] else {
+                return Err(
+                    Error::usage("files that are named are relative to one folder").help("name one SRC")
+                );
+            };
+            let (files, details) = from.list(folder, options.follow_symlinks)?;
+            let defects = details.into_iter().map(|d| d.defect.map(|defect| *defect)).collect();
+            Ok(Listed { sources: options.sources.clone(), files, defects, skipped: 0 })
+        }
+        Input::Walk => {
+            let matches = globs::expand(&braces::expand(&options.sources)?, &wanted)?;
+            for source in &matches.sources {
+                if source.path.is_file() && kind_of(options, true, &source.path).is_none() {
+                    return Err(Error::usage("this is no kind of text file that is read here")
+                        .at_path(&source.path)
+                        .help(
+                            "text is read from .txt, .jsonl, .csv and .tsv files, also .gz, .zst, .xz and .bz2, and \
+                             from .parquet and .arrow files; --input-format says what a file of another name is",
+                        ));
+                }
+            }
+            let listing = list(&matches.sources, options.follow_symlinks, &wanted)?;
+            Ok(Listed {
+                sources: matches.sources,
+                files: listing.files,
+                defects: Vec::new(),
+                skipped: listing.skipped + matches.skipped,
+            })
+        }
+    }
+}
+
+/// What a file is: by `--input-format`, when it is named one by one, else by its name.
+fn kind_of(options: &TextOptions, named: bool, path: &Path) -> Option<FileKind> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    options.input_format.filter(|_| named).or_else(|| FileKind::of_name(&name))
+}
+
+/// Looks at the files, one by one.
+struct Finder<'a> {
+    options: &'a TextOptions,
+    part_bytes: u64,
+    /// Types of the fields that are kept, as far as they are known.
+    types: &'a mut [Option<FieldType>],
+    parts: Vec<Part>,
+}
+
+impl Finder<'_> {
+    fn file(
+        &mut self,
+        ordinal: usize,
+        file: &SourceFile,
+        path: &Path,
+        mut defect: Option<Reject>,
+    ) -> Result<TextFile> {
+        let named = file.is_named() || self.options.input != Input::Walk;
+        let kind = kind_of(self.options, named, path);
+        if kind.is_none() && defect.is_none() {
+            defect = Some(Reject::new(
+                RejectCode::UnknownType,
+                "the name is that of no kind of text that is read",
+            ));
+        }
+        let kind = kind.unwrap_or(FileKind { format: Format::Text, compression: None });
+        let mut detail = TextFile { kind, defect, columns: None };
+        let from = self.parts.len();
+        if detail.defect.is_none() && self.options.input != Input::Stdin {
+            let opened = match kind.format {
+                Format::Parquet => self.parquet(ordinal, file, path),
+                Format::Arrow => self.arrow(file, path),
+                _ => Ok(None),
+            };
+            match opened {
+                Ok(columns) => detail.columns = columns.map(Arc::new),
+                Err(Broken::Damaged(reject)) => detail.defect = Some(reject),
+                Err(Broken::Failed(error)) => return Err(error),
+            }
+            if self.is_divisible(kind) {
+                self.lines(ordinal, file.bytes);
+                return Ok(detail);
+            }
+        }
+        if self.parts.len() == from && (kind.format != Format::Parquet || detail.defect.is_some()) {
+            let weight = file.bytes.saturating_mul(kind.compression.map_or(1, |_| COMPRESSION));
+            self.parts.push(Part { file: ordinal, extent: Extent::Whole, weight, source_bytes: file.bytes });
+        }
+        Ok(detail)
+    }
+
+    /// Whether a file can be cut at any line end.
+    fn is_divisible(&self, kind: FileKind) -> bool {
+        kind.compression.is_none()
+            && match kind.format {
+                Format::JsonLines => true,
+                Format::Text => self.options.documents == Documents::Line,
+                _ => false,
+            }
+    }
+
+    fn lines(&mut self, file: usize, file_bytes: u64) {
+        let mut start = 0;
+        while start < file_bytes {
+            let end = (start + self.part_bytes).min(file_bytes);
+            let bytes = end - start;
+            let extent = Extent::Lines(start..end);
+            self.parts.push(Part { file, extent, weight: bytes, source_bytes: bytes });
+            start = end;
+        }
+    }
+
+    /// Cuts a Parquet file between row groups.
+    fn parquet(&mut self, ordinal: usize, file: &SourceFile, path: &Path) -> Result<Option<Columns>, Broken> {
+        let table = ParquetFile::open(path, file.bytes)?;
+        let found = table.columns(&wanted_columns(self.options)).map_err(Broken::Failed)?;
+        let columns = self.known(found).map_err(Broken::Failed)?;
+        let groups = table.groups(&columns);
+        let (mut start, mut bytes) = (0, 0u64);
+        for end in 1..=groups.len() {
+            bytes = bytes.saturating_add(groups[end - 1].1);
+            let next = groups.get(end).map_or(u64::MAX, |group| group.1);
+            if bytes.saturating_add(next) > self.part_bytes {
+                let share = |group: usize| u128::from(file.bytes) * group as u128 / groups.len() as u128;
+                let source_bytes = (share(end) - share(start)) as u64;
+                let extent = Extent::Groups(start..end);
+                self.parts.push(Part { file: ordinal, extent, weight: bytes, source_bytes });
+                (start, bytes) = (end, 0);
+            }
+        }
+        Ok(Some(columns))
+    }
+
+    fn arrow(&mut self, file: &SourceFile, path: &Path) -> Result<Option<Columns>, Broken> {
+        let found = arrow::columns(path, file.bytes, &wanted_columns(self.options))?;
+        self.known(found).map(Some).map_err(Broken::Failed)
+    }
+
+    /// Takes note of the types of columns.
+    fn known(&mut self, (columns, found): (Columns, Vec<FieldType>)) -> Result<Columns> {
+        for ((known, found), keep) in self.types.iter_mut().zip(found).zip(&self.options.keep_fields) {
+            let known = *known.get_or_insert(found);
+            check_type(&keep.name, found, known)?;
+        }
+        Ok(columns)
+    }
+}
+
+/// The columns of tables that are wanted.
+pub(super) fn wanted_columns(options: &TextOptions) -> table::Wanted {
+    table::Wanted {
+        text: options.text_field.clone(),
+        key: options.key_field.clone(),
+        keep: options.keep_fields.clone(),
+    }
+}
+
+/// Refuses a column of another type than its field.
+pub(super) fn check_type(name: &str, found: FieldType, wanted: FieldType) -> Result<()> {
+    if found == wanted {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "the column {name:?} is {} here, and {} elsewhere",
+        found.name(),
+        wanted.name()
+    ))
+    .help("a field has one type: leave the type out of --keep-fields, or convert the files apart"))
+}
+
+/// Groups small parts into units.
+fn group(parts: &[Part], max_bytes: u64) -> Vec<Range<usize>> {
+    let mut units = Vec::new();
+    let (mut start, mut bytes) = (0, 0u64);
+    for (i, part) in parts.iter().enumerate() {
+        if i > start && (bytes.saturating_add(part.weight) > max_bytes || i - start == UNIT_FILES) {
+            units.push(start..i);
+            (start, bytes) = (i, 0);
+        }
+        bytes = bytes.saturating_add(part.weight);
+    }
+    if start < parts.len() {
+        units.push(start..parts.len());
+    }
+    units
+}

@@ -1,0 +1,101 @@
+//! What files are compressed with: by the end of their name, and by how their bytes begin.
+
+use crate::sample::{Reject, RejectCode};
+
+/// A kind of compression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// `.gz`, RFC 1952; members one after the other are one file.
+    Gzip,
+    /// `.zst`, RFC 8878; frames one after the other are one file.
+    Zstd,
+    /// `.xz`; streams one after the other are one file.
+    Xz,
+    /// `.bz2`; streams one after the other are one file.
+    Bzip2,
+}
+
+/// Ends of names.
+const ENDS: [(&str, Compression); 4] = [
+    (".gz", Compression::Gzip),
+    (".zst", Compression::Zstd),
+    (".xz", Compression::Xz),
+    (".bz2", Compression::Bzip2),
+];
+
+impl Compression {
+    /// Bytes that [`Self::sniff`] looks at.
+    pub const SNIFFED_BYTES: usize = 10;
+
+    /// What the end of a name says, and the name without it. Upper and lower case are the same.
+    pub fn of_name(name: &str) -> (&str, Option<Self>) {
+        for (end, compression) in ENDS {
+            if let Some(at) = name.len().checked_sub(end.len())
+                && let Some(stem) = name.get(..at)
+                && name[at..].eq_ignore_ascii_case(end)
+            {
+                return (stem, Some(compression));
+            }
+        }
+        (name, None)
+    }
+
+    /// What bytes that begin with `head` are compressed with.
+    pub fn sniff(head: &[u8]) -> Option<Self> {
+        match head {
+            [0x1f, 0x8b, 8, ..] => Some(Self::Gzip),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Self::Zstd),
+            // A frame to be skipped, which may come first.
+            [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Self::Zstd),
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Self::Xz),
+            // The first block begins with the digits of π, an empty file with those of its square root.
+            [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, 0x26, 0x53, 0x59, ..]
+            | [b'B', b'Z', b'h', b'1'..=b'9', 0x17, 0x72, 0x45, 0x38, 0x50, 0x90, ..] => Some(Self::Bzip2),
+            _ => None,
+        }
+    }
+
+    /// The name of the format.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+            Self::Xz => "xz",
+            Self::Bzip2 => "bzip2",
+        }
+    }
+
+    /// How names end.
+    pub fn extension(self) -> &'static str {
+        ENDS.iter().find(|(_, c)| *c == self).map_or("", |(end, _)| end)
+    }
+
+    /// The reject of a file that is compressed though its name does not say so.
+    pub fn unexpected(self) -> Reject {
+        let (name, end) = (self.name(), self.extension());
+        let message = format!("the content is {name}, which the name does not say: call it {end}");
+        Reject::new(RejectCode::UnknownType, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_end_with_their_compression() {
+        assert_eq!(Compression::of_name("a.jsonl.GZ"), ("a.jsonl", Some(Compression::Gzip)));
+        assert_eq!(Compression::of_name("a.txt"), ("a.txt", None));
+        assert_eq!(Compression::of_name("ä.xz"), ("ä", Some(Compression::Xz)));
+        assert_eq!(Compression::of_name("€z"), ("€z", None));
+        assert_eq!(Compression::of_name(".zst"), ("", Some(Compression::Zstd)));
+    }
+
+    #[test]
+    fn plain_text_is_not_taken_for_compressed() {
+        for text in ["", "B", "BZh9 is a magic number", "Plain", "\u{feff}text"] {
+            assert_eq!(Compression::sniff(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(Compression::sniff(b"BZh91AY&SY\0"), Some(Compression::Bzip2));
+    }
+}

@@ -1,0 +1,112 @@
+//! Patterns in the names of sources, for shells that do not expand them: `corpus/*/part-*.jsonl.zst`.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use glob::MatchOptions;
+
+use super::portable_name;
+use crate::error::{Error, Result};
+use crate::options::SourceSpec;
+
+/// What a pattern stands for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Matches {
+    /// The sources.
+    pub sources: Vec<SourceSpec>,
+    /// Files that match and are not wanted.
+    pub skipped: u64,
+}
+
+/// Replaces every source that is a pattern, and not there under that very name, by what matches it, in byte order. The
+/// label of a match is its path from the first part with a wildcard on, so that it is that of a file named alone where
+/// only the last part has one; a label given by hand goes before it. Files that `keep` does not want are counted.
+///
+/// # Errors
+///
+/// A pattern that is none, matches nothing, or a folder that cannot be listed.
+pub fn expand(sources: &[SourceSpec], keep: &dyn Fn(&str) -> bool) -> Result<Matches> {
+    let mut all = Matches::default();
+    for source in sources {
+        let pattern = source.path.to_str().filter(|p| is_pattern(p) && !source.path.exists());
+        match pattern {
+            Some(pattern) => all.add(source, pattern, keep)?,
+            None => all.sources.push(source.clone()),
+        }
+    }
+    Ok(all)
+}
+
+fn is_pattern(part: &str) -> bool {
+    part.contains(['*', '?', '['])
+}
+
+impl Matches {
+    fn add(&mut self, source: &SourceSpec, pattern: &str, keep: &dyn Fn(&str) -> bool) -> Result<()> {
+        let bad = |e: glob::PatternError| {
+            Error::usage(format!("{pattern:?} is no pattern of names: {}", e.msg)).at_path(&source.path)
+        };
+        let options = MatchOptions {
+            case_sensitive: true,
+            require_literal_separator: true,
+            require_literal_leading_dot: true,
+        };
+        let mut paths: Vec<PathBuf> = Vec::new();
+        for found in glob::glob_with(pattern, options).map_err(bad)? {
+            paths.push(found.map_err(|e| {
+                let path = e.path().to_owned();
+                Error::io("list the folder", &path, e.into())
+            })?);
+        }
+        if paths.is_empty() {
+            return Err(Error::usage("nothing matches this pattern")
+                .at_path(&source.path)
+                .help("check the path; quote it, or let the shell expand it"));
+        }
+        paths.sort_by(|a, b| a.as_os_str().as_bytes().cmp(b.as_os_str().as_bytes()));
+        let named = source.path.file_name().is_some_and(|name| *name == *source.label);
+        let fixed =
+            Path::new(pattern).iter().take_while(|part| !part.to_str().is_some_and(is_pattern)).count();
+        for path in paths {
+            let mut label: String = path.iter().skip(fixed).map(portable_name).collect::<Vec<_>>().join("/");
+            if !named {
+                label = format!("{}/{label}", source.label);
+            }
+            if path.is_dir() || keep(&label) {
+                self.sources.push(SourceSpec { label, path });
+            } else {
+                self.skipped += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn matches_are_labelled_from_the_first_wildcard_on() {
+        let dir = tempfile::tempdir().unwrap();
+        for file in ["b/x.txt", "a/x.txt", "a/notes.md", "a/.hidden.txt", "a/deep/y.txt", "[z].txt"] {
+            let path = dir.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "x").unwrap();
+        }
+        let labels = |label: &str, pattern: &str| {
+            let spec = SourceSpec { label: label.into(), path: dir.path().join(pattern) };
+            let found = expand(&[spec], &|name| name.ends_with(".txt"))?;
+            Ok::<_, Error>((found.sources.into_iter().map(|s| s.label).collect::<Vec<_>>(), found.skipped))
+        };
+        let some =
+            |names: &[&str], skipped| (names.iter().map(|&n| n.to_owned()).collect::<Vec<_>>(), skipped);
+        assert_eq!(labels("*", "*/*").unwrap(), some(&["a/deep", "a/x.txt", "b/x.txt"], 1));
+        assert_eq!(labels("*.txt", "a/*.txt").unwrap(), some(&["x.txt"], 0));
+        assert_eq!(labels("mine", "a/*.txt").unwrap(), some(&["mine/x.txt"], 0));
+        assert_eq!(labels("*.txt", "**/*.txt").unwrap().0, ["[z].txt", "a/deep/y.txt", "a/x.txt", "b/x.txt"]);
+        assert_eq!(labels("[z].txt", "[z].txt").unwrap(), some(&["[z].txt"], 0));
+        assert!(labels("none*", "none*").unwrap_err().to_string().contains("none*"));
+        assert!(labels("[", "a/[").is_err());
+    }
+}

@@ -1,0 +1,235 @@
+//! The bytes of a file, whatever they are compressed with.
+//!
+//! A failure of the operating system is told apart from damage: it fails the unit, while damage is the fault of the file.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bzip2::bufread::MultiBzDecoder;
+use flate2::bufread::MultiGzDecoder;
+use liblzma::stream::{Action, CONCATENATED, Status, Stream as XzStream};
+
+use super::compression::Compression;
+use super::{changed, retried};
+use crate::error::{Error, Result};
+use crate::sample::{Reject, RejectCode};
+
+/// Bytes read from the disk at a time.
+const BUFFER_BYTES: usize = 256 << 10;
+/// Bytes that one stored byte may become, beside [`FREE_BYTES`].
+const MAX_RATIO: u64 = 1000;
+/// Bytes that any file may become.
+const FREE_BYTES: u64 = 64 << 20;
+/// Memory that the decoder of xz may take: twice what its strongest preset asks for.
+const XZ_MEMORY_BYTES: u64 = 128 << 20;
+
+/// An input that remembers how much of it was used, and the failure that ended it. What is only read ahead does not count.
+struct Watched {
+    input: BufReader<Box<dyn Read + Send>>,
+    seen: Arc<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    bytes: AtomicU64,
+    failure: Mutex<Option<io::Error>>,
+}
+
+impl Seen {
+    fn failed(&self, e: io::Error) -> io::Error {
+        let copy = io::Error::from(e.kind());
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
+        copy
+    }
+}
+
+impl Read for Watched {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = retried(|| self.input.read(buffer)).map_err(|e| self.seen.failed(e))?;
+        self.seen.bytes.fetch_add(n as u64, Ordering::Relaxed);
+        Ok(n)
+    }
+}
+
+impl BufRead for Watched {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        retried(|| self.input.fill_buf().map(|_| ())).map_err(|e| self.seen.failed(e))?;
+        // Does not read again: the buffer is filled, or this is the end.
+        Ok(self.input.buffer())
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.input.consume(amount);
+        self.seen.bytes.fetch_add(amount as u64, Ordering::Relaxed);
+    }
+}
+
+/// The decoder of xz. That of the library drops what it has decoded when it meets damage.
+struct Xz<R> {
+    raw: R,
+    stream: XzStream,
+    failure: Option<io::Error>,
+}
+
+impl<R: BufRead> Read for Xz<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        loop {
+            let input = self.raw.fill_buf()?;
+            let is_end = input.is_empty();
+            let (taken, given) = (self.stream.total_in(), self.stream.total_out());
+            let action = if is_end { Action::Finish } else { Action::Run };
+            let status = self.stream.process(input, buffer, action);
+            let (taken, given) = (self.stream.total_in() - taken, self.stream.total_out() - given);
+            self.raw.consume(taken as usize);
+            match status {
+                Err(e) if given > 0 => self.failure = Some(e.into()),
+                Err(e) => return Err(e.into()),
+                Ok(Status::StreamEnd) => {}
+                Ok(_) if given > 0 || buffer.is_empty() => {}
+                Ok(_) if is_end => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => continue,
+            }
+            return Ok(given as usize);
+        }
+    }
+}
+
+/// Decompressed bytes.
+pub struct Stream {
+    path: PathBuf,
+    reader: Box<dyn Read + Send>,
+    seen: Arc<Seen>,
+    produced: u64,
+    compressed: bool,
+    /// The content is not what its name says.
+    misnamed: Option<Reject>,
+}
+
+/// Why bytes could not be read.
+#[derive(Debug)]
+pub enum Broken {
+    /// Not the fault of the file.
+    Failed(Error),
+    /// The file is damaged.
+    Damaged(Reject),
+}
+
+impl Stream {
+    /// Opens a file that had `planned_bytes` bytes when it was planned.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened, or has another size now. That its content is damaged shows when it is read.
+    pub fn open(path: &Path, planned_bytes: u64, compression: Option<Compression>) -> Result<Self> {
+        let fail = |e| Error::io("open", path, e);
+        let file = retried(|| File::open(path)).map_err(fail)?;
+        let now = file.metadata().map_err(fail)?.len();
+        if now != planned_bytes {
+            return Err(changed(path, planned_bytes, now));
+        }
+        Self::over(path, Box::new(file), compression)
+    }
+
+    /// Standard input.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    pub fn stdin(compression: Option<Compression>) -> Result<Self> {
+        Self::over(Path::new("-"), Box::new(io::stdin()), compression)
+    }
+
+    fn over(path: &Path, input: Box<dyn Read + Send>, compression: Option<Compression>) -> Result<Self> {
+        let fail = |e| Error::io("read", path, e);
+        let seen = Arc::new(Seen::default());
+        let input = BufReader::with_capacity(BUFFER_BYTES, input);
+        let mut raw = Watched { input, seen: Arc::clone(&seen) };
+        let misnamed = misnamed(raw.fill_buf().map_err(fail)?, compression);
+        let reader: Box<dyn Read + Send> = match compression {
+            None => Box::new(raw),
+            Some(Compression::Gzip) => Box::new(MultiGzDecoder::new(raw)),
+            Some(Compression::Zstd) => Box::new(zstd::stream::read::Decoder::with_buffer(raw).map_err(fail)?),
+            Some(Compression::Bzip2) => Box::new(MultiBzDecoder::new(raw)),
+            Some(Compression::Xz) => {
+                let stream = XzStream::new_stream_decoder(XZ_MEMORY_BYTES, CONCATENATED);
+                Box::new(Xz { raw, stream: stream.map_err(|e| fail(e.into()))?, failure: None })
+            }
+        };
+        let path = path.to_owned();
+        Ok(Self { path, reader, seen, produced: 0, compressed: compression.is_some(), misnamed })
+    }
+
+    /// Bytes of the file that were used so far.
+    pub fn raw_bytes(&self) -> u64 {
+        self.seen.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Fills `buffer` as far as there are bytes, and says how far. After an error there is nothing more to read.
+    ///
+    /// # Errors
+    ///
+    /// Bytes that came before damage are given first; the damage is told by the next call.
+    pub fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, Broken> {
+        if let Some(reject) = self.misnamed.clone() {
+            return Err(Broken::Damaged(reject));
+        }
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.reader.read(&mut buffer[filled..]) {
+                Ok(0) => break,
+                Ok(n) => filled += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => match self.broken(&e) {
+                    Broken::Damaged(reject) if filled > 0 => {
+                        self.misnamed = Some(reject);
+                        break;
+                    }
+                    broken => return Err(broken),
+                },
+            }
+        }
+        self.produced += filled as u64;
+        let most = self.raw_bytes().saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES);
+        if self.compressed && self.produced > most {
+            let message = format!("the file decompresses to more than {MAX_RATIO} times its size");
+            return Err(Broken::Damaged(Reject::new(RejectCode::TooLarge, message)));
+        }
+        Ok(filled)
+    }
+
+    fn broken(&self, error: &io::Error) -> Broken {
+        let failure = self.seen.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(failure) = failure {
+            return Broken::Failed(Error::io("read", &self.path, failure));
+        }
+        Broken::Damaged(if error.kind() == io::ErrorKind::UnexpectedEof {
+            Reject::new(RejectCode::Truncated, "the compressed data end in the middle")
+        } else {
+            Reject::new(RejectCode::Corrupt, format!("the compressed data are damaged ({error})"))
+        })
+    }
+}
+
+/// Says so when content that begins with `head` is compressed otherwise than its name says.
+fn misnamed(head: &[u8], compression: Option<Compression>) -> Option<Reject> {
+    let found = Compression::sniff(head);
+    match (compression, found) {
+        (Some(_), _) if head.is_empty() => {
+            Some(Reject::new(RejectCode::Empty, "the file is empty, and no compressed file is"))
+        }
+        (named, found) if named == found => None,
+        (None, Some(found)) => Some(found.unexpected()),
+        (Some(named), found) => {
+            let is = found.map_or("something else", Compression::name);
+            let message = format!("the name says {}, the content is {is}", named.name());
+            Some(Reject::new(RejectCode::UnknownType, message))
+        }
+        (None, None) => None,
+    }
+}

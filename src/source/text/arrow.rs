@@ -1,0 +1,294 @@
+//! Rows of an Arrow IPC file or stream, record batch by record batch.
+//!
+//! A file holds a stream behind 8 bytes, and both are read as one: so what stands before damage is kept even when the
+//! footer is gone. The messages are walked here, because the library allocates what a header claims.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_buffer::Buffer;
+use arrow_ipc::convert::try_fb_to_schema;
+use arrow_ipc::reader::{read_dictionary, read_record_batch};
+use arrow_ipc::{Message, MessageHeader, RecordBatch as BatchHeader, root_as_message};
+use arrow_schema::{ArrowError, Schema, SchemaRef};
+
+use super::table::{Columns, Found, Wanted};
+use crate::error::Result;
+use crate::sample::{Reject, RejectCode};
+use crate::schema::FieldType;
+use crate::source::stream::{Broken, Stream};
+
+/// What a file begins with, padded to 8 bytes.
+const FILE_MAGIC: &[u8; 8] = b"ARROW1\0\0";
+/// Most words of 8 bytes that may follow it.
+const MAX_PADDING_WORDS: usize = 64;
+/// What stands before the size of a header.
+const CONTINUATION: [u8; 4] = [0xff; 4];
+/// Largest header.
+const MAX_HEADER_BYTES: usize = 16 << 20;
+/// Largest body of a record batch, stored and decompressed.
+pub const MAX_BATCH_BYTES: u64 = 512 << 20;
+/// Bytes that are passed over at a time.
+const SKIP_BYTES: u64 = 1 << 20;
+
+/// The record batches of a file.
+pub struct Batches {
+    stream: Stream,
+    schema: SchemaRef,
+    dictionaries: HashMap<i64, ArrayRef>,
+    is_file: bool,
+    /// Ordinal of the next row.
+    row: u64,
+    ended: bool,
+}
+
+/// What a message became.
+enum Next {
+    Batch(RecordBatch),
+    Schema(Schema),
+    Dictionary,
+    /// A record batch that is too large, of so many rows.
+    TooLarge(u64, Reject),
+    End,
+}
+
+/// How a header begins.
+struct HeaderStart {
+    /// Its size, little-endian.
+    length: [u8; 4],
+    /// Its first bytes, if they are read already.
+    bytes: Vec<u8>,
+}
+
+impl Batches {
+    /// Begins to read; the schema is read first.
+    ///
+    /// # Errors
+    ///
+    /// Damage, when not even the schema can be read.
+    pub fn open(stream: Stream) -> Result<Self, Broken> {
+        let mut batches = Self {
+            stream,
+            schema: Arc::new(Schema::empty()),
+            dictionaries: HashMap::new(),
+            is_file: false,
+            row: 0,
+            ended: false,
+        };
+        let mut head = [0; 8];
+        batches.exact(&mut head)?;
+        batches.is_file = head == *FILE_MAGIC;
+        // Writers pad what a file begins with.
+        for _ in 0..MAX_PADDING_WORDS {
+            if head == *FILE_MAGIC || (batches.is_file && head == [0; 8]) {
+                batches.exact(&mut head)?;
+            }
+        }
+        let Next::Schema(schema) = batches.message(Some(head))? else {
+            return Err(damaged(RejectCode::Corrupt, "it does not begin with a schema"));
+        };
+        batches.schema = Arc::new(schema);
+        Ok(batches)
+    }
+
+    /// Finds the columns that are wanted.
+    ///
+    /// # Errors
+    ///
+    /// As [`Wanted::columns`].
+    pub fn columns(&self, wanted: &Wanted) -> Result<(Columns, Vec<FieldType>)> {
+        wanted.columns(&self.schema)
+    }
+
+    /// Bytes read from the file so far.
+    pub fn raw_bytes(&self) -> u64 {
+        self.stream.raw_bytes()
+    }
+
+    /// The next rows; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// Failures of the operating system, never damage of the file.
+    pub fn read(&mut self) -> Result<Option<Found>> {
+        while !self.ended {
+            match self.message(None) {
+                Ok(Next::Dictionary | Next::Schema(_)) => {}
+                Ok(Next::End) => self.ended = true,
+                Ok(Next::Batch(batch)) => {
+                    let first = self.row;
+                    self.row += batch.num_rows() as u64;
+                    return Ok(Some(Found::Rows { first, batch }));
+                }
+                Ok(Next::TooLarge(rows, reject)) => {
+                    let row = self.row;
+                    self.row = row.saturating_add(rows);
+                    return Ok(Some(Found::Broken { row, reject }));
+                }
+                Err(Broken::Damaged(reject)) => {
+                    self.ended = true;
+                    return Ok(Some(Found::Broken { row: self.row, reject }));
+                }
+                Err(Broken::Failed(error)) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads a message, of which the 8 bytes `prefix` may be read already.
+    fn message(&mut self, prefix: Option<[u8; 8]>) -> Result<Next, Broken> {
+        let Some(HeaderStart { length, bytes: mut header }) = self.header_start(prefix)? else {
+            return Ok(Next::End);
+        };
+        let length = u32::from_le_bytes(length) as usize;
+        if length == 0 {
+            return Ok(Next::End);
+        }
+        if length > MAX_HEADER_BYTES || length < header.len() {
+            return Err(damaged(RejectCode::Corrupt, "a header has an impossible size"));
+        }
+        let have = header.len();
+        header.resize(length, 0);
+        self.exact(&mut header[have..])?;
+        let message = root_as_message(&header)
+            .map_err(|e| damaged(RejectCode::Corrupt, &format!("a header is damaged ({e})")))?;
+        let body_bytes = u64::try_from(message.bodyLength())
+            .map_err(|_| damaged(RejectCode::Corrupt, "a body of negative size"))?;
+        if body_bytes > MAX_BATCH_BYTES {
+            let rows = message.header_as_record_batch().map_or(0, |b| u64::try_from(b.length()).unwrap_or(0));
+            let is_batch = message.header_type() == MessageHeader::RecordBatch;
+            self.pass_over(body_bytes)?;
+            return match is_batch {
+                true => Ok(Next::TooLarge(rows, too_large(body_bytes))),
+                false => Err(Broken::Damaged(too_large(body_bytes))),
+            };
+        }
+        // Grows with what is there, not with what is claimed.
+        let mut body = Vec::new();
+        while (body.len() as u64) < body_bytes {
+            let have = body.len();
+            body.resize(have + (body_bytes - have as u64).min(SKIP_BYTES) as usize, 0);
+            self.exact(&mut body[have..])?;
+        }
+        check_claims(&message, &body).map_err(Broken::Damaged)?;
+        self.decode(&message, &Buffer::from_vec(body))
+    }
+
+    /// The beginning of the next header; `None` at the end.
+    fn header_start(&mut self, prefix: Option<[u8; 8]>) -> Result<Option<HeaderStart>, Broken> {
+        if let Some([a, b, c, d, rest @ ..]) = prefix {
+            // Streams of old have no continuation mark.
+            let start = [a, b, c, d];
+            return Ok(Some(if start == CONTINUATION {
+                HeaderStart { length: rest, bytes: Vec::new() }
+            } else {
+                HeaderStart { length: start, bytes: rest.to_vec() }
+            }));
+        }
+        let mut start = [0; 4];
+        match self.stream.fill(&mut start)? {
+            4 => {}
+            // A stream may just end; a file has a footer.
+            0 if !self.is_file => return Ok(None),
+            _ => return Err(damaged(RejectCode::Truncated, "it ends between two messages")),
+        }
+        if start == CONTINUATION {
+            self.exact(&mut start)?;
+        }
+        Ok(Some(HeaderStart { length: start, bytes: Vec::new() }))
+    }
+
+    fn exact(&mut self, buffer: &mut [u8]) -> Result<(), Broken> {
+        if self.stream.fill(buffer)? == buffer.len() {
+            return Ok(());
+        }
+        Err(damaged(RejectCode::Truncated, "it ends in the middle"))
+    }
+
+    fn pass_over(&mut self, bytes: u64) -> Result<(), Broken> {
+        let mut scratch = vec![0; bytes.min(SKIP_BYTES) as usize];
+        let mut left = bytes;
+        while left > 0 {
+            let length = left.min(SKIP_BYTES);
+            self.exact(&mut scratch[..length as usize])?;
+            left -= length;
+        }
+        Ok(())
+    }
+
+    /// Hands a message to the library, which meets some damage with a panic. Nothing is read after one.
+    fn decode(&mut self, message: &Message<'_>, body: &Buffer) -> Result<Next, Broken> {
+        let (schema, dictionaries) = (&self.schema, &mut self.dictionaries);
+        let decode = || -> Result<Next, ArrowError> {
+            let version = message.version();
+            if let Some(batch) = message.header_as_record_batch() {
+                let schema = Arc::clone(schema);
+                return read_record_batch(body, batch, schema, dictionaries, None, &version).map(Next::Batch);
+            }
+            if let Some(dictionary) = message.header_as_dictionary_batch() {
+                read_dictionary(body, dictionary, schema, dictionaries, &version)?;
+                return Ok(Next::Dictionary);
+            }
+            let schema = message.header_as_schema().ok_or_else(|| {
+                ArrowError::IpcError(format!("a message of the type {:?}", message.header_type()))
+            })?;
+            try_fb_to_schema(schema).map(Next::Schema)
+        };
+        match catch_unwind(AssertUnwindSafe(decode)) {
+            Ok(Ok(next)) => Ok(next),
+            Ok(Err(e)) => Err(damaged(RejectCode::Corrupt, &e.to_string())),
+            Err(_) => Err(damaged(RejectCode::Corrupt, "its decoder gave up")),
+        }
+    }
+}
+
+/// Finds the columns that are wanted in a file.
+///
+/// # Errors
+///
+/// As [`Batches::open`], [`Batches::columns`].
+pub fn columns(
+    path: &Path,
+    planned_bytes: u64,
+    wanted: &Wanted,
+) -> Result<(Columns, Vec<FieldType>), Broken> {
+    let stream = Stream::open(path, planned_bytes, None).map_err(Broken::Failed)?;
+    Batches::open(stream)?.columns(wanted).map_err(Broken::Failed)
+}
+
+/// Refuses a batch whose compressed buffers claim more than is read.
+fn check_claims(message: &Message<'_>, body: &[u8]) -> Result<(), Reject> {
+    let dictionary = message.header_as_dictionary_batch();
+    let Some(batch) = message.header_as_record_batch().or_else(|| dictionary.and_then(|d| d.data())) else {
+        return Ok(());
+    };
+    if batch.compression().is_none() {
+        return Ok(());
+    }
+    let claimed = claims(&batch, body).fold(0u64, u64::saturating_add);
+    if claimed > MAX_BATCH_BYTES { Err(too_large(claimed)) } else { Ok(()) }
+}
+
+/// What the buffers say they become: each begins with its decompressed size.
+fn claims<'a>(batch: &BatchHeader<'a>, body: &'a [u8]) -> impl Iterator<Item = u64> + 'a {
+    let buffers = batch.buffers();
+    buffers.into_iter().flatten().filter_map(move |buffer| {
+        let at = usize::try_from(buffer.offset()).ok()?;
+        let size = body.get(at..at.checked_add(8)?).filter(|_| buffer.length() > 8)?;
+        // −1 stands for a buffer that is not compressed.
+        Some(u64::try_from(i64::from_le_bytes(size.try_into().ok()?)).unwrap_or(0))
+    })
+}
+
+fn too_large(bytes: u64) -> Reject {
+    let message =
+        format!("a record batch has {bytes} bytes, the limit is {MAX_BATCH_BYTES}: write smaller ones");
+    Reject::new(RejectCode::TooLarge, message)
+}
+
+fn damaged(code: RejectCode, what: &str) -> Broken {
+    Broken::Damaged(Reject::new(code, format!("the Arrow data are damaged: {what}")))
+}

@@ -1,0 +1,273 @@
+//! Pieces of whole documents from a stream.
+
+pub use super::scan::Rule;
+use super::scan::Scanner;
+use crate::error::Result;
+use crate::sample::Reject;
+use crate::source::lines::Piece;
+use crate::source::stream::{Broken, Stream};
+
+/// Bytes read at a time.
+const READ_BYTES: usize = 128 << 10;
+
+/// What comes next in a stream.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Whole documents, or one that is too long. Offsets are those of the decompressed bytes.
+    Piece(Piece),
+    /// The stream is damaged behind `offset`: nothing follows.
+    Broken {
+        /// Where the document begins that is cut off.
+        offset: u64,
+        /// What is wrong.
+        reject: Reject,
+    },
+}
+
+/// Cuts a stream into pieces.
+pub struct Cutter {
+    stream: Stream,
+    scanner: Scanner,
+    /// Bytes of the longest document, with what separates it from the next.
+    most: u64,
+    /// Read and not given yet.
+    buffer: Vec<u8>,
+    /// Offset of the buffer in the stream.
+    offset: u64,
+    ended: bool,
+    damage: Option<Reject>,
+}
+
+impl Cutter {
+    /// Cuts `stream` as `rule` says. Documents that have more than `max_document_bytes` are passed over.
+    pub fn new(stream: Stream, rule: Rule, max_document_bytes: u64) -> Self {
+        let separator = if let Rule::Separator(separator) = &rule { separator.len() } else { 2 };
+        Self {
+            stream,
+            scanner: Scanner::new(rule),
+            most: max_document_bytes.saturating_add(separator as u64),
+            buffer: Vec::new(),
+            offset: 0,
+            ended: false,
+            damage: None,
+        }
+    }
+
+    /// Bytes read from the file so far.
+    pub fn raw_bytes(&self) -> u64 {
+        self.stream.raw_bytes()
+    }
+
+    /// The next piece, of about `target` bytes unless one document has more; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// Failures of the operating system, never damage of the file.
+    pub fn next(&mut self, target: usize) -> Result<Option<Cut>> {
+        loop {
+            if self.scanner.last.is_none() && self.buffer.len() as u64 > self.most {
+                return self.pass_over().map(Some);
+            }
+            if self.ended || (self.buffer.len() >= target && self.scanner.last.is_some()) {
+                break;
+            }
+            self.read()?;
+        }
+        let is_end = self.ended && self.damage.is_none();
+        let whole = if is_end { self.buffer.len() } else { self.scanner.last.unwrap_or(0) };
+        if whole > 0 {
+            let rest = self.buffer.split_off(whole);
+            let bytes = std::mem::replace(&mut self.buffer, rest);
+            let offset = self.gone(whole);
+            return Ok(Some(Cut::Piece(Piece::Lines { offset, bytes })));
+        }
+        self.buffer = Vec::new();
+        Ok(self.damage.take().map(|reject| Cut::Broken { offset: self.offset, reject }))
+    }
+
+    /// Goes on to the next document without holding the one that is under way.
+    fn pass_over(&mut self) -> Result<Cut> {
+        let offset = self.offset;
+        loop {
+            let bytes = match self.scanner.first {
+                Some(first) => first,
+                None if self.ended => self.buffer.len(),
+                None => self.scanner.scanned(),
+            };
+            let is_found = self.scanner.first.is_some();
+            self.buffer.drain(..bytes);
+            self.gone(bytes);
+            if let Some(reject) = self.damage.take().filter(|_| !is_found) {
+                return Ok(Cut::Broken { offset, reject });
+            }
+            if is_found || self.ended {
+                return Ok(Cut::Piece(Piece::Overlong { offset, bytes: self.offset - offset }));
+            }
+            self.read()?;
+        }
+    }
+
+    /// Takes note that the first bytes of the buffer were taken out; gives their offset.
+    fn gone(&mut self, bytes: usize) -> u64 {
+        self.scanner.remove(bytes);
+        let offset = self.offset;
+        self.offset += bytes as u64;
+        offset
+    }
+
+    fn read(&mut self) -> Result<()> {
+        let have = self.buffer.len();
+        self.buffer.resize(have + READ_BYTES, 0);
+        let filled = match self.stream.fill(&mut self.buffer[have..]) {
+            Ok(filled) => filled,
+            Err(Broken::Failed(error)) => return Err(error),
+            Err(Broken::Damaged(reject)) => {
+                self.damage = Some(reject);
+                0
+            }
+        };
+        self.buffer.truncate(have + filled);
+        self.ended = filled == 0;
+        self.scanner.scan(&self.buffer);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::path::Path;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::sample::RejectCode;
+    use crate::source::compression::Compression;
+
+    fn cutter(path: &Path, compression: Option<Compression>, rule: Rule, most: u64) -> Cutter {
+        let bytes = std::fs::metadata(path).unwrap().len();
+        Cutter::new(Stream::open(path, bytes, compression).unwrap(), rule, most)
+    }
+
+    fn cuts(mut cutter: Cutter, target: usize) -> Vec<Cut> {
+        std::iter::from_fn(|| cutter.next(target).unwrap()).collect()
+    }
+
+    /// The documents of pieces, with their offsets.
+    fn documents(rule: &Rule, cuts: &[Cut]) -> Vec<(u64, Vec<u8>)> {
+        let mut found = Vec::new();
+        for cut in cuts {
+            let Cut::Piece(Piece::Lines { offset, bytes }) = cut else { panic!("{cut:?}") };
+            found.extend(rule.documents(bytes).into_iter().map(|(at, d)| (offset + at as u64, d.to_vec())));
+        }
+        found
+    }
+
+    fn any_rule() -> impl Strategy<Value = Rule> {
+        prop_oneof![
+            Just(Rule::Lines),
+            Just(Rule::BlankLines),
+            Just(Rule::Separator(b"\n".as_slice().into())),
+            Just(Rule::Separator(b"aa".as_slice().into())),
+            Just(Rule::Separator(b"\na\"".as_slice().into())),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_hold_the_documents_of_the_whole(
+            text in prop::collection::vec(prop::sample::select(b"aaaab \n\n\r\"".to_vec()), 0..400),
+            rule in any_rule(),
+            step in 1usize..9,
+        ) {
+            // A buffer that grows by a few bytes at a time, as that of a stream does.
+            let mut scanner = Scanner::new(rule.clone());
+            let (mut buffer, mut offset, mut found) = (Vec::new(), 0, Vec::new());
+            for part in text.chunks(step) {
+                buffer.extend_from_slice(part);
+                scanner.scan(&buffer);
+                if let Some(last) = scanner.last {
+                    let piece: Vec<u8> = buffer.drain(..last).collect();
+                    found.extend(rule.documents(&piece).into_iter().map(|(at, d)| (offset + at, d.to_vec())));
+                    offset += last;
+                    scanner.remove(last);
+                }
+            }
+            found.extend(rule.documents(&buffer).into_iter().map(|(at, d)| (offset + at, d.to_vec())));
+            let whole: Vec<_> = rule.documents(&text).into_iter().map(|(at, d)| (at, d.to_vec())).collect();
+            prop_assert_eq!(found, whole);
+        }
+
+        #[test]
+        fn rows_end_where_the_csv_crate_ends_them(
+            text in prop::collection::vec(prop::sample::select(b"ab,,\n\r\"\"".to_vec()), 0..200),
+            step in 1usize..9,
+        ) {
+            let read = |bytes: &[u8]| {
+                let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
+                reader.byte_records().collect::<Result<Vec<_>, _>>().unwrap()
+            };
+            let mut scanner = Scanner::new(Rule::Rows { delimiter: b',' });
+            let (mut buffer, mut found) = (Vec::new(), Vec::new());
+            for part in text.chunks(step) {
+                buffer.extend_from_slice(part);
+                scanner.scan(&buffer);
+                if let Some(last) = scanner.last {
+                    found.extend(read(&buffer[..last]));
+                    buffer.drain(..last);
+                    scanner.remove(last);
+                }
+            }
+            found.extend(read(&buffer));
+            prop_assert_eq!(found, read(&text));
+        }
+    }
+
+    #[test]
+    fn documents_too_long_are_passed_over() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let long = "x".repeat(3 * READ_BYTES);
+        std::fs::write(file.path(), format!("one--{long}--three--{long}")).unwrap();
+        let rule = Rule::Separator(b"--".as_slice().into());
+        let found = cuts(cutter(file.path(), None, rule.clone(), 1000), 1);
+        let length = long.len() as u64;
+        let three = 7 + length;
+        assert_eq!(
+            found[1..],
+            [
+                Cut::Piece(Piece::Overlong { offset: 5, bytes: length + 2 }),
+                Cut::Piece(Piece::Lines { offset: three, bytes: b"three--".to_vec() }),
+                Cut::Piece(Piece::Overlong { offset: three + 7, bytes: length }),
+            ]
+        );
+        assert_eq!(documents(&rule, &found[..1]), [(0, b"one".to_vec())]);
+    }
+
+    #[test]
+    fn damage_keeps_what_came_before() {
+        let lines: String = (0..50_000).map(|i| format!("line {i}\n")).collect();
+        let whole = zstd::encode_all(lines.as_bytes(), 1).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), [&whole[..], &whole[..whole.len() / 2]].concat()).unwrap();
+        let mut found = cuts(cutter(file.path(), Some(Compression::Zstd), Rule::Lines, 1 << 20), 1000);
+        let Some(Cut::Broken { offset, reject }) = found.pop() else { panic!("{} cuts", found.len()) };
+        assert_eq!(reject.code, RejectCode::Truncated);
+        let documents = documents(&Rule::Lines, &found);
+        assert!(documents.len() > 50_000 && documents.len() < 100_000);
+        let (at, last) = documents.last().unwrap();
+        assert_eq!(at + last.len() as u64 + 1, offset);
+        assert!(
+            documents.iter().zip((0..50_000).cycle()).all(|((_, d), i)| *d == format!("line {i}").as_bytes())
+        );
+    }
+
+    #[test]
+    fn what_decompresses_without_end_is_stopped() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), zstd::encode_all(std::io::repeat(0).take(1 << 28), 19).unwrap()).unwrap();
+        let found = cuts(cutter(file.path(), Some(Compression::Zstd), Rule::Whole, 1 << 20), 1000);
+        assert!(
+            matches!(&found[..], [Cut::Broken { offset: 0, reject }] if reject.code == RejectCode::TooLarge)
+        );
+    }
+}

@@ -1,0 +1,194 @@
+//! Fields of a line of JSON by path, beside those that become fields of the record.
+
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value as Json;
+
+use crate::sample::{Reject, RejectCode, Value};
+use crate::schema::Field;
+use crate::source::metadata::from_json;
+
+/// A field: a member of that very name or, without one, a path of members, as `a.b.c`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Path {
+    whole: String,
+    parts: Vec<String>,
+}
+
+impl Path {
+    /// The field called `name`.
+    pub fn new(name: &str) -> Self {
+        Self { whole: name.to_owned(), parts: name.split('.').map(str::to_owned).collect() }
+    }
+
+    /// Whether it is more than the name of a member.
+    pub fn is_nested(&self) -> bool {
+        self.parts.len() > 1
+    }
+
+    fn find<'a>(&self, members: &'a [(String, Json)]) -> Option<&'a Json> {
+        let member = |name: &str| members.iter().find(|(n, _)| n == name).map(|(_, value)| value);
+        let nested = || {
+            let (first, rest) = self.parts.split_first()?;
+            rest.iter().try_fold(member(first)?, |value, name| value.get(name))
+        };
+        member(&self.whole).or_else(nested)
+    }
+}
+
+/// The fields that are wanted.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// Field with the text.
+    pub text: Path,
+    /// Field with the key.
+    pub key: Option<Path>,
+    /// Fields of the record, where they stand in the line, and their types.
+    pub kept: Vec<(Path, Field)>,
+}
+
+/// What a line holds.
+#[derive(Debug, PartialEq)]
+pub struct Found {
+    /// The text.
+    pub text: String,
+    /// The key, when one was wanted.
+    pub key: Option<String>,
+    /// One value per field that is kept.
+    pub kept: Vec<Value>,
+}
+
+impl Wanted {
+    /// Finds the fields in a line (without its line end). Of a name that comes twice, the last one counts.
+    ///
+    /// # Errors
+    ///
+    /// A [`Reject`] for a line that is empty, not a JSON object, lacks the text or the key, or has a value that does not
+    /// fit the type of its field.
+    pub fn find(&self, line: &str) -> Result<Found, Reject> {
+        if line.trim_ascii().is_empty() {
+            return Err(Reject::new(RejectCode::Empty, "the line is empty"));
+        }
+        let mut json = serde_json::Deserializer::from_str(line);
+        let mut members =
+            json.deserialize_map(Members(self)).and_then(|members| json.end().map(|()| members)).map_err(
+                |e| Reject::new(RejectCode::InvalidJson, format!("the line is not a JSON object: {e}")),
+            )?;
+        let key = self.key.as_ref().map(|path| key(&path.whole, path.find(&members))).transpose()?;
+        let null = Json::Null;
+        let kept = self
+            .kept
+            .iter()
+            .map(|(path, field)| from_json(&field.name, field.ty, path.find(&members).unwrap_or(&null)))
+            .collect::<Result<_, _>>()?;
+        // The text is moved out rather than copied where it is a member of the line.
+        let at = members.iter().position(|(name, _)| *name == self.text.whole);
+        let text = match at {
+            Some(at) => Some(members.swap_remove(at).1),
+            None => self.text.find(&members).cloned(),
+        };
+        match text {
+            Some(Json::String(text)) => Ok(Found { text, key, kept }),
+            other => Err(unusable(&self.text.whole, other.as_ref(), "a string", "--text-field")),
+        }
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        let paths = [&self.text].into_iter().chain(&self.key).chain(self.kept.iter().map(|(path, _)| path));
+        paths
+            .into_iter()
+            .any(|path| path.whole == name || path.parts.first().is_some_and(|first| first == name))
+    }
+}
+
+fn key(name: &str, value: Option<&Json>) -> Result<String, Reject> {
+    match value {
+        Some(Json::String(key)) => Ok(key.clone()),
+        Some(Json::Number(key)) if !key.is_f64() => Ok(key.to_string()),
+        other => Err(unusable(name, other, "a string or an integer", "--key-field")),
+    }
+}
+
+fn unusable(name: &str, found: Option<&Json>, wanted: &str, flag: &str) -> Reject {
+    let missing = |message: String| Reject::new(RejectCode::MissingField, message);
+    let kind = match found {
+        None => return missing(format!("there is no field {name:?}; {flag} names the field")),
+        Some(Json::Null) => return missing(format!("the field {name:?} is null")),
+        Some(Json::Bool(_)) => "a boolean",
+        Some(Json::Number(_)) => "a number",
+        Some(Json::String(_)) => "a string",
+        Some(Json::Array(_)) => "a list",
+        Some(Json::Object(_)) => "an object",
+    };
+    Reject::new(RejectCode::WrongType, format!("the field {name:?} is {kind}, not {wanted}"))
+}
+
+/// Collects the members that a wanted field may stand in.
+struct Members<'a>(&'a Wanted);
+
+impl<'de> Visitor<'de> for Members<'_> {
+    type Value = Vec<(String, Json)>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members: Self::Value = Vec::new();
+        while let Some(name) = map.next_key::<String>()? {
+            if !self.0.wants(&name) {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let value = map.next_value()?;
+            match members.iter_mut().find(|(n, _)| *n == name) {
+                Some((_, earlier)) => *earlier = value,
+                None => members.push((name, value)),
+            }
+        }
+        Ok(members)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::FieldType;
+
+    fn wanted(text: &str) -> Wanted {
+        let kept = [("meta.lang", FieldType::String), ("n", FieldType::Int64), ("meta", FieldType::Json)];
+        let kept = kept.map(|(name, ty)| (Path::new(name), Field::nullable(name, ty)));
+        Wanted { text: Path::new(text), key: Some(Path::new("meta.id")), kept: kept.to_vec() }
+    }
+
+    #[test]
+    fn fields_are_found_by_path_and_by_name() {
+        let line = r#"{"meta": {"id": 7, "lang": "de"}, "a": {"b": "nested"}, "n": "5", "x": [1]}"#;
+        let found = wanted("a.b").find(line).unwrap();
+        assert_eq!((found.text.as_str(), found.key.as_deref()), ("nested", Some("7")));
+        let meta = Value::Text(r#"{"id":7,"lang":"de"}"#.into());
+        assert_eq!(found.kept, [Value::Text("de".into()), Value::Int(5), meta]);
+        let line = r#"{"a.b": "whole", "a": {"b": "nested"}, "meta.id": "k", "n": null}"#;
+        let found = wanted("a.b").find(line).unwrap();
+        assert_eq!((found.text.as_str(), found.key.as_deref()), ("whole", Some("k")));
+        assert_eq!(found.kept, [Value::Null, Value::Null, Value::Null]);
+        let twice = r#"{"a": {"b": "1"}, "meta.id": 1, "a": {"b": "2\u00e9"}}"#;
+        assert_eq!(wanted("a.b").find(twice).unwrap().text, "2é");
+    }
+
+    #[test]
+    fn every_defect_has_its_code() {
+        for (line, code) in [
+            ("", RejectCode::Empty),
+            ("[]", RejectCode::InvalidJson),
+            (r#"{"a": {"b": "\udc00"}, "meta.id": 1}"#, RejectCode::InvalidJson),
+            (r#"{"a": {"c": "x"}, "meta.id": 1}"#, RejectCode::MissingField),
+            (r#"{"a": {"b": null}, "meta.id": 1}"#, RejectCode::MissingField),
+            (r#"{"a": {"b": [1]}, "meta.id": 1}"#, RejectCode::WrongType),
+            (r#"{"a": {"b": "x"}, "meta.id": 1.5}"#, RejectCode::WrongType),
+            (r#"{"a": {"b": "x"}}"#, RejectCode::MissingField),
+            (r#"{"a": {"b": "x"}, "meta.id": 1, "n": "many"}"#, RejectCode::InvalidValue),
+        ] {
+            assert_eq!(wanted("a.b").find(line).unwrap_err().code, code, "{line}");
+        }
+    }
+}

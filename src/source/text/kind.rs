@@ -1,0 +1,184 @@
+//! What a file of text is, by its name, and where its documents begin and end.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+
+use crate::error::{Error, Result};
+use crate::source::compression::Compression;
+
+/// How documents stand in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Plain text; [`Documents`] says where a document ends.
+    Text,
+    /// One JSON object a line.
+    JsonLines,
+    /// Values between commas.
+    Csv,
+    /// Values between tabs.
+    Tsv,
+    /// A Parquet file.
+    Parquet,
+    /// An Arrow IPC file or stream.
+    Arrow,
+}
+
+/// What a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileKind {
+    /// How documents stand in it.
+    pub format: Format,
+    /// What it is compressed with.
+    pub compression: Option<Compression>,
+}
+
+impl FileKind {
+    /// What the name of a file says; `None` when it is nothing that is read as text.
+    pub fn of_name(name: &str) -> Option<Self> {
+        let (stem, compression) = Compression::of_name(name);
+        Self::of_extension(stem.rsplit_once('.')?.1, compression)
+    }
+
+    fn of_extension(extension: &str, compression: Option<Compression>) -> Option<Self> {
+        let format = match extension.to_ascii_lowercase().as_str() {
+            "txt" => Format::Text,
+            "jsonl" | "ndjson" => Format::JsonLines,
+            "csv" => Format::Csv,
+            "tsv" => Format::Tsv,
+            // Both have a compression of their own.
+            "parquet" if compression.is_none() => Format::Parquet,
+            "arrow" if compression.is_none() => Format::Arrow,
+            _ => return None,
+        };
+        Some(Self { format, compression })
+    }
+}
+
+impl fmt::Display for FileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.format {
+            Format::Text => "txt",
+            Format::JsonLines => "jsonl",
+            Format::Csv => "csv",
+            Format::Tsv => "tsv",
+            Format::Parquet => "parquet",
+            Format::Arrow => "arrow",
+        })?;
+        f.write_str(self.compression.map_or("", Compression::extension))
+    }
+}
+
+/// `--input-format`: an extension, as `jsonl` or `txt.gz`.
+impl FromStr for FileKind {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (stem, compression) = Compression::of_name(text);
+        Self::of_extension(stem, compression).ok_or_else(|| {
+            Error::usage(format!("{text:?} is no format of text"))
+                .help("use txt, jsonl, csv or tsv, alone or with .gz, .zst, .xz or .bz2; or parquet, arrow")
+        })
+    }
+}
+
+/// What a document is in plain text.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Documents {
+    /// The file.
+    #[default]
+    File,
+    /// Each line.
+    Line,
+    /// Lines between blank ones.
+    BlankLine,
+    /// What stands between these bytes.
+    Separator(Arc<[u8]>),
+}
+
+impl FromStr for Documents {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match (text, text.strip_prefix("separator:")) {
+            ("file", _) => Ok(Self::File),
+            ("line", _) => Ok(Self::Line),
+            ("blank-line", _) => Ok(Self::BlankLine),
+            (_, Some(separator)) if !separator.is_empty() => Ok(Self::Separator(unescape(separator)?.into())),
+            _ => Err(Error::usage(format!("{text:?} does not say what a document is"))
+                .help("use file, line, blank-line or separator:STRING")),
+        }
+    }
+}
+
+/// `\n`, `\r`, `\t`, `\0` and `\\` as in most languages.
+fn unescape(text: &str) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'\\' => match rest.next() {
+                Some(b'n') => b'\n',
+                Some(b'r') => b'\r',
+                Some(b't') => b'\t',
+                Some(b'0') => 0,
+                Some(b'\\') => b'\\',
+                _ => {
+                    return Err(Error::usage(format!("{text:?} has a backslash that means nothing"))
+                        .help("write \\n, \\r, \\t, \\0, or \\\\ for a backslash"));
+                }
+            },
+            byte => byte,
+        });
+    }
+    Ok(bytes)
+}
+
+impl fmt::Display for Documents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File => f.write_str("file"),
+            Self::Line => f.write_str("line"),
+            Self::BlankLine => f.write_str("blank-line"),
+            Self::Separator(separator) => write!(f, "separator:{}", separator.escape_ascii()),
+        }
+    }
+}
+
+impl Serialize for Documents {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_format_and_compression() {
+        let kind = |name: &str| FileKind::of_name(name).map(|k| (k.format, k.compression));
+        assert_eq!(kind("a/b.TXT"), Some((Format::Text, None)));
+        assert_eq!(kind("b.ndjson.gz"), Some((Format::JsonLines, Some(Compression::Gzip))));
+        assert_eq!(kind("b.tsv.bz2"), Some((Format::Tsv, Some(Compression::Bzip2))));
+        assert_eq!(kind("b.arrow"), Some((Format::Arrow, None)));
+        for other in ["b.parquet.gz", "b.gz", "txt", "b.pdf", ""] {
+            assert_eq!(kind(other), None, "{other}");
+        }
+        assert_eq!("csv.zst".parse::<FileKind>().unwrap(), FileKind::of_name("x.csv.zst").unwrap());
+        assert_eq!("NDJSON.GZ".parse::<FileKind>().unwrap().to_string(), "jsonl.gz");
+        assert!("x.csv".parse::<FileKind>().is_err());
+    }
+
+    #[test]
+    fn documents_are_named_on_the_command_line() {
+        for text in ["file", "line", "blank-line", "separator:--", r"separator:\n---\n", r"separator:\t\\"] {
+            assert_eq!(text.parse::<Documents>().unwrap().to_string(), text);
+        }
+        for wrong in ["", "lines", "separator:", r"separator:\x", "separator:\\"] {
+            assert!(wrong.parse::<Documents>().is_err(), "{wrong}");
+        }
+    }
+}

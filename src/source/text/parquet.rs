@@ -1,0 +1,348 @@
+//! Rows of a Parquet file, row group by row group.
+//!
+//! Every row group stands alone: one that is damaged is one item that is rejected, and the next one is read.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ::parquet::arrow::ProjectionMask;
+use ::parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
+use ::parquet::errors::ParquetError;
+use ::parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
+use ::parquet::file::reader::{ChunkReader, Length};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use bytes::Bytes;
+
+use super::pages::PageHeader;
+use super::table::{Columns, Found, Wanted};
+use crate::error::{Error, Result};
+use crate::sample::{Reject, RejectCode};
+use crate::schema::FieldType;
+use crate::source::stream::Broken;
+use crate::source::{changed, retried};
+
+/// Most rows decoded together.
+const BATCH_ROWS: u64 = 1024;
+/// Bytes of rows decoded together, as far as the footer tells.
+const BATCH_BYTES: u64 = 4 << 20;
+/// Bytes read where the length of what follows is not known.
+const HEADER_BYTES: usize = 4 << 10;
+/// Longest page header, with its statistics.
+const MAX_HEADER_BYTES: u64 = 4 << 20;
+/// Rows that a stored byte may stand for, beside [`FREE_ROWS`].
+const MAX_ROWS_RATIO: u64 = 1000;
+/// Rows that any row group may have.
+const FREE_ROWS: u64 = 1 << 24;
+/// Smallest limit of a page: what writers make when documents are small.
+const MIN_PAGE_LIMIT: u64 = 64 << 20;
+
+/// A Parquet file whose footer is read.
+#[derive(Clone)]
+pub struct ParquetFile {
+    chunks: Chunks,
+    metadata: ArrowReaderMetadata,
+    schema: SchemaRef,
+}
+
+impl ParquetFile {
+    /// Opens a file that had `planned_bytes` bytes when it was planned.
+    ///
+    /// # Errors
+    ///
+    /// A footer that cannot be read is damage.
+    pub fn open(path: &Path, planned_bytes: u64) -> Result<Self, Broken> {
+        let fail = |e| Broken::Failed(Error::io("open", path, e));
+        let file = retried(|| File::open(path)).map_err(fail)?;
+        let bytes = file.metadata().map_err(fail)?.len();
+        if bytes != planned_bytes {
+            return Err(Broken::Failed(changed(path, planned_bytes, bytes)));
+        }
+        let chunks = Chunks {
+            file: Arc::new(file),
+            bytes,
+            path: Arc::new(path.to_owned()),
+            failure: Arc::new(Mutex::new(None)),
+        };
+        let load = |options| chunks.decode(|| ArrowReaderMetadata::load(&chunks, options));
+        // Without the Arrow schema that may stand in the footer: it could ask for any type.
+        let found = load(ArrowReaderOptions::new().with_skip_arrow_metadata(true))?;
+        // Views share the bytes of pages, whatever a dictionary repeats.
+        let schema = Arc::new(with_views(found.schema()));
+        let options = ArrowReaderOptions::new().with_schema(Arc::clone(&schema));
+        let metadata =
+            chunks.decode(|| ArrowReaderMetadata::try_new(Arc::clone(found.metadata()), options))?;
+        Ok(Self { chunks, metadata, schema })
+    }
+
+    /// Finds the columns that are wanted.
+    ///
+    /// # Errors
+    ///
+    /// As [`Wanted::columns`].
+    pub fn columns(&self, wanted: &Wanted) -> Result<(Columns, Vec<FieldType>)> {
+        wanted.columns(&self.schema)
+    }
+
+    /// Rows of each row group, and the decoded bytes that its columns claim.
+    pub fn groups(&self, columns: &Columns) -> Vec<(u64, u64)> {
+        let (roots, _) = columns.alone();
+        let groups = self.metadata.metadata().row_groups().iter();
+        groups
+            .map(|group| {
+                let bytes = self.leaves(group, &roots).map(|c| size(c.uncompressed_size())).sum();
+                (size(group.num_rows()), bytes)
+            })
+            .collect()
+    }
+
+    /// The columns of `group` that belong to the fields `roots` of the schema.
+    fn leaves<'a>(
+        &'a self,
+        group: &'a RowGroupMetaData,
+        roots: &'a [usize],
+    ) -> impl Iterator<Item = &'a ColumnChunkMetaData> {
+        let schema = self.metadata.metadata().file_metadata().schema_descr();
+        let wanted =
+            move |(at, _): &(usize, _)| roots.binary_search(&schema.get_column_root_idx(*at)).is_ok();
+        group.columns().iter().enumerate().filter(wanted).map(|(_, column)| column)
+    }
+}
+
+/// A number of a footer, which is never negative in one that is whole.
+fn size(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+fn with_views(schema: &Schema) -> Schema {
+    let view = |field: &Field| match field.data_type() {
+        DataType::Utf8 | DataType::LargeUtf8 => field.clone().with_data_type(DataType::Utf8View),
+        _ => field.clone(),
+    };
+    Schema::new(schema.fields().iter().map(|f| view(f)).collect::<Vec<_>>())
+}
+
+/// Reads a range of row groups.
+pub struct Groups {
+    file: ParquetFile,
+    roots: Vec<usize>,
+    todo: Range<usize>,
+    /// Row where the next group begins.
+    next_row: u64,
+    max_page_bytes: u64,
+    open: Option<Open>,
+}
+
+/// A row group that is being read.
+struct Open {
+    reader: ParquetRecordBatchReader,
+    row: u64,
+    end: u64,
+}
+
+impl Groups {
+    /// Reads the row groups `groups` of `file`, whose pages are no larger than two documents of `max_document_bytes`.
+    pub fn new(file: ParquetFile, columns: &Columns, groups: Range<usize>, max_document_bytes: u64) -> Self {
+        let before = file.metadata.metadata().row_groups().iter().take(groups.start);
+        let next_row = before.fold(0u64, |sum, g| sum.saturating_add(size(g.num_rows())));
+        Self {
+            roots: columns.alone().0,
+            todo: groups,
+            next_row,
+            max_page_bytes: max_document_bytes.saturating_mul(2).max(MIN_PAGE_LIMIT),
+            open: None,
+            file,
+        }
+    }
+
+    /// The next rows; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// Failures of the operating system, never damage of the file.
+    pub fn read(&mut self) -> Result<Option<Found>> {
+        loop {
+            if let Some(mut open) = self.open.take() {
+                let next = self
+                    .file
+                    .chunks
+                    .decode(|| open.reader.next().transpose().map_err(|e| ParquetError::External(e.into())));
+                match next {
+                    Ok(Some(batch)) => {
+                        let first = open.row;
+                        open.row += batch.num_rows() as u64;
+                        self.open = Some(open);
+                        return Ok(Some(Found::Rows { first, batch }));
+                    }
+                    Ok(None) if open.row == open.end => {}
+                    Ok(None) => {
+                        let reject =
+                            Reject::new(RejectCode::Truncated, "the row group has fewer rows than it says");
+                        return Ok(Some(Found::Broken { row: open.row, reject }));
+                    }
+                    Err(Broken::Damaged(reject)) => return Ok(Some(Found::Broken { row: open.row, reject })),
+                    Err(Broken::Failed(error)) => return Err(error),
+                }
+            }
+            let Some(group) = self.todo.next() else { return Ok(None) };
+            let row = self.next_row;
+            match self.open_group(group) {
+                Ok(open) => self.open = Some(open),
+                Err(Broken::Damaged(reject)) => return Ok(Some(Found::Broken { row, reject })),
+                Err(Broken::Failed(error)) => return Err(error),
+            }
+        }
+    }
+
+    fn open_group(&mut self, ordinal: usize) -> Result<Open, Broken> {
+        let metadata = self.file.metadata.metadata();
+        let Some(group) = metadata.row_groups().get(ordinal) else {
+            return Err(damaged(RejectCode::Corrupt, "a row group is gone"));
+        };
+        let (row, rows) = (self.next_row, size(group.num_rows()));
+        self.next_row = row.saturating_add(rows);
+        let (mut stored, mut decoded) = (0u64, 0u64);
+        for column in self.file.leaves(group, &self.roots) {
+            self.check_pages(column)?;
+            stored = stored.saturating_add(size(column.compressed_size()));
+            decoded = decoded.saturating_add(size(column.uncompressed_size()));
+        }
+        if rows > stored.saturating_mul(MAX_ROWS_RATIO).saturating_add(FREE_ROWS) {
+            return Err(damaged(
+                RejectCode::TooLarge,
+                "the row group claims more rows than its bytes can hold",
+            ));
+        }
+        let batch_rows = (BATCH_BYTES.saturating_mul(rows) / decoded.max(1)).clamp(1, BATCH_ROWS);
+        let schema = metadata.file_metadata().schema_descr();
+        let mask = ProjectionMask::roots(schema, self.roots.iter().copied());
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
+            self.file.chunks.clone(),
+            self.file.metadata.clone(),
+        );
+        let builder = builder.with_projection(mask).with_row_groups(vec![ordinal]);
+        let reader = self.file.chunks.decode(|| builder.with_batch_size(batch_rows as usize).build())?;
+        Ok(Open { reader, row, end: self.next_row })
+    }
+
+    /// Walks the headers of the pages of a column.
+    fn check_pages(&self, column: &ColumnChunkMetaData) -> Result<(), Broken> {
+        let corrupt = |what| damaged(RejectCode::Corrupt, what);
+        let begin = match (column.dictionary_page_offset(), column.data_page_offset()) {
+            (Some(dictionary), data) if dictionary > 0 => dictionary.min(data),
+            (_, data) => data,
+        };
+        let end = size(begin).checked_add(size(column.compressed_size()));
+        let (Ok(mut at), Some(end)) = (u64::try_from(begin), end) else {
+            return Err(corrupt("a column stands nowhere"));
+        };
+        if end > self.file.chunks.bytes {
+            return Err(damaged(RejectCode::Truncated, "a column ends after the file"));
+        }
+        while at < end {
+            let header =
+                self.page_header(at, end - at)?.ok_or_else(|| corrupt("a page header is damaged"))?;
+            if header.decoded_bytes > self.max_page_bytes {
+                let message = format!(
+                    "a page has {} bytes, and {} at most are read with this --max-document-bytes",
+                    header.decoded_bytes, self.max_page_bytes
+                );
+                return Err(damaged(RejectCode::TooLarge, &message));
+            }
+            at = at.saturating_add(header.header_bytes).saturating_add(header.stored_bytes);
+        }
+        Ok(())
+    }
+
+    fn page_header(&self, at: u64, most: u64) -> Result<Option<PageHeader>, Broken> {
+        let mut length = (HEADER_BYTES as u64).min(most);
+        loop {
+            let bytes = self.file.chunks.decode(|| self.file.chunks.get_bytes(at, length as usize))?;
+            let header = PageHeader::parse(&bytes);
+            if header.is_some() || length == most.min(MAX_HEADER_BYTES) {
+                return Ok(header);
+            }
+            length = (length * 16).min(most).min(MAX_HEADER_BYTES);
+        }
+    }
+}
+
+fn damaged(code: RejectCode, what: &str) -> Broken {
+    Broken::Damaged(Reject::new(code, format!("the Parquet file is damaged or too large: {what}")))
+}
+
+/// A file as the Parquet library reads it.
+#[derive(Clone)]
+struct Chunks {
+    file: Arc<File>,
+    bytes: u64,
+    path: Arc<PathBuf>,
+    /// What the operating system said, which the library turns into text.
+    failure: Arc<Mutex<Option<Error>>>,
+}
+
+impl Chunks {
+    /// Runs a part of the library, which meets some damage with a panic. What it worked on is not used after one.
+    fn decode<T>(&self, decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Broken> {
+        let result = catch_unwind(AssertUnwindSafe(decode));
+        if let Some(error) = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Err(Broken::Failed(error));
+        }
+        match result {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => Err(damaged(RejectCode::Corrupt, &error.to_string())),
+            Err(_) => Err(damaged(RejectCode::Corrupt, "its decoder gave up")),
+        }
+    }
+
+    fn read(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
+        retried(|| self.file.read_exact_at(buffer, offset)).inspect_err(|e| {
+            let failure = Error::io("read", &self.path, e.kind().into()).at_offset(offset);
+            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+        })
+    }
+}
+
+impl Length for Chunks {
+    fn len(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl ChunkReader for Chunks {
+    type T = BufReader<Tail>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
+        Ok(BufReader::with_capacity(HEADER_BYTES, Tail { chunks: self.clone(), at: start }))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        if start.checked_add(length as u64).is_none_or(|end| end > self.bytes) {
+            return Err(ParquetError::EOF("a range ends after the file".to_owned()));
+        }
+        let mut bytes = vec![0; length];
+        self.read(&mut bytes, start)?;
+        Ok(Bytes::from(bytes))
+    }
+}
+
+/// The bytes of a file from some offset on.
+struct Tail {
+    chunks: Chunks,
+    at: u64,
+}
+
+impl Read for Tail {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let length = self.chunks.bytes.saturating_sub(self.at).min(buffer.len() as u64) as usize;
+        self.chunks.read(&mut buffer[..length], self.at)?;
+        self.at += length as u64;
+        Ok(length)
+    }
+}

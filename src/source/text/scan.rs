@@ -1,0 +1,196 @@
+//! Where documents may begin in a stream of bytes that passes by piece by piece.
+//!
+//! A *boundary* is a place where nothing that came before belongs to what follows. Scanning keeps a few words of state, so
+//! that a document of any length is looked at once.
+
+use std::sync::Arc;
+
+use memchr::{memchr, memchr2, memmem, memrchr};
+
+/// How a stream is divided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rule {
+    /// Not at all.
+    Whole,
+    /// After each line.
+    Lines,
+    /// After each line of nothing but spaces, tabs and carriage returns.
+    BlankLines,
+    /// After each occurrence of these bytes (at least one).
+    Separator(Arc<[u8]>),
+    /// After each row of a table of quoted values, as RFC 4180 and the `csv` crate have them.
+    Rows {
+        /// What stands between values.
+        delimiter: u8,
+    },
+}
+
+impl Rule {
+    /// The documents in `piece`, which lies between two boundaries or before the end of the file. What separates them is
+    /// not part of them. Tables are not taken apart.
+    pub fn documents<'a>(&self, piece: &'a [u8]) -> Vec<(usize, &'a [u8])> {
+        let mut found = Vec::new();
+        match self {
+            Rule::Whole | Rule::Rows { .. } => found.push((0, piece)),
+            Rule::Lines => {
+                let mut at = 0;
+                for line in piece.split_inclusive(|&b| b == b'\n') {
+                    found.push((at, without_line_end(line)));
+                    at += line.len();
+                }
+            }
+            Rule::Separator(separator) => {
+                let mut at = 0;
+                for end in memmem::find_iter(piece, &**separator).chain([piece.len()]) {
+                    // What follows the last separator is a document only if it is something.
+                    if at < piece.len() {
+                        found.push((at, &piece[at..end]));
+                    }
+                    at = end + separator.len();
+                }
+            }
+            Rule::BlankLines => {
+                let (mut at, mut begin) = (0, None);
+                for line in piece.split_inclusive(|&b| b == b'\n') {
+                    if line.iter().all(|&b| is_blank(b)) {
+                        found.extend(begin.take().map(|begin| (begin, without_line_end(&piece[begin..at]))));
+                    } else {
+                        begin.get_or_insert(at);
+                    }
+                    at += line.len();
+                }
+                found.extend(begin.map(|begin| (begin, without_line_end(&piece[begin..]))));
+            }
+        }
+        found
+    }
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
+}
+
+fn without_line_end(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// Where a table stands after a byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cell {
+    /// At the beginning of a value.
+    Begin,
+    Plain,
+    Quoted,
+    /// Behind a quote inside a quoted value: its end, or the first of two.
+    Quote,
+}
+
+/// Looks for boundaries in a buffer that grows at its end and is emptied from its beginning.
+#[derive(Debug)]
+pub(super) struct Scanner {
+    rule: Rule,
+    /// Bytes of the buffer that need not be looked at again.
+    scanned: usize,
+    /// The first boundary found since the last call of [`Self::remove`], and the last one.
+    pub(super) first: Option<usize>,
+    pub(super) last: Option<usize>,
+    cell: Cell,
+    /// Nothing but white space since the line began.
+    blank: bool,
+}
+
+impl Scanner {
+    pub(super) fn new(rule: Rule) -> Self {
+        Self { rule, scanned: 0, first: None, last: None, cell: Cell::Begin, blank: true }
+    }
+
+    /// Looks at what was added to the buffer.
+    pub(super) fn scan(&mut self, buffer: &[u8]) {
+        let from = self.scanned;
+        let fresh = &buffer[from..];
+        self.scanned = buffer.len();
+        match &self.rule {
+            Rule::Whole => {}
+            Rule::Lines => {
+                if let Some(last) = memrchr(b'\n', fresh) {
+                    let first = memchr(b'\n', fresh).unwrap_or(last);
+                    self.found(from + first + 1);
+                    self.found(from + last + 1);
+                }
+            }
+            Rule::Separator(separator) => {
+                let length = separator.len();
+                let ends: Vec<usize> =
+                    memmem::find_iter(fresh, &**separator).map(|at| from + at + length).collect();
+                // A separator may have begun and not ended.
+                self.scanned = from.max(buffer.len().saturating_sub(length - 1));
+                for end in ends {
+                    self.scanned = self.scanned.max(end);
+                    self.found(end);
+                }
+            }
+            Rule::BlankLines => {
+                let mut at = from;
+                while let Some(&byte) = buffer.get(at) {
+                    if byte == b'\n' {
+                        if self.blank {
+                            self.found(at + 1);
+                        }
+                        self.blank = true;
+                    } else if !is_blank(byte) {
+                        self.blank = false;
+                        // Nothing matters before the line ends.
+                        let Some(end) = memchr(b'\n', &buffer[at..]) else { break };
+                        at += end;
+                        continue;
+                    }
+                    at += 1;
+                }
+            }
+            &Rule::Rows { delimiter } => {
+                let mut at = from;
+                while let Some(&byte) = buffer.get(at) {
+                    self.cell = match (self.cell, byte) {
+                        (Cell::Quoted, b'"') => Cell::Quote,
+                        (Cell::Quoted, _) => {
+                            let Some(quote) = memchr(b'"', &buffer[at..]) else { break };
+                            at += quote;
+                            continue;
+                        }
+                        (Cell::Begin | Cell::Quote, b'"') => Cell::Quoted,
+                        (_, b'\n' | b'\r') => {
+                            self.found(at + 1);
+                            Cell::Begin
+                        }
+                        (_, byte) if byte == delimiter => Cell::Begin,
+                        _ => Cell::Plain,
+                    };
+                    at += 1;
+                    if self.cell == Cell::Plain {
+                        // Neither the end of the value nor that of the row.
+                        let skip = memchr2(delimiter, b'\n', &buffer[at..]).unwrap_or(buffer.len() - at);
+                        at += memchr(b'\r', &buffer[at..at + skip]).unwrap_or(skip);
+                    }
+                }
+            }
+        }
+    }
+
+    fn found(&mut self, boundary: usize) {
+        self.first.get_or_insert(boundary);
+        self.last = Some(boundary);
+    }
+
+    /// Takes note that the first `bytes` of the buffer are gone: a boundary, or no boundary has been found.
+    pub(super) fn remove(&mut self, bytes: usize) {
+        self.scanned = self.scanned.saturating_sub(bytes);
+        self.first = None;
+        self.last = self.last.and_then(|last| last.checked_sub(bytes)).filter(|&last| last > 0);
+    }
+
+    /// Bytes that may go although no boundary follows them.
+    pub(super) fn scanned(&self) -> usize {
+        self.scanned
+    }
+}

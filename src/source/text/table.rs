@@ -1,0 +1,164 @@
+//! Documents in the rows of record batches.
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Schema};
+use serde_json::Value as Json;
+
+use crate::error::{Error, Result};
+use crate::sample::{Reject, RejectCode, Value};
+use crate::schema::{Field, FieldType};
+use crate::source::metadata::{Keep, cell, field_type, is_text, json};
+
+/// The columns that are wanted, by name.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// Column with the text.
+    pub text: String,
+    /// Column with the key.
+    pub key: Option<String>,
+    /// Columns that become fields.
+    pub keep: Vec<Keep>,
+}
+
+/// Where the columns stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Columns {
+    text: usize,
+    key: Option<usize>,
+    kept: Vec<usize>,
+}
+
+impl Wanted {
+    /// Finds the columns in `schema`, with the types of those that are kept.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) for a column that is not there, there twice, or of a type that does
+    /// not do.
+    pub fn columns(&self, schema: &Schema) -> Result<(Columns, Vec<FieldType>)> {
+        let find = |wanted: &str, flag: &str| {
+            let mut found = (0..schema.fields().len()).filter(|&at| schema.field(at).name() == wanted);
+            match (found.next(), found.next()) {
+                (Some(at), None) => Ok(at),
+                (None, _) => {
+                    let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+                    let there = names.join(", ");
+                    Err(Error::usage(format!("there is no column {wanted:?}; there are {there}"))
+                        .help(format!("{flag} names columns")))
+                }
+                _ => {
+                    Err(Error::usage(format!("two columns are called {wanted:?}")).help("rename one of them"))
+                }
+            }
+        };
+        let ty = |at: usize| schema.field(at).data_type();
+        let wrong = |name: &str, at: usize, wanted: &str, flag: &str| {
+            Error::usage(format!("the column {name:?} is {}, and does not hold {wanted}", ty(at)))
+                .help(format!("{flag} names the column"))
+        };
+        let text = find(&self.text, "--text-field")?;
+        if !is_text(ty(text)) {
+            return Err(wrong(&self.text, text, "strings", "--text-field"));
+        }
+        let key = self.key.as_deref().map(|name| find(name, "--key-field")).transpose()?;
+        if let (Some(at), Some(name)) = (key, &self.key)
+            && !(is_text(ty(at)) || ty(at).is_integer())
+        {
+            return Err(wrong(name, at, "strings or integers", "--key-field"));
+        }
+        let (mut kept, mut types) = (Vec::new(), Vec::new());
+        for keep in &self.keep {
+            let at = find(&keep.name, "--keep-fields")?;
+            let found = field_type(ty(at)).ok_or_else(|| {
+                Error::usage(format!("the column {:?} is {}, which no field can hold", keep.name, ty(at)))
+                    .help("leave it out of --keep-fields")
+            })?;
+            kept.push(at);
+            types.push(found);
+        }
+        Ok((Columns { text, key, kept }, types))
+    }
+}
+
+impl Columns {
+    /// The ordinals of all columns, ascending, and where the columns stand among those alone.
+    pub fn alone(&self) -> (Vec<usize>, Self) {
+        let mut all: Vec<usize> = [self.text].into_iter().chain(self.key).chain(self.kept.clone()).collect();
+        all.sort_unstable();
+        all.dedup();
+        let place = |at: usize| all.partition_point(|&other| other < at);
+        let alone = Self {
+            text: place(self.text),
+            key: self.key.map(place),
+            kept: self.kept.iter().map(|&at| place(at)).collect(),
+        };
+        (all, alone)
+    }
+
+    /// Bytes of the text in `row`.
+    pub fn text_bytes(&self, batch: &RecordBatch, row: usize) -> u64 {
+        text(batch.column(self.text), row).map_or(0, |text| text.len() as u64)
+    }
+
+    /// What `row` holds, for `fields` of the types that the columns have.
+    ///
+    /// # Errors
+    ///
+    /// A null where there must be something.
+    pub fn row<'a>(&self, batch: &'a RecordBatch, row: usize, fields: &[Field]) -> Result<Row<'a>, Reject> {
+        let null = |name: &str| Reject::new(RejectCode::MissingField, format!("the field {name:?} is null"));
+        let name = |at: usize| batch.schema().field(at).name().clone();
+        let key = match self.key.map(|at| (at, json(batch.column(at), row))) {
+            None => None,
+            Some((_, Json::String(key))) => Some(key),
+            Some((_, Json::Number(key))) => Some(key.to_string()),
+            Some((at, _)) => return Err(null(&name(at))),
+        };
+        let text = text(batch.column(self.text), row).ok_or_else(|| null(&name(self.text)))?;
+        let kept = self.kept.iter().zip(fields);
+        Ok(Row { text, key, kept: kept.map(|(&at, field)| cell(batch.column(at), row, field.ty)).collect() })
+    }
+}
+
+/// A document of a table.
+#[derive(Debug, PartialEq)]
+pub struct Row<'a> {
+    /// The text.
+    pub text: &'a str,
+    /// The key, when one was wanted.
+    pub key: Option<String>,
+    /// One value per field that is kept.
+    pub kept: Vec<Value>,
+}
+
+fn text(column: &ArrayRef, row: usize) -> Option<&str> {
+    if column.is_null(row) {
+        return None;
+    }
+    match column.data_type() {
+        DataType::Utf8 => Some(column.as_string::<i32>().value(row)),
+        DataType::LargeUtf8 => Some(column.as_string::<i64>().value(row)),
+        DataType::Utf8View => Some(column.as_string_view().value(row)),
+        _ => None,
+    }
+}
+
+/// What comes next in a table.
+#[derive(Debug)]
+pub enum Found {
+    /// Rows, of which the first is the `first`th of the file, counted from 0.
+    Rows {
+        /// Ordinal of the first.
+        first: u64,
+        /// The rows.
+        batch: RecordBatch,
+    },
+    /// Rows from `row` on cannot be read; others may follow.
+    Broken {
+        /// Ordinal of the first row that cannot be read.
+        row: u64,
+        /// What is wrong.
+        reject: Reject,
+    },
+}

@@ -1,0 +1,128 @@
+//! Memory is bounded by options, not by what stands in the sources. Linux tells the peak of a process; elsewhere there
+//! is nothing to read, and nothing is tested.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::support::*;
+
+/// Most that a run with `--max-document-bytes 16MiB --memory 64MiB` may hold at any time. A document of the limit takes the
+/// most: its line, its text, its ids as they are made (four bytes each; with the tokenizer `bytes` one for each byte) and as
+/// they are stored, in a record and in the buffers of a shard, where Parquet holds each id as four bytes with two levels.
+const MOST_BYTES: u64 = 512 << 20;
+
+/// Bytes of a document that is just small enough.
+const LARGE_DOCUMENT: usize = 15 << 20;
+
+/// Runs the command, and watches its resident memory.
+fn peak_bytes(mut command: Command) -> Option<u64> {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = None;
+    loop {
+        // The high-water mark only grows, so the last one that is seen is the peak but for the last moments.
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find(|line| line.starts_with("VmHWM:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+        peak = kilobytes.map(|kb| kb << 10).or(peak);
+        if let Some(status) = child.try_wait().unwrap() {
+            assert!(status.success(), "{:?}", Ran::of(child.wait_with_output().unwrap()));
+            return peak;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+}
+
+/// Asserts that the peak of a run is bounded; gives it.
+#[track_caller]
+fn bounded(source: &Path, out: &Path, options: &str) -> u64 {
+    let mut command = command(["text"]);
+    command.arg(source).arg("--out").arg(out).args(options.split_whitespace());
+    command.args([
+        "--tokenizer",
+        "bytes",
+        "--threads",
+        "2",
+        "--memory",
+        "64MiB",
+        "--max-document-bytes",
+        "16MiB",
+    ]);
+    let Some(peak) = peak_bytes(command) else { return 0 };
+    assert!(peak > 1 << 20, "nothing was measured");
+    assert!(peak < MOST_BYTES, "{} MiB for {}", peak >> 20, source.display());
+    peak
+}
+
+/// Writes `line` until the file has `bytes` bytes.
+fn fill(file: &mut impl Write, line: &[u8], bytes: usize) {
+    let piece = line.repeat((1 << 20) / line.len() + 1);
+    let mut written = 0;
+    while written < bytes {
+        let length = piece.len().min(bytes - written);
+        file.write_all(&piece[..length]).unwrap();
+        written += length;
+    }
+}
+
+#[test]
+fn a_line_larger_than_the_limit_is_rejected_without_being_held() {
+    let dir = tempfile::tempdir().unwrap();
+    let long = |path: &Path, compressed: bool| {
+        let file = std::fs::File::create(path).unwrap();
+        let mut file: Box<dyn Write> = match compressed {
+            true => Box::new(zstd::Encoder::new(file, 1).unwrap().auto_finish()),
+            false => Box::new(file),
+        };
+        file.write_all(b"{\"text\": \"").unwrap();
+        fill(&mut file, b"just below the limit ", LARGE_DOCUMENT);
+        file.write_all(b"\"}\n{\"text\": \"").unwrap();
+        // Not so regular that its size alone would stop it.
+        fill(
+            &mut file,
+            (0..60_000)
+                .map(|i: u32| format!("{} ", i.wrapping_mul(2_654_435_761)))
+                .collect::<String>()
+                .as_bytes(),
+            300 << 20,
+        );
+        file.write_all(b"\"}\n{\"text\": \"behind\"}\n").unwrap();
+    };
+    for name in ["c.jsonl", "c.jsonl.zst"] {
+        let source = dir.path().join(name);
+        long(&source, name.ends_with("zst"));
+        let out = dir.path().join(format!("out-{name}"));
+        bounded(&source, &out, "--max-rejects 50%");
+        let texts = only_texts(&out);
+        assert_eq!((texts.len(), texts[0].len(), texts[1].as_str()), (2, LARGE_DOCUMENT, "behind"));
+        let offset = LARGE_DOCUMENT + r#"{"text": ""}"#.len() + 1;
+        assert_eq!(rejects(&out), [(format!("{name}#{offset}"), "too-large".to_owned())]);
+        std::fs::remove_file(source).unwrap();
+    }
+}
+
+#[test]
+fn a_large_corpus_needs_no_more_than_a_small_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let line = b"a line of text that is repeated until there is much of it, and differs in nothing\n";
+    // Packing windows are full with the small one; sorting grows to its limit, which the absolute bound holds.
+    for (options, may_grow) in [("--pack 1024 --format msgpack", false), ("--dedup exact", true)] {
+        let peak = |megabytes: usize| {
+            let source = dir.path().join(format!("{megabytes}.txt.gz"));
+            let file = std::fs::File::create(&source).unwrap();
+            let mut file = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+            fill(&mut file, line, megabytes << 20);
+            file.finish().unwrap();
+            let out = dir.path().join(format!("{megabytes}-{}", options.len()));
+            bounded(&source, &out, &format!("--documents line {options}"))
+        };
+        let (small, large) = (peak(16), peak(48));
+        assert!(
+            may_grow || large < small + small / 4 + (8 << 20),
+            "{} MiB and {} MiB",
+            small >> 20,
+            large >> 20
+        );
+    }
+}

@@ -1,0 +1,355 @@
+//! Documents in every kind of file that `dsconvert text` reads.
+
+use std::io::Write;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
+
+use crate::support::*;
+
+/// Texts with what quoting, escaping and line ends must not change.
+const TEXTS: [&str; 4] = ["one, \"two\"", "naïve 😀", "tab: and comma,", "last"];
+
+/// `bytes` as `extension` says.
+fn compress(bytes: &[u8], extension: &str) -> Vec<u8> {
+    match extension {
+        ".gz" => {
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+            encoder.write_all(bytes).unwrap();
+            encoder.finish().unwrap()
+        }
+        ".zst" => zstd::encode_all(bytes, 3).unwrap(),
+        ".xz" => {
+            let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 6);
+            encoder.write_all(bytes).unwrap();
+            encoder.finish().unwrap()
+        }
+        ".bz2" => {
+            let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::default());
+            encoder.write_all(bytes).unwrap();
+            encoder.finish().unwrap()
+        }
+        _ => bytes.to_vec(),
+    }
+}
+
+fn batch(texts: &[&str]) -> RecordBatch {
+    let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..texts.len() as i64));
+    let text: ArrayRef = Arc::new(StringArray::from(texts.to_vec()));
+    RecordBatch::try_from_iter([("id", ids), ("text", text)]).unwrap()
+}
+
+fn parquet_file(texts: &[&str], rows_per_group: usize) -> Vec<u8> {
+    let batch = batch(texts);
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(rows_per_group)).build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.into_inner().unwrap()
+}
+
+fn arrow_file(texts: &[&str], stream: bool) -> Vec<u8> {
+    let batch = batch(texts);
+    if stream {
+        let mut writer = arrow_ipc::writer::StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+        texts.iter().enumerate().for_each(|(i, _)| writer.write(&batch.slice(i, 1)).unwrap());
+        return writer.into_inner().unwrap();
+    }
+    let mut writer = arrow_ipc::writer::FileWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+    texts.iter().enumerate().for_each(|(i, _)| writer.write(&batch.slice(i, 1)).unwrap());
+    writer.into_inner().unwrap()
+}
+
+/// Name, content and options of files that hold [`TEXTS`].
+fn files() -> Vec<(&'static str, Vec<u8>, &'static str)> {
+    let jsonl: String = TEXTS.iter().map(|t| serde_json::json!({"text": t}).to_string() + "\n").collect();
+    let nested: String =
+        TEXTS.iter().map(|t| serde_json::json!({"a": {"b": t}}).to_string() + "\r\n").collect();
+    let csv = "id,text\n0,\"one, \"\"two\"\"\"\n1,naïve 😀\n\n2,\"tab: and comma,\"\n3,last";
+    let tsv = "id\ttext\n0\tone, \"two\"\n1\tnaïve 😀\n2\ttab: and comma,\n3\tlast\n";
+    vec![
+        ("c.jsonl", jsonl.into_bytes(), ""),
+        ("c.ndjson", nested.into_bytes(), "--text-field a.b"),
+        ("c.csv", csv.into(), ""),
+        ("c.tsv", tsv.into(), ""),
+        ("lines.txt", TEXTS.join("\r\n").into(), "--documents line"),
+        ("blank.txt", format!(" \n{}\n", TEXTS.join("\n \t\r\n\n")).into(), "--documents blank-line"),
+        ("separated.txt", TEXTS.join("<|end|>\n").into(), r"--documents separator:<|end|>\n"),
+    ]
+}
+
+#[test]
+fn every_kind_of_file_gives_the_same_documents() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut n = 0;
+    let mut check = |name: &str, bytes: &[u8], options: &str| {
+        n += 1;
+        let source = dir.path().join(name);
+        std::fs::write(&source, bytes).unwrap();
+        let out = dir.path().join(format!("out-{n}"));
+        convert("text", &source, &out, &format!("--tokenizer bytes {options}")).exits(0);
+        let found = texts(&out);
+        assert_eq!(only_texts(&out), TEXTS, "{name}");
+        assert!(found.iter().all(|(origin, _)| origin.starts_with(&format!("{name}#"))), "{found:?}");
+        assert_outcomes(&out, [4, 0, 0, 0]);
+    };
+    for (name, bytes, options) in files() {
+        check(name, &bytes, options);
+        for extension in [".gz", ".zst", ".xz", ".bz2"] {
+            let name = format!("{name}{extension}");
+            check(&name, &compress(&bytes, extension), options);
+            // Parts that were compressed one by one are one file.
+            let (one, two) = bytes.split_at(bytes.len() / 2);
+            let parts = [compress(one, extension), compress(two, extension)].concat();
+            check(&format!("parts-{name}"), &parts, options);
+        }
+    }
+    check("c.parquet", &parquet_file(&TEXTS, 2), "--unit-bytes 4096");
+    check("file.arrow", &arrow_file(&TEXTS, false), "");
+    check("stream.arrow", &arrow_file(&TEXTS, true), "");
+}
+
+#[test]
+fn damage_in_the_middle_keeps_what_came_before_and_is_one_reject() {
+    let dir = tempfile::tempdir().unwrap();
+    let lines: Vec<String> = (0..40_000).map(|i| format!("document {i}, {}", i * 7919 % 1009)).collect();
+    let jsonl: String = lines.iter().map(|t| serde_json::json!({"text": t}).to_string() + "\n").collect();
+    for extension in [".gz", ".zst", ".xz", ".bz2"] {
+        let whole = compress(jsonl.as_bytes(), extension);
+        for (name, bytes, code) in [
+            ("cut", whole[..whole.len() * 2 / 3].to_vec(), "truncated"),
+            ("garbage", [&whole[..], b"this is no compressed data"].concat(), "corrupt"),
+        ] {
+            let source = dir.path().join(format!("{name}.jsonl{extension}"));
+            std::fs::write(&source, bytes).unwrap();
+            let out = dir.path().join(format!("{name}{extension}"));
+            convert("text", &source, &out, "--tokenizer bytes").exits(0);
+            let found = only_texts(&out);
+            assert_eq!(found, lines[..found.len()], "{name}{extension}");
+            assert_eq!(rejects(&out).len(), 1, "{name}{extension}: {:?}", rejects(&out));
+            assert_eq!(rejects(&out)[0].1, code, "{name}{extension}");
+            assert_outcomes(&out, [found.len() as u64, 0, 0, 1]);
+            match name {
+                // xz gives its bytes block by block, and this file is one.
+                "cut" => assert!(found.len() < lines.len() && (extension == ".xz" || found.len() > 1000)),
+                _ => assert_eq!(found.len(), lines.len()),
+            }
+        }
+    }
+}
+
+#[test]
+fn names_that_lie_and_bombs_are_one_reject_each() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("t");
+    std::fs::create_dir(&source).unwrap();
+    let put = |name: &str, bytes: &[u8]| std::fs::write(source.join(name), bytes).unwrap();
+    let jsonl = b"{\"text\": \"x\"}\n".repeat(10);
+    put("a-good.txt", b"text");
+    put("b-plain.jsonl.gz", &jsonl);
+    put("c-zstd.jsonl.gz", &compress(&jsonl, ".zst"));
+    put("d-gzip.jsonl", &compress(&jsonl, ".gz"));
+    put("e-bzip2.txt", &compress(&jsonl, ".bz2"));
+    put("f-empty.txt.xz", b"");
+    put("g-bomb.jsonl.zst", &compress(&vec![b' '; 256 << 20], ".zst"));
+    put("h-none.parquet", b"PAR1, or so it says");
+    put("i-none.arrow", b"ARROW1\0\0 and nothing of it");
+    put("j-header.csv", b"id,body\n1,x\n");
+    let out = dir.path().join("out");
+    convert("text", &source, &out, "--tokenizer bytes --max-rejects 100%").exits(0);
+    let found: Vec<(String, String)> = rejects(&out);
+    let expected = [
+        ("t/b-plain.jsonl.gz", "unknown-type"),
+        ("t/c-zstd.jsonl.gz", "unknown-type"),
+        ("t/d-gzip.jsonl", "unknown-type"),
+        ("t/e-bzip2.txt", "unknown-type"),
+        ("t/f-empty.txt.xz", "empty"),
+        ("t/g-bomb.jsonl.zst", "too-large"),
+        ("t/h-none.parquet", "corrupt"),
+        ("t/i-none.arrow", "corrupt"),
+        ("t/j-header.csv", "missing-field"),
+    ];
+    let found: Vec<_> = found.iter().map(|(origin, code)| (origin.as_str(), code.as_str())).collect();
+    assert_eq!(found, expected);
+    assert_outcomes(&out, [1, 0, 0, 9]);
+}
+
+#[test]
+fn tables_that_are_damaged_keep_the_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    let texts: Vec<String> = (0..300).map(|i| format!("document {i} {}", "x".repeat(50))).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let run = |name: &str, bytes: &[u8]| {
+        let source = dir.path().join(name);
+        std::fs::write(&source, bytes).unwrap();
+        let out = dir.path().join(format!("out-{name}"));
+        convert("text", &source, &out, "--tokenizer bytes").exits(0);
+        let found = only_texts(&out);
+        assert_outcomes(&out, [found.len() as u64, 0, 0, 1]);
+        (found, rejects(&out))
+    };
+    // A row group in the middle: the pages of its text are overwritten.
+    let mut parquet = parquet_file(&texts, 100);
+    let at = parquet.windows(12).position(|w| w == b"document 150").unwrap();
+    parquet[at - 40..at + 400].fill(0xff);
+    let (found, rejected) = run("middle.parquet", &parquet);
+    assert_eq!(found, [&texts[..100], &texts[200..]].concat());
+    assert_eq!(rejected, [("middle.parquet#100".into(), "corrupt".into())]);
+    for stream in [false, true] {
+        let arrow = arrow_file(&texts, stream);
+        let (found, rejected) = run(&format!("cut-{stream}.arrow"), &arrow[..arrow.len() / 2]);
+        assert_eq!(found, texts[..found.len()]);
+        assert!((100..200).contains(&found.len()), "{}", found.len());
+        assert_eq!(rejected[0].1, "truncated");
+    }
+}
+
+#[test]
+fn columns_that_do_not_do_are_refused_before_anything_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let (parquet, arrow) = (dir.path().join("t.parquet"), dir.path().join("t.arrow"));
+    std::fs::write(&parquet, parquet_file(&TEXTS, 9)).unwrap();
+    std::fs::write(&arrow, arrow_file(&TEXTS, true)).unwrap();
+    for source in [&parquet, &arrow] {
+        for (options, parts) in [
+            ("--text-field body", ["\"body\"", "id, text"]),
+            ("--text-field id", ["Int64", "--text-field"]),
+            ("--keep-fields none", ["\"none\"", "id, text"]),
+            ("--keep-fields id:string", ["id", "int64"]),
+            ("--keep-fields text,key", ["\"key\"", "id, text"]),
+        ] {
+            convert("text", source, &out, &format!("--tokenizer bytes {options}")).exits(2).says(&parts);
+            assert!(!out.exists());
+        }
+    }
+    for (options, parts) in [
+        ("--documents lines", ["--documents", "blank-line"]),
+        ("--input-format pdf", ["--input-format", "jsonl"]),
+        ("--filter-length 9:1", ["--filter-length", "MIN:MAX"]),
+        ("--max-length 4 --overflow split:4", ["split:4", "--max-length 4"]),
+        ("--overflow split", ["--overflow", "--max-length"]),
+        ("--pack 0", ["--pack 0", "1 to"]),
+        ("--pack 8 --keep-fields id", ["--keep-fields", "--pack"]),
+        ("--keep-fields origin", ["origin", "two fields"]),
+        ("--dedup near", ["near", "exact"]),
+    ] {
+        convert("text", &fixture("corpus"), &out, &format!("--tokenizer bytes {options}"))
+            .exits(2)
+            .says(&parts);
+        assert!(!out.exists(), "{options}");
+    }
+}
+
+#[test]
+fn sources_are_found_by_pattern_by_list_and_by_label() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in
+        [("b/2.txt", "b2"), ("a/1.txt", "a1"), ("a/3.txt", "a3"), ("a/skip.md", "no"), ("odd", "odd")]
+    {
+        let path = dir.path().join("in").join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let out = |name: &str| dir.path().join(name);
+    let pairs = |found: &[(&str, &str)]| {
+        found.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect::<Vec<_>>()
+    };
+    let run = |name: &str, sources: &[&str], options: &str| {
+        let mut command = command(["text"]);
+        command.current_dir(dir.path().join("in")).args(sources).arg("--out").arg(out(name));
+        Ran::of(command.args(options.split_whitespace()).args(["--tokenizer", "bytes"]).output().unwrap())
+    };
+    run("glob", &["*/*"], "").exits(0);
+    assert_eq!(texts(&out("glob")), pairs(&[("a/1.txt", "a1"), ("a/3.txt", "a3"), ("b/2.txt", "b2")]));
+    assert_eq!(manifest(&out("glob"))["sources"]["skipped"], 1);
+    run("label", &["mine=a/[12].txt", "b"], "").exits(0);
+    assert_eq!(texts(&out("label")), pairs(&[("mine/1.txt", "a1"), ("b/2.txt", "b2")]));
+    run("none", &["c/*.txt"], "").exits(2).says(&["nothing matches", "c/*.txt"]);
+    run("named", &["odd"], "").exits(2).says(&["odd", "--input-format"]);
+    run("named", &["odd"], "--input-format txt").exits(0);
+    assert_eq!(texts(&out("named")), pairs(&[("odd", "odd")]));
+    std::fs::write(out("in").join("list"), "b/2.txt\n\na/1.txt\r\ngone.txt\na/skip.md\n../x.txt\n").unwrap();
+    run("list", &[], "--files-from list --max-rejects 100%").exits(0);
+    assert_eq!(texts(&out("list")), pairs(&[("in/b/2.txt", "b2"), ("in/a/1.txt", "a1")]));
+    let rejected =
+        [("in/gone.txt", "missing-file"), ("in/a/skip.md", "unknown-type"), ("in/../x.txt", "unsafe-path")];
+    assert_eq!(rejects(&out("list")), pairs(&rejected));
+}
+
+#[test]
+fn standard_input_is_read_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |name: &str, source: &str, options: &str, input: &[u8]| {
+        let mut command = command(["text", source, "--tokenizer", "bytes", "--out"]);
+        command.arg(dir.path().join(name)).args(options.split_whitespace()).stdin(Stdio::piped());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // A command that is refused does not read.
+        let _ = child.stdin.take().unwrap().write_all(input);
+        Ran::of(child.wait_with_output().unwrap())
+    };
+    for (name, bytes, options) in files() {
+        let format = name.rsplit_once('.').unwrap().1;
+        run(name, "-", &format!("--input-format {format} {options}"), &bytes).exits(0);
+        let found = texts(&dir.path().join(name));
+        assert!(found.iter().map(|(_, text)| text).eq(TEXTS.iter()), "{name}");
+        assert!(found.iter().all(|(origin, _)| origin.starts_with("stdin#")));
+    }
+    let gz = compress(&files()[0].1, ".gz");
+    run("gz", "web=-", "--input-format jsonl.gz", &gz).exits(0);
+    assert!(texts(&dir.path().join("gz"))[0].0.starts_with("web#0"));
+    run("arrow", "-", "--input-format arrow --keep-fields id:int64", &arrow_file(&TEXTS, true)).exits(0);
+    for (options, part) in [
+        ("", "--input-format"),
+        ("--input-format parquet", "from its end"),
+        ("--input-format jsonl --resume", "nothing to resume"),
+        ("--input-format jsonl --dedup exact", "twice"),
+    ] {
+        run("no", "-", options, b"{\"text\": \"x\"}\n").exits(2).says(&[part]);
+        assert!(!dir.path().join("no").exists());
+    }
+}
+
+#[test]
+fn threads_and_death_do_not_change_a_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("in");
+    std::fs::create_dir(&source).unwrap();
+    corpus(&source.join("a.jsonl"), 2000);
+    let jsonl = std::fs::read(source.join("a.jsonl")).unwrap();
+    std::fs::write(source.join("b.jsonl.zst"), compress(&jsonl, ".zst")).unwrap();
+    let texts: Vec<String> = (0..3000).map(|i| format!("row {i} {}", "y".repeat(i % 97))).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    std::fs::write(source.join("c.parquet"), parquet_file(&texts, 100)).unwrap();
+    std::fs::write(source.join("d.arrow"), arrow_file(&texts[..300], false)).unwrap();
+    let csv: String = texts.iter().map(|t| format!("\"{t}\n\"\n")).collect();
+    std::fs::write(source.join("e.csv"), format!("text\n{csv}")).unwrap();
+    let options = "--tokenizer bytes --unit-bytes 64k --shuffle --dedup exact --max-length 64 --overflow split:8 \
+                   --split train=0.9,test=0.1";
+    let run = |name: &str, operational: &str| {
+        let out = dir.path().join(name);
+        convert("text", &source, &out, &format!("{options} {operational}")).exits(0);
+        tree(&out)
+    };
+    let one = run("one", "--threads 1");
+    assert_same(&one, &run("three", "--threads 3"));
+    assert!(manifest(&dir.path().join("one"))["duplicates"].as_u64().unwrap() >= 2000);
+    let out = dir.path().join("killed");
+    let mut kills = 0;
+    for round in 0u64..200 {
+        let mut command = command(["text"]);
+        command.arg(&source).arg("--out").arg(&out).args(options.split_whitespace()).arg("--resume");
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20 + round * 11));
+        if child.try_wait().unwrap().is_some() {
+            break;
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        kills += 1;
+    }
+    assert!(kills > 0, "the run was over before it could be killed");
+    assert_same(&tree(&out), &one);
+}

@@ -1,0 +1,124 @@
+"""Tables and compressed files that other programs write are read as what they hold."""
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import lzma
+
+import msgpack
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+TEXTS = [f"document {i}, \"quoted\"\nand naïve 😀 {'x' * (i % 50)}" for i in range(500)]
+TABLE = pa.table({
+    "text": TEXTS,
+    "id": list(range(500)),
+    "score": pa.array([None if i % 3 else i / 4 for i in range(500)], pa.float32()),
+    "tags": [[str(i), None] for i in range(500)],
+    "meta": [{"lang": "de", "n": i} for i in range(500)],
+})
+
+
+def converted(dsconvert, source, out, *options):
+    """The records of `source`, with texts instead of bytes."""
+    dsconvert("text", source, "--out", out, "--tokenizer", "bytes", "--format", "msgpack", *options)
+    records = []
+    for shard in sorted((out / "train").iterdir()):
+        for record in msgpack.Unpacker(shard.open("rb")):
+            ids = memoryview(record["input_ids"]).cast("H")
+            records.append(record | {"text": bytes(ids.tolist()).decode()})
+    return records
+
+
+def large(table):
+    """The table with the types that pandas and polars prefer."""
+    return table.set_column(0, "text", table["text"].cast(pa.large_string()))
+
+
+WRITERS = {
+    "snappy.parquet": lambda path: pq.write_table(TABLE, path, row_group_size=70),
+    "gzip.parquet": lambda path: pq.write_table(TABLE, path, compression="gzip", data_page_version="2.0"),
+    "brotli.parquet": lambda path: pq.write_table(large(TABLE), path, compression="brotli", use_dictionary=False),
+    "lz4.parquet": lambda path: pq.write_table(TABLE, path, compression="lz4", data_page_size=1000),
+    "zstd.parquet": lambda path: pq.write_table(TABLE, path, compression="zstd", store_schema=False),
+    "delta.parquet": lambda path: pq.write_table(
+        TABLE.select(["text", "id"]), path, use_dictionary=False, column_encoding={"text": "DELTA_BYTE_ARRAY"}),
+    "file.arrow": lambda path: ipc(pa.ipc.new_file, path, TABLE),
+    "stream.arrow": lambda path: ipc(pa.ipc.new_stream, path, large(TABLE)),
+    "view.arrow": lambda path: ipc(
+        pa.ipc.new_stream, path, TABLE.set_column(0, "text", TABLE["text"].cast(pa.string_view()))),
+    "zstd.arrow": lambda path: pa.feather.write_feather(TABLE, path, compression="zstd", chunksize=60),
+    "lz4.arrow": lambda path: pa.feather.write_feather(TABLE, path, compression="lz4"),
+}
+
+
+def ipc(writer, path, table):
+    with writer(str(path), table.schema) as out:
+        out.write_table(table, max_chunksize=64)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_tables_of_pyarrow(dsconvert, tmp_path, name):
+    source = tmp_path / name
+    WRITERS[name](source)
+    records = converted(dsconvert, source, tmp_path / "out", "--key-field", "id", "--unit-bytes", "8k")
+    assert [r["text"] for r in records] == TEXTS
+    assert [r["key"] for r in records] == [str(i) for i in range(500)]
+    assert [r["origin"] for r in records] == [f"{name}#{i}" for i in range(500)]
+
+
+@pytest.mark.parametrize("name", ["snappy.parquet", "file.arrow", "zstd.arrow"])
+def test_columns_keep_their_types(dsconvert, tmp_path, name):
+    source = tmp_path / name
+    WRITERS[name](source)
+    records = converted(dsconvert, source, tmp_path / "out", "--keep-fields", "id,score,tags,meta")
+    assert [r["id"] for r in records] == TABLE["id"].to_pylist()
+    assert [r["score"] for r in records] == TABLE["score"].to_pylist()
+    assert [json.loads(r["tags"]) for r in records] == TABLE["tags"].to_pylist()
+    assert [json.loads(r["meta"]) for r in records] == TABLE["meta"].to_pylist()
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    types = {field["name"]: field["type"] for field in manifest["schema"]["fields"]}
+    assert [types[name] for name in ("id", "score", "tags", "meta")] == ["int64", "float32", "json", "json"]
+
+
+@pytest.mark.parametrize("extension, compress", [
+    ("", bytes), (".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress),
+    (".xz", lambda data: lzma.compress(data[:999]) + lzma.compress(data[999:], check=lzma.CHECK_SHA256)),
+])
+def test_tables_of_the_csv_module(dsconvert, tmp_path, extension, compress):
+    rows = io.StringIO(newline="")
+    writer = csv.writer(rows)
+    writer.writerow(["id", "text"])
+    writer.writerows(enumerate(TEXTS))
+    source = tmp_path / f"table.csv{extension}"
+    source.write_bytes(compress(rows.getvalue().encode()))
+    records = converted(dsconvert, source, tmp_path / "out", "--keep-fields", "id:int64")
+    assert [(r["id"], r["text"]) for r in records] == list(enumerate(TEXTS))
+
+
+def test_a_column_that_breaks_its_promise_of_utf8_is_damage(dsconvert, tmp_path):
+    broken = pa.array([b"good", b"caf\xe9"]).view(pa.string())
+    source = tmp_path / "broken.parquet"
+    whole = pa.table({"text": ["first", "row group"]})
+    with pq.ParquetWriter(source, whole.schema) as writer:
+        for table in [whole, pa.table({"text": broken}), whole]:
+            writer.write_table(table)
+    records = converted(dsconvert, source, tmp_path / "out", "--max-rejects", "50%")
+    assert [r["text"] for r in records] == ["first", "row group"] * 2
+    reject = json.loads((tmp_path / "out/rejects.jsonl").read_text())
+    assert (reject["origin"], reject["code"]) == ("broken.parquet#2", "corrupt")
+
+
+def test_packed_rows_open_as_lists(dsconvert, tmp_path):
+    source = tmp_path / "t.parquet"
+    pq.write_table(TABLE, source)
+    dsconvert("text", source, "--out", tmp_path / "out", "--tokenizer", "bytes", "--pack", "512")
+    table = pq.read_table(tmp_path / "out/train")
+    for row in table.to_pylist():
+        ends, starts = row["cu_seqlens"], row["piece_starts"]
+        assert ends[0] == 0 and ends[-1] == len(row["input_ids"]) == row["length"] <= 512
+        assert len(ends) == len(starts) + 1 and all(a < b for a, b in zip(ends, ends[1:]))
