@@ -81,7 +81,7 @@ fn bytes_of(place: Place) -> [u8; PLACE_BYTES] {
     let mut bytes = [0; PLACE_BYTES];
     bytes[..4].copy_from_slice(&(place.part as u32).to_be_bytes());
     // Offsets and rows are below 2⁶⁴ − 1; 0 stands for the whole file.
-    bytes[4..].copy_from_slice(&place.mark.map_or(0, |mark| mark + 1).to_be_bytes());
+    bytes[4..].copy_from_slice(&place.mark.map_or(0, |mark| mark.saturating_add(1)).to_be_bytes());
     bytes
 }
 

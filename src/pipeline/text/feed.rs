@@ -236,7 +236,7 @@ impl Rest {
         let held =
             bytes.saturating_mul(BYTES_HELD_PER_BYTE).saturating_add(std::mem::take(&mut self.memory_bytes));
         let first = self.first;
-        self.first += rows as u64;
+        self.first = first.saturating_add(rows as u64);
         let batch = self.batch.slice(0, rows);
         self.batch = self.batch.slice(rows, self.batch.num_rows() - rows);
         (first, batch, held)

@@ -103,7 +103,7 @@ impl TextJob {
                         hash.update(&kept.crc32c().to_le_bytes());
                         Ok(Document { key: found.key, text: found.text.into(), kept: kept.values })
                     });
-                    converting = items.item(place(Some(first + row as u64)), found, out);
+                    converting = items.item(place(Some(first.saturating_add(row as u64))), found, out);
                     if converting == Converting::RedoUnit {
                         break;
                     }

@@ -298,12 +298,8 @@ pub(super) fn check_type(name: &str, found: FieldType, wanted: FieldType) -> Res
     if found == wanted {
         return Ok(());
     }
-    Err(Error::usage(format!(
-        "the column {name:?} is {} here, and {} elsewhere",
-        found.name(),
-        wanted.name()
-    ))
-    .help("a field has one type: leave the type out of --keep-fields, or convert the files apart"))
+    Err(Error::usage(format!("the column {name:?} is {}, and the field is {}", found.name(), wanted.name()))
+        .help("a field has one type: leave the type out of --keep-fields, or convert the files apart"))
 }
 
 /// Groups small parts into units.

@@ -120,7 +120,7 @@ impl Batches {
                 Ok(Next::End) => self.ended = true,
                 Ok(Next::Batch(batch)) => {
                     let first = self.row;
-                    self.row += batch.num_rows() as u64;
+                    self.row = first.saturating_add(batch.num_rows() as u64);
                     return Ok(Some(Found::Rows { first, batch }));
                 }
                 Ok(Next::TooLarge(rows, reject)) => {
