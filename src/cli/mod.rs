@@ -14,6 +14,7 @@ mod signals;
 mod summary;
 mod text;
 
+use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
@@ -61,13 +62,22 @@ enum Ending {
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    ExitCode::from(run(std::env::args_os()))
+}
+
+/// Runs the command line `argv`, whose first item is the name of the program, and returns its exit status: for programs
+/// that carry the command, as the Python package does.
+pub fn run<I>(argv: I) -> u8
+where
+    I: IntoIterator<Item: Into<OsString> + Clone>,
+{
+    let cli = match Cli::try_parse_from(argv) {
         Ok(cli) => cli,
         Err(e) => {
             let failed = e.use_stderr();
             // Nothing is left to tell when even this cannot be printed.
             let _ = e.print();
-            return ExitCode::from(if failed { EXIT_USAGE } else { 0 });
+            return if failed { EXIT_USAGE } else { 0 };
         }
     };
     let result = match cli.command {
@@ -75,13 +85,13 @@ pub fn main() -> ExitCode {
         Command::Text(args) => text::exec(*args),
         Command::Inspect(args) => inspect::exec(&args),
     };
-    ExitCode::from(match result {
+    match result {
         Ok(Ending::Fine) => 0,
         Ok(Ending::Rejects) => EXIT_REJECTS,
         Ok(Ending::NotVerified) => EXIT_FAILED,
         Err(error) => {
             if is_broken_pipe(&error) {
-                return ExitCode::SUCCESS;
+                return 0;
             }
             eprintln!("dsconvert: {error}");
             if let Some(help) = error.remedy() {
@@ -89,7 +99,7 @@ pub fn main() -> ExitCode {
             }
             status_of(error.kind())
         }
-    })
+    }
 }
 
 fn status_of(kind: ErrorKind) -> u8 {

@@ -45,6 +45,7 @@ mod describe;
 mod hash;
 mod iter;
 mod lengths;
+pub mod loader;
 mod record;
 mod shard_file;
 mod shards;

@@ -94,6 +94,11 @@ impl Split {
         &self.view.schema
     }
 
+    /// Names this split of this dataset in saved states: the fingerprint in the manifest, and the name of the split.
+    pub fn fingerprint(&self) -> String {
+        format!("{}/{}", self.state.common.manifest.fingerprint, self.name())
+    }
+
     pub(super) fn format(&self) -> Format {
         self.state.common.manifest.format
     }

@@ -51,6 +51,12 @@ def dsconvert(binary):
 
 
 @pytest.fixture(scope="session")
+def command(dsconvert):
+    """The same, for tests in which `dsconvert` is the Python package."""
+    return dsconvert
+
+
+@pytest.fixture(scope="session")
 def protobuf(tmp_path_factory):
     """The Record class, made from the .proto by protoc."""
     return load_protobuf(ROOT / "proto", tmp_path_factory.mktemp("protobuf"))

@@ -1,9 +1,8 @@
 """Reads a dataset without dsconvert: its JSON, its index files, and its shards by other people's libraries."""
 
-import importlib
+import importlib.util
 import io
 import json
-import sys
 from functools import cached_property
 from pathlib import Path
 
@@ -23,11 +22,11 @@ def load_protobuf(proto_root, out):
         ["protoc", f"--proto_path={proto_root}", f"--python_out={out}", "dsconvert/v1/record.proto"]
     )
     assert status == 0, "protoc refused record.proto"
-    sys.path.insert(0, str(out))
-    try:
-        return importlib.import_module("dsconvert.v1.record_pb2")
-    finally:
-        sys.path.remove(str(out))
+    # By its file: as a module it would be in a package that is called like that of dsconvert.
+    spec = importlib.util.spec_from_file_location("record_pb2", out / "dsconvert/v1/record_pb2.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def open_arrow(path):

@@ -34,6 +34,7 @@ mod encoding;
 mod exif;
 mod geometry;
 mod icc;
+mod lanczos;
 mod memory;
 mod metadata;
 mod options;

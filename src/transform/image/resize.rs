@@ -5,6 +5,7 @@ use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer
 
 use super::container::corrupt;
 use super::geometry::{Rect, Size};
+use super::lanczos::{SUPPORT, lanczos3};
 use super::pixels::Pixels;
 use super::text::Filter;
 use crate::sample::Reject;
@@ -35,7 +36,9 @@ impl Part {
 
 fn algorithm(filter: Filter) -> ResizeAlg {
     ResizeAlg::Convolution(match filter {
-        Filter::Lanczos3 => FilterType::Lanczos3,
+        // The support is a valid one, so the library's own Lanczos is never the answer.
+        Filter::Lanczos3 => fast_image_resize::Filter::new("lanczos3", lanczos3, SUPPORT)
+            .map_or(FilterType::Lanczos3, FilterType::Custom),
         Filter::CatmullRom => FilterType::CatmullRom,
         Filter::Bilinear => FilterType::Bilinear,
         Filter::Box => FilterType::Box,

@@ -1,0 +1,17 @@
+"""The command `dsconvert`, also as `python -m dsconvert`."""
+
+import signal
+import sys
+
+from ._native import run_command
+
+
+def main() -> int:
+    """Runs the command line of this process and returns its exit status."""
+    # The command stops in an orderly way by itself. Python's own handler would only be heard after it has ended.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return run_command(["dsconvert", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

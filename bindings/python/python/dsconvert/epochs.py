@@ -1,0 +1,119 @@
+"""Epochs and states, the same for samplers and loaders."""
+
+from __future__ import annotations
+
+import json
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from .errors import UsageError
+
+State = dict[str, Any]
+"""What `state_dict()` gives: a few names and numbers, equal on every rank."""
+
+
+class StepTotals(NamedTuple):
+    """What all ranks together do in one global step: the same numbers on every rank, without communication."""
+
+    rows: int
+    """Rows that hold a record or, when packed, tokens."""
+    tokens: int
+    """Sum of the lengths."""
+    padded_tokens: int
+    """Sum of rows × width."""
+    labels: int | None = None
+    """Places that have a label, of packed rows."""
+
+
+class Epochs(ABC):
+    """Counts epochs. Each `iter()` is one: the first is epoch 0, that of `set_epoch`, or what a loaded state left of
+    its own; each other one is the epoch after.
+    """
+
+    def __init__(self) -> None:
+        self._begun = False
+        """Whether the next `iter()` is another epoch."""
+        self._resumed = False
+        """Whether a state was loaded and nothing happened since."""
+        self._iteration = 0
+        """Number of the current `iter()`."""
+
+    @property
+    @abstractmethod
+    def epoch(self) -> int:
+        """The epoch, from 0."""
+
+    @abstractmethod
+    def _go_to(self, epoch: int) -> None:
+        """Goes to the start of `epoch`."""
+
+    @abstractmethod
+    def _remaining(self) -> int:
+        """Batches of this rank that are left in the epoch."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Lets the next `iter()` be `epoch`: all of it or, directly after `load_state_dict` of a state in this very
+        epoch, what is left of it, which may be nothing. So a loop that begins each epoch with it may be resumed."""
+        if not (self._resumed and epoch == self.epoch):
+            self._go_to(epoch)
+        self._begun = self._resumed = False
+
+    def _loaded(self) -> None:
+        """A state was loaded: an `iter()` that is under way ends."""
+        self._begun, self._resumed = False, True
+        self._iteration += 1
+
+    def _begin(self) -> int:
+        """Begins an `iter()` and returns its number."""
+        if self._begun or (self._resumed and self._remaining() == 0):
+            self._go_to(self.epoch + 1)
+        self._begun, self._resumed = True, False
+        self._iteration += 1
+        return self._iteration
+
+    def _check(self, iteration: int) -> None:
+        if iteration != self._iteration:
+            raise UsageError(
+                "another iter() was begun or a state loaded since, and only one iter() goes on at a time",
+                remedy="use one after the other, or make two",
+            )
+
+
+def as_json(value: Any) -> str:
+    """JSON of options or of a state, whose numbers may be those of numpy or torch."""
+    return json.dumps(value, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    try:
+        return operator.index(value)
+    except TypeError:
+        pass
+    if hasattr(value, "tolist"):  # arrays
+        return value.tolist()
+    return float(value)
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """The options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def last_policy(last: str | None, drop_last: bool | None) -> str | None:
+    """`drop_last` is another name for one of the policies for the last step."""
+    if drop_last is None:
+        return last
+    if last is not None:
+        raise UsageError("give last or drop_last, not both")
+    return "drop" if drop_last else "short"
+
+
+def saved_micro_batches(state: Mapping[str, Any]) -> int | None:
+    """Micro-batches per step of a state, however deep it is; None where this is no state at all."""
+    found = state.get("micro_batches")
+    if isinstance(found, int):
+        return found
+    inner = (saved_micro_batches(value) for value in state.values() if isinstance(value, Mapping))
+    return next((number for number in inner if number is not None), None)

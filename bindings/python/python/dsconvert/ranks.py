@@ -1,0 +1,94 @@
+"""Which data-parallel rank this process is."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ._native import share
+from .errors import UsageError
+
+logger = logging.getLogger("dsconvert")
+
+# Pairs that launchers set: rank and world size.
+_RANKS = [
+    ("RANK", "WORLD_SIZE"),  # torchrun, and most others
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+]
+# How many ranks there are on this machine.
+_LOCAL = ["LOCAL_WORLD_SIZE", "SLURM_NTASKS_PER_NODE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"]
+
+_said: set[tuple[object, ...]] = set()
+
+
+class Layout(NamedTuple):
+    """A process among others. Each group of `replication` neighbouring processes gets identical batches."""
+
+    rank: int
+    world_size: int
+    replication: int = 1
+
+    def share(self, micro_batches: int) -> list[int]:
+        """The micro-batches of a step that this process does, in order."""
+        return share(self.rank, self.world_size, self.replication, micro_batches)
+
+    @property
+    def ranks(self) -> int:
+        """Number of data-parallel ranks."""
+        return self.world_size // self.replication
+
+
+def layout(rank: int | None = None, world_size: int | None = None, replication: int = 1) -> Layout:
+    """The layout that is given or, when it is not, that of `torch.distributed` or of the environment.
+
+    What was found is said once, by the logger `dsconvert`.
+    """
+    if (rank is None) != (world_size is None):
+        raise UsageError("give both rank and world_size, or neither")
+    if rank is not None and world_size is not None:
+        found, source = (rank, world_size), None
+    else:
+        found, source = _from_torch() or _from_environment() or ((0, 1), None)
+    chosen = Layout(*found, replication)
+    # Refuses a layout that cannot be.
+    chosen.share(chosen.ranks if replication > 0 else 1)
+    if source is not None and chosen not in _said:
+        _said.add(chosen)
+        groups = f", in groups of {replication} that get the same" if replication > 1 else ""
+        logger.warning("batches are those of rank %d of %d (from %s)%s", *found, source, groups)
+    return chosen
+
+
+def _from_torch() -> tuple[tuple[int, int], str] | None:
+    # A process that has not imported torch is in no group of it.
+    if "torch.distributed" not in sys.modules:
+        return None
+    distributed = sys.modules["torch.distributed"]
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return None
+    return (distributed.get_rank(), distributed.get_world_size()), "torch.distributed"
+
+
+def _from_environment() -> tuple[tuple[int, int], str] | None:
+    for rank, world_size in _RANKS:
+        found = _number(rank), _number(world_size)
+        if found[0] is not None and found[1] is not None:
+            return (found[0], found[1]), f"{rank} and {world_size}"
+    return None
+
+
+def _number(name: str) -> int | None:
+    value = os.environ.get(name, "")
+    return int(value) if value.isascii() and value.isdigit() else None
+
+
+def default_threads() -> int:
+    """Cores this process may use, divided by the ranks on this machine; at least one."""
+    numbers: Iterable[int | None] = map(_number, _LOCAL)
+    local = next((number for number in numbers if number), 1)
+    return max(1, len(os.sched_getaffinity(0)) // local)

@@ -1,0 +1,184 @@
+"""The plan alone: which records each batch holds, for those who keep their own dataset and `DataLoader`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from . import _native
+from .dataset import Dataset, Split, split_of
+from .epochs import Epochs, State, StepTotals, as_json, given, last_policy, saved_micro_batches
+from .errors import UsageError
+from .ranks import layout
+
+Bucket: TypeAlias = Literal["none", "length", "geometric", "windows"] | Sequence[int]
+"""Which records may share a batch: any (`none`), those of about one length, with bounds chosen from the lengths
+(`length`), in geometric series or given, or neighbours in windows that are sorted by length (`windows`)."""
+Shuffle: TypeAlias = bool | Literal["full", "none", "block"]
+Oversize: TypeAlias = Literal["error", "drop", "alone", "truncate"]
+Last: TypeAlias = Literal["short", "drop", "pad", "wrap"]
+
+
+class BatchSampler(Epochs):
+    """Gives the ordinals of the records of one batch after the other: a `batch_sampler` for `DataLoader`.
+
+    `source` is a dataset (or its path), a split, or the lengths of the records of a dataset of your own. Give one of
+    `batch_size`, `max_tokens` (each batch, padded to its longest record, has at most so many) and
+    `max_tokens_unpadded`. All other options have the defaults of `dsconvert.Loader`, and give the same batches.
+
+    Each `iter()` is an epoch: the first is epoch 0, that of `set_epoch`, or the rest of the epoch of a loaded state; each
+    other one is the epoch after.
+    """
+
+    def __init__(
+        self,
+        source: str | os.PathLike[str] | Dataset | Split | Sequence[int] | np.ndarray[Any, Any],
+        *,
+        split: str | None = None,
+        batch_size: int | None = None,
+        max_tokens: int | None = None,
+        max_tokens_unpadded: int | None = None,
+        shuffle: Shuffle = True,
+        seed: int = 0,
+        bucket: Bucket | None = None,
+        max_waste: float | None = None,
+        first_boundary: int | None = None,
+        boundary_ratio: float | None = None,
+        window_steps: int | None = None,
+        block_records: int | None = None,
+        block_group: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        longest_first: bool | None = None,
+        oversize: Oversize | None = None,
+        last: Last | None = None,
+        drop_last: bool | None = None,
+        micro_batches: int | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        replication: int = 1,
+    ) -> None:
+        super().__init__()
+        if last == "pad":
+            raise UsageError("a list of ordinals has no rows without record: last cannot be 'pad' here")
+        self._source: Split | list[int] = (
+            split_of(source, split)
+            if isinstance(source, (str, os.PathLike, Dataset, Split))
+            else np.asarray(source).tolist()
+        )
+        self._options = given(
+            batch_size=batch_size,
+            max_tokens=max_tokens,
+            max_tokens_unpadded=max_tokens_unpadded,
+            shuffle=shuffle,
+            seed=seed,
+            bucket=bucket,
+            max_waste=max_waste,
+            first_boundary=first_boundary,
+            boundary_ratio=boundary_ratio,
+            window_steps=window_steps,
+            block_records=block_records,
+            block_group=block_group,
+            pad_to_multiple_of=pad_to_multiple_of,
+            longest_first=longest_first,
+            oversize=oversize,
+            last=last_policy(last, drop_last),
+        )
+        self._layout = layout(rank, world_size, replication)
+        self._fixed = micro_batches is not None
+        self._micro_batches = self._layout.ranks if micro_batches is None else micro_batches
+        self._plan, self._share = self._open(self._micro_batches)
+        self._process = os.getpid()
+        self._epoch = 0
+        self._done = 0
+        """Batches of this rank in the epoch that were given."""
+
+    def _open(self, micro_batches: int) -> tuple[_native.Plan, list[int]]:
+        """The plan, and the micro-batches of each step that are this rank's."""
+        share = self._layout.share(micro_batches)
+        source = self._source._handle() if isinstance(self._source, Split) else self._source
+        return _native.Plan(source, as_json({**self._options, "micro_batches": micro_batches})), share
+
+    def _handle(self) -> _native.Plan:
+        if self._process != os.getpid():
+            self._plan, self._share = self._open(self._micro_batches)
+            self._process = os.getpid()
+        return self._plan
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        del state["_plan"]
+        state["_process"] = 0
+        return state
+
+    @property
+    def steps(self) -> int:
+        """Number of global steps of an epoch."""
+        return self._handle().steps
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of a global step, over all ranks."""
+        return self._micro_batches
+
+    def __len__(self) -> int:
+        """Number of batches of this rank in an epoch."""
+        return self.steps * len(self._share)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        iteration, total, per_step = self._begin(), len(self), len(self._share)
+        while self._done < total:
+            step, turn = divmod(self._done, per_step)
+            batch = self._handle().batch(self._epoch, step, self._share[turn])
+            self._done += 1
+            yield batch
+            self._check(iteration)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch, from 0."""
+        return self._epoch
+
+    def _go_to(self, epoch: int) -> None:
+        self._epoch, self._done = epoch, 0
+
+    def _remaining(self) -> int:
+        return len(self) - self._done
+
+    def counts(self) -> dict[str, int]:
+        """What an epoch does with the records: how many there are, are delivered, repeated, dropped, over the budget."""
+        return dict(self._handle().counts())
+
+    def totals(self, step: int, epoch: int | None = None) -> StepTotals:
+        """What all ranks do in a step of the epoch."""
+        return StepTotals(*self._handle().totals(self._epoch if epoch is None else epoch, step))
+
+    def state_dict(self) -> State:
+        """Where the sampler stands: equal on every rank, and the same as that of a `Loader` with these options.
+
+        Batches count when they are given. `DataLoader` asks for some before they are trained on: let torchdata's
+        `StatefulDataLoader` save this state, which knows.
+        """
+        step, turn = divmod(self._done, len(self._share))
+        state: State = json.loads(self._handle().state(self._epoch, step, turn * self._layout.ranks))
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes to where a saved state was. Other ranks may go on where it was saved."""
+        saved = saved_micro_batches(state)
+        plan, share = self._handle(), self._share
+        micro_batches = self._micro_batches if saved is None or self._fixed else saved
+        if micro_batches != self._micro_batches:
+            plan, share = self._open(micro_batches)
+        epoch, step, done = plan.resume(as_json(dict(state)))
+        if done % self._layout.ranks:
+            raise UsageError(
+                f"{done} micro-batches of a step are done, which {self._layout.ranks} ranks cannot have done together",
+                remedy="go on with as many ranks as saved the state, or save it between two global steps",
+            )
+        self._plan, self._share, self._micro_batches = plan, share, micro_batches
+        self._epoch, self._done = epoch, step * len(share) + done // self._layout.ranks
+        self._loaded()

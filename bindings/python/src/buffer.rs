@@ -1,0 +1,160 @@
+//! Memory of Rust, lent to Python: the one place with `unsafe`.
+//!
+//! A [`Buffer`] speaks Python's buffer protocol, so `numpy.asarray` makes an array of it without a copy, and torch a
+//! tensor of that. The array keeps the `Buffer` alive, and the `Buffer` keeps what it owns: a mapped shard, or an array of
+//! a batch, whose memory goes back to the pool of the loader only then.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr;
+
+use bytes::Bytes;
+use dsconvert::reader::loader::{Array, DType};
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
+/// Whether this machine is little-endian.
+const NATIVE: bool = cfg!(target_endian = "little");
+
+/// Type of the items of a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Item {
+    /// As in the module `struct`.
+    format: &'static CStr,
+    bytes: usize,
+}
+
+impl Item {
+    // Little-endian, as in the files; the native characters give dtypes that look like the usual ones.
+    pub(crate) const U16: Self = Self { format: if NATIVE { c"H" } else { c"<H" }, bytes: 2 };
+    pub(crate) const U32: Self = Self { format: if NATIVE { c"I" } else { c"<I" }, bytes: 4 };
+    pub(crate) const U64: Self = Self { format: if NATIVE { c"Q" } else { c"<Q" }, bytes: 8 };
+
+    fn of(dtype: DType) -> Self {
+        let format = match dtype {
+            DType::Bool => c"?",
+            DType::UInt8 => c"B",
+            DType::Int32 => c"i",
+            DType::Int64 => c"q",
+            DType::UInt64 => c"Q",
+            DType::Float32 => c"f",
+            DType::Float64 => c"d",
+        };
+        Self { format, bytes: dtype.bytes() }
+    }
+}
+
+/// What owns the memory of a buffer.
+#[derive(Debug)]
+enum Owner {
+    /// Bytes of a shard, which others may view, too.
+    #[expect(dead_code, reason = "it is kept for the memory it owns")]
+    Shared(Bytes),
+    /// An array of a batch, which nobody else has.
+    #[expect(dead_code, reason = "it is kept for the memory it owns")]
+    Sole(Array),
+}
+
+/// Items in memory that Rust owns, in rows (C order). `numpy.asarray(buffer)` views them.
+#[pyclass(frozen, module = "dsconvert._native")]
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    /// The first item. Valid as long as `owner`, which is never touched; for `Sole`, it may be written.
+    start: *mut u8,
+    owner: Owner,
+    item: Item,
+    shape: Box<[isize]>,
+    strides: Box<[isize]>,
+}
+
+// SAFETY: `start` points into what `owner` owns, and both kinds of owner are `Send` and `Sync`. Rust neither reads nor
+// writes through it; Python does, by its own rules for buffers.
+unsafe impl Send for Buffer {}
+// SAFETY: as above; nothing of a `Buffer` changes after it was made.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// A view of `bytes` as a row of items; what is behind the last whole item is not part of it.
+    pub(crate) fn shared(bytes: Bytes, item: Item) -> Self {
+        let shape = vec![bytes.len() / item.bytes];
+        Self::new(bytes.as_ptr().cast_mut(), Owner::Shared(bytes), item, &shape)
+    }
+
+    /// The memory of `array`. Moving the array does not move its memory.
+    pub(crate) fn sole(mut array: Array) -> Self {
+        let (item, shape) = (Item::of(array.dtype()), array.shape().to_vec());
+        Self::new(array.as_mut_ptr(), Owner::Sole(array), item, &shape)
+    }
+
+    fn new(start: *mut u8, owner: Owner, item: Item, shape: &[usize]) -> Self {
+        // No size of anything in memory is above `isize::MAX`.
+        let shape: Box<[isize]> = shape.iter().map(|&n| n as isize).collect();
+        let mut strides = shape.clone();
+        let mut stride = item.bytes as isize;
+        for (to, size) in strides.iter_mut().zip(&shape).rev() {
+            *to = stride;
+            stride *= *size;
+        }
+        Self { start, owner, item, shape, strides }
+    }
+
+    fn is_writable(&self) -> bool {
+        matches!(self.owner, Owner::Sole(_))
+    }
+}
+
+#[pymethods]
+impl Buffer {
+    // SAFETY: Python calls it with a `view` that is valid for writing.
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let this = slf.get();
+        let asked = |flag: c_int| flags & flag == flag;
+        if view.is_null() {
+            return Err(PyBufferError::new_err("there is no view to fill"));
+        }
+        if asked(ffi::PyBUF_WRITABLE) && !this.is_writable() {
+            return Err(PyBufferError::new_err("the records of a dataset cannot be written"));
+        }
+        if asked(ffi::PyBUF_F_CONTIGUOUS) && this.shape.len() > 1 {
+            return Err(PyBufferError::new_err("the items are in C order"));
+        }
+        let when = |flag: c_int, pointer: *const isize| {
+            if asked(flag) { pointer.cast_mut() } else { ptr::null_mut() }
+        };
+        let format = if asked(ffi::PyBUF_FORMAT) { this.item.format.as_ptr() } else { ptr::null() };
+        let filled = ffi::Py_buffer {
+            buf: this.start.cast::<c_void>(),
+            obj: slf.clone().into_any().into_ptr(),
+            len: this.shape.iter().product::<isize>() * this.item.bytes as isize,
+            itemsize: this.item.bytes as isize,
+            readonly: c_int::from(!this.is_writable()),
+            ndim: this.shape.len() as c_int,
+            format: format.cast_mut(),
+            shape: when(ffi::PyBUF_ND, this.shape.as_ptr()),
+            strides: when(ffi::PyBUF_STRIDES, this.strides.as_ptr()),
+            suboffsets: ptr::null_mut(),
+            internal: ptr::null_mut(),
+        };
+        // SAFETY: `view` is valid, see above. All pointers in it are into `this`, which never changes (the class is
+        // frozen) and lives as long as the view, which owns a reference to it. Python does not write through `format`,
+        // `shape` and `strides`, and writes through `buf` only when the buffer is not read-only: then nobody else has
+        // that memory.
+        unsafe { view.write(filled) };
+        Ok(())
+    }
+}
+
+/// The numpy array that views `buffer`.
+pub(crate) fn to_numpy(py: Python<'_>, buffer: Buffer) -> PyResult<Bound<'_, PyAny>> {
+    static ASARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    ASARRAY.import(py, "numpy", "asarray")?.call1((buffer,))
+}
+
+/// The torch tensor that views `buffer`, which must be writable: torch knows no other.
+pub(crate) fn to_torch(py: Python<'_>, buffer: Buffer) -> PyResult<Bound<'_, PyAny>> {
+    static FROM_NUMPY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    FROM_NUMPY.import(py, "torch", "from_numpy")?.call1((to_numpy(py, buffer)?,))
+}

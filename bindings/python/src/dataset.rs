@@ -1,0 +1,209 @@
+//! Handles on datasets and their splits.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use dsconvert::error::{Error, ErrorKind, Result};
+use dsconvert::reader;
+use dsconvert::schema::{HEIGHT, IMAGE, WIDTH};
+use dsconvert::storage::Access;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::buffer::{Buffer, Item, to_numpy};
+use crate::error::raise;
+use crate::record::{Decoded, Names};
+
+/// An opened dataset.
+#[pyclass(frozen, module = "dsconvert._native")]
+#[derive(Debug)]
+pub(crate) struct Dataset(reader::Dataset);
+
+#[pymethods]
+impl Dataset {
+    #[new]
+    #[pyo3(signature = (path, *, mmap, verify_checksums, open_shards, read_ahead_bytes))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        mmap: bool,
+        verify_checksums: bool,
+        open_shards: Option<usize>,
+        read_ahead_bytes: Option<u64>,
+    ) -> PyResult<Self> {
+        let access = if mmap { Access::Map } else { Access::Read };
+        let mut options = reader::OpenOptions::new().access(access).verify_checksums(verify_checksums);
+        if let Some(most) = open_shards {
+            options = options.open_shards(most);
+        }
+        if let Some(bytes) = read_ahead_bytes {
+            options = options.read_ahead_bytes(bytes);
+        }
+        py.detach(|| options.open(path)).map(Self).map_err(raise)
+    }
+
+    /// Fingerprint of what the dataset was made from.
+    #[getter]
+    fn fingerprint(&self) -> &str {
+        &self.0.manifest().fingerprint
+    }
+
+    /// `images` or `text`.
+    #[getter]
+    fn kind(&self) -> &'static str {
+        self.0.manifest().kind().name()
+    }
+
+    /// `parquet`, `arrow`, `msgpack` or `protobuf`.
+    #[getter]
+    fn format(&self) -> &'static str {
+        self.0.manifest().format.name()
+    }
+
+    /// Names of the classes, in the order of their labels.
+    #[getter]
+    fn class_names(&self) -> Vec<String> {
+        self.0.class_names().to_vec()
+    }
+
+    /// Names of the splits, in order.
+    #[getter]
+    fn splits(&self) -> Vec<String> {
+        self.0.splits().map(|split| split.name().to_owned()).collect()
+    }
+
+    /// The split called `name`, with all fields or those named. With `decode`, images are arrays.
+    #[pyo3(signature = (name, fields=None, decode=false))]
+    fn split(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        fields: Option<Vec<String>>,
+        decode: bool,
+    ) -> PyResult<Split> {
+        let mut split = self.0.split(name).map_err(raise)?;
+        let mut names = Names::of(py, split.schema());
+        if let Some(fields) = fields {
+            let mut fields: Vec<&str> = fields.iter().map(String::as_str).collect();
+            split = split.select(&fields).map_err(raise)?;
+            names = Names::of(py, split.schema());
+            if decode && fields.contains(&IMAGE) {
+                // Needed to decode, and not handed out: they stand behind the fields that have a name.
+                fields.extend(
+                    [WIDTH, HEIGHT].iter().filter(|name| !fields.contains(name)).copied().collect::<Vec<_>>(),
+                );
+                split = self.0.split(name).and_then(|split| split.select(&fields)).map_err(raise)?;
+            }
+        }
+        Ok(Split { names, split, decode })
+    }
+
+    /// Counts, sizes, lengths and histograms, as JSON.
+    fn describe(&self, py: Python<'_>) -> PyResult<String> {
+        py.detach(|| {
+            let description = self.0.describe()?;
+            serde_json::to_string(&description)
+                .map_err(|e| Error::new(ErrorKind::Corrupt, "the description is no JSON").caused_by(e))
+        })
+        .map_err(raise)
+    }
+}
+
+/// One split of a dataset.
+#[pyclass(frozen, module = "dsconvert._native")]
+#[derive(Debug)]
+pub(crate) struct Split {
+    split: reader::Split,
+    names: Names,
+    decode: bool,
+}
+
+impl Split {
+    /// The handle of the library.
+    pub(crate) fn inner(&self) -> &reader::Split {
+        &self.split
+    }
+}
+
+#[pymethods]
+impl Split {
+    fn __len__(&self) -> usize {
+        // A split with more records than addresses cannot be indexed anyway.
+        usize::try_from(self.split.len()).unwrap_or(usize::MAX)
+    }
+
+    /// Names and types of the fields, in order.
+    #[getter]
+    fn fields(&self) -> Vec<(String, &'static str)> {
+        let fields = self.split.schema().fields.iter().take(self.names.len());
+        fields.map(|field| (field.name.clone(), field.ty.name())).collect()
+    }
+
+    /// The record with the ordinal `record`.
+    fn get<'py>(&self, py: Python<'py>, record: u64) -> PyResult<Bound<'py, PyDict>> {
+        let record = py.detach(|| Decoded::new(self.split.get(record)?, self.decode)).map_err(raise)?;
+        self.names.dict(py, record)
+    }
+
+    /// The records with the ordinals `records`, in that order.
+    fn get_many<'py>(&self, py: Python<'py>, records: Vec<u64>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let decoded = || {
+            let records = self.split.get_many(&records)?.into_iter();
+            records.map(|record| Decoded::new(record, self.decode)).collect::<Result<Vec<_>>>()
+        };
+        let records = py.detach(decoded).map_err(raise)?;
+        records.into_iter().map(|record| self.names.dict(py, record)).collect()
+    }
+
+    /// All records in order, each shard and row group read once.
+    fn records(&self, py: Python<'_>) -> Records {
+        Records {
+            records: Mutex::new(self.split.iter()),
+            names: self.names.clone_ref(py),
+            decode: self.decode,
+        }
+    }
+
+    /// The length of a record, from the index.
+    fn length(&self, py: Python<'_>, record: u64) -> PyResult<u64> {
+        py.detach(|| self.split.length(record)).map_err(raise)
+    }
+
+    /// The lengths of all records, as an array.
+    fn lengths<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let lengths = py.detach(|| {
+            self.split.record_index()?; // it knows better than the manifest how many there are
+            let mut bytes = Vec::with_capacity(self.__len__().saturating_mul(size_of::<u64>()));
+            for record in 0..self.split.len() {
+                bytes.extend_from_slice(&self.split.length(record)?.to_le_bytes());
+            }
+            Ok(Bytes::from(bytes))
+        });
+        to_numpy(py, Buffer::shared(lengths.map_err(raise)?, Item::U64))
+    }
+}
+
+/// The records of a split, one after the other.
+#[pyclass(frozen, module = "dsconvert._native")]
+pub(crate) struct Records {
+    records: Mutex<reader::Records>,
+    names: Names,
+    decode: bool,
+}
+
+#[pymethods]
+impl Records {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        // A thread that panicked here left the iterator between two records.
+        let next = || {
+            let record = self.records.lock().unwrap_or_else(PoisonError::into_inner).next()?;
+            Some(record.and_then(|record| Decoded::new(record, self.decode)))
+        };
+        py.detach(next).transpose().map_err(raise)?.map(|record| self.names.dict(py, record)).transpose()
+    }
+}

@@ -1,0 +1,48 @@
+//! Errors of the library as exceptions of the package.
+
+use std::io;
+
+use dsconvert::error::{Error, ErrorKind};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
+
+/// The exception for `error`: see `dsconvert.errors`. Shaped for `map_err`.
+pub(crate) fn raise(error: Error) -> PyErr {
+    Python::attach(|py| exception(py, &error).map_or_else(|failed| failed, PyErr::from_value))
+}
+
+/// The name of a kind, and of the exception class that stands for it.
+fn names(kind: ErrorKind) -> (&'static str, &'static str) {
+    match kind {
+        ErrorKind::Usage => ("usage", "UsageError"),
+        ErrorKind::Io => ("io", "IoError"),
+        ErrorKind::Corrupt => ("corrupt", "CorruptError"),
+        ErrorKind::Unsupported => ("unsupported", "UnsupportedError"),
+        ErrorKind::OutOfRange => ("out-of-range", "OutOfRangeError"),
+        ErrorKind::NotCommitted => ("not-committed", "NotCommittedError"),
+        ErrorKind::Interrupted(_) => ("interrupted", "NotCommittedError"),
+        _ => ("other", "Error"),
+    }
+}
+
+fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>> {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let module = MODULE.get_or_try_init(py, || py.import("dsconvert.errors").map(Bound::unbind))?.bind(py);
+    let (kind, class) = names(error.kind());
+    let place = error.place();
+    let path = place.path.as_ref().map(|path| path.to_string_lossy().into_owned());
+    let keywords = PyDict::new(py);
+    keywords.set_item("kind", kind)?;
+    keywords.set_item("place", (path, place.offset, place.shard.as_deref(), place.row))?;
+    keywords.set_item("remedy", error.remedy())?;
+    if let (ErrorKind::Io, Some(number)) = (error.kind(), errno(error)) {
+        keywords.set_item("errno", number)?;
+    }
+    module.getattr(class)?.call((error.to_string(),), Some(&keywords))
+}
+
+/// The number of the system's error, when it caused this one.
+fn errno(error: &Error) -> Option<i32> {
+    std::error::Error::source(error)?.downcast_ref::<io::Error>()?.raw_os_error()
+}

@@ -1,0 +1,338 @@
+//! The handle on a loader: batches as dictionaries of arrays, made while Python does something else.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use dsconvert::error::{Error, Result};
+use dsconvert::reader::batch::{Layout, Position};
+use dsconvert::reader::loader::{
+    self, Batching, Column, Crop, IdType, ImageLayout, LoaderOptions, LoaderState, Next, PadSide,
+};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+use serde::Deserialize;
+
+use crate::buffer::{Buffer, to_numpy, to_torch};
+use crate::dataset::Split;
+use crate::error::raise;
+use crate::options::{Given, batch_options, pack_options};
+use crate::record::view;
+
+/// How long Python is not asked whether a signal came.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Batches of one split for one rank.
+#[pyclass(frozen, module = "dsconvert._native")]
+#[derive(Debug)]
+pub(crate) struct Loader {
+    state: Mutex<State>,
+    as_torch: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    loader: loader::Loader,
+    /// What the last batch was, and the state before the first batch of its step.
+    last: Option<(Info, LoaderState)>,
+}
+
+/// What is known of a batch beside its arrays: epoch, step, micro-batch, rows, filler rows, tokens, longest length and
+/// the ordinals of its records.
+type Info = (u64, u64, u64, usize, usize, u64, u64, Vec<u64>);
+
+/// Rows, tokens, padded tokens, labels.
+type Totals = (u64, u64, u64, Option<u64>);
+
+impl Loader {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Loader {
+    /// `options` is a JSON object of the options that were given.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        split: &Bound<'_, Split>,
+        options: &str,
+        layout: (u64, u64, u64),
+        as_torch: bool,
+    ) -> PyResult<Self> {
+        let split = split.get().inner().clone();
+        let loader = py.detach(|| {
+            let (rank, world_size, replication) = layout;
+            let layout = Layout::replicated(rank, world_size, replication)?;
+            loader::Loader::new(split, loader_options(options, layout)?)
+        });
+        let state = State { loader: loader.map_err(raise)?, last: None };
+        Ok(Self { state: Mutex::new(state), as_torch })
+    }
+
+    /// The next batch; `None` when the epoch is over.
+    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        loop {
+            match py.detach(|| self.lock().next()).map_err(raise)? {
+                Next::Batch(batch) => return self.dict(py, *batch).map(Some),
+                Next::Done => return Ok(None),
+                Next::NotYet => py.check_signals()?,
+            }
+        }
+    }
+
+    /// Number of batches of an epoch.
+    fn len(&self, py: Python<'_>) -> PyResult<u64> {
+        py.detach(|| self.lock().loader.len()).map_err(raise)
+    }
+
+    /// Number of batches that are left in the epoch.
+    fn remaining(&self, py: Python<'_>) -> PyResult<u64> {
+        py.detach(|| self.lock().loader.remaining()).map_err(raise)
+    }
+
+    /// Number of global steps of an epoch.
+    fn steps(&self, py: Python<'_>) -> PyResult<u64> {
+        py.detach(|| self.lock().loader.steps()).map_err(raise)
+    }
+
+    /// Micro-batches of a global step, over all ranks.
+    #[getter]
+    fn micro_batches(&self) -> u64 {
+        self.lock().loader.micro_batches()
+    }
+
+    #[getter]
+    fn epoch(&self) -> u64 {
+        self.lock().loader.epoch()
+    }
+
+    /// Goes to the start of an epoch.
+    fn set_epoch(&self, py: Python<'_>, epoch: u64) -> PyResult<()> {
+        py.detach(|| self.lock().loader.set_epoch(epoch)).map_err(raise)
+    }
+
+    /// What was handed out, as JSON.
+    fn state(&self) -> PyResult<String> {
+        json(&self.lock().loader.state())
+    }
+
+    /// The same in a child of the process it was made in, where a thread that is not there may hold the lock for ever.
+    fn state_of_parent(&self) -> PyResult<Option<String>> {
+        self.state.try_lock().ok().map(|state| json(&state.loader.state())).transpose()
+    }
+
+    /// Ends the threads and forgets what they have prepared.
+    fn stop(&self, py: Python<'_>) {
+        py.detach(|| self.lock().loader.stop());
+    }
+
+    /// Goes to where a saved state was.
+    fn restore(&self, py: Python<'_>, state: &str) -> PyResult<()> {
+        let state: LoaderState = serde_json::from_str(state)
+            .map_err(|e| raise(Error::usage("this is no state of a loader").caused_by(e)))?;
+        py.detach(|| {
+            let mut held = self.lock();
+            held.last = None;
+            held.loader.restore(&state)
+        })
+        .map_err(raise)
+    }
+
+    /// What the last batch was.
+    fn last(&self) -> Option<Info> {
+        self.lock().last.as_ref().map(|(info, _)| info.clone())
+    }
+
+    /// Rows, tokens, padded tokens and, when packed, labels of the step of the last batch, over all ranks.
+    fn totals(&self, py: Python<'_>) -> PyResult<Option<Totals>> {
+        py.detach(|| self.lock().totals()).map_err(raise)
+    }
+}
+
+fn json(state: &LoaderState) -> PyResult<String> {
+    serde_json::to_string(state).map_err(|e| raise(Error::corrupt("the state is no JSON").caused_by(e)))
+}
+
+impl State {
+    fn next(&mut self) -> Result<Next> {
+        let before = self.loader.state();
+        let next = self.loader.next_within(PATIENCE)?;
+        if let Next::Batch(batch) = &next {
+            let id = batch.id();
+            let info = (
+                id.epoch,
+                id.step,
+                id.micro_batch,
+                batch.rows(),
+                batch.filler_rows(),
+                batch.tokens(),
+                batch.max_len(),
+                batch.records().to_vec(),
+            );
+            let start = match self.last.take() {
+                Some((last, start)) if (last.0, last.1) == (id.epoch, id.step) => start,
+                _ => before,
+            };
+            self.last = Some((info, start));
+        }
+        Ok(next)
+    }
+
+    fn totals(&self) -> Result<Option<Totals>> {
+        let Some(((epoch, step, ..), start)) = &self.last else { return Ok(None) };
+        if let Some(plan) = self.loader.batch_plan() {
+            let totals = plan.totals(Position { epoch: *epoch, step: *step })?;
+            return Ok(Some((totals.records, totals.tokens, totals.padded_tokens, None)));
+        }
+        let (Some(plan), loader::SavedPlan::Packed(start)) = (self.loader.pack_plan(), &start.plan) else {
+            return Ok(None);
+        };
+        let Some((step, _)) = plan.steps(start)?.next().transpose()? else { return Ok(None) };
+        let rows = step.rows.len() as u64;
+        let padded = rows.saturating_mul(plan.options().seq_len);
+        Ok(Some((rows, step.tokens(), padded, Some(step.labels()))))
+    }
+}
+
+impl Loader {
+    fn dict<'py>(&self, py: Python<'py>, batch: loader::Batch) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        for (name, column) in batch.into_columns() {
+            dict.set_item(PyString::intern(py, &name), self.column(py, column)?)?;
+        }
+        Ok(dict)
+    }
+
+    /// Arrays are handed over, lists are copied.
+    fn column<'py>(&self, py: Python<'py>, column: Column) -> PyResult<Bound<'py, PyAny>> {
+        Ok(match column {
+            Column::Array(array) if self.as_torch => to_torch(py, Buffer::sole(array))?,
+            Column::Array(array) => to_numpy(py, Buffer::sole(array))?,
+            Column::Texts(texts) => {
+                let text = |text: &Option<dsconvert::sample::Text>| {
+                    text.as_ref().map(|t| PyString::new(py, t.as_str()))
+                };
+                PyList::new(py, texts.iter().map(text))?.into_any()
+            }
+            Column::Bytes(rows) => {
+                let bytes = |row: &Option<bytes::Bytes>| row.as_ref().map(|b| PyBytes::new(py, b));
+                PyList::new(py, rows.iter().map(bytes))?.into_any()
+            }
+            Column::Ids(rows) => {
+                let list = PyList::empty(py);
+                for ids in &rows {
+                    list.append(ids.as_ref().map(|ids| to_numpy(py, view(ids))).transpose()?)?;
+                }
+                list.into_any()
+            }
+            other => {
+                let what = format!("this build cannot hand out {other:?}");
+                return Err(raise(Error::new(dsconvert::error::ErrorKind::Unsupported, what)));
+            }
+        })
+    }
+}
+
+/// The options of a loader, of which some are those of its plan.
+fn loader_options(json: &str, layout: Layout) -> Result<LoaderOptions> {
+    let mut given = Given::parse(json)?;
+    let batching = match given.take("seq_len")? {
+        Some(seq_len) => Batching::Packed(pack_options(&mut given, seq_len)?),
+        None => Batching::Records(batch_options(&mut given)?),
+    };
+    let mut options = LoaderOptions::new(batching);
+    options.layout = layout;
+    options.micro_batches = given.take("micro_batches")?;
+    options.prefetch = given.take("prefetch")?;
+    options.fields = given.take("fields")?;
+    if let Some(seed) = given.take("seed")? {
+        options.seed = seed;
+    }
+    if let Some(threads) = given.take("num_threads")? {
+        options.threads = threads;
+    }
+    image_options(&mut given, &mut options.image)?;
+    text_options(&mut given, &mut options.text)?;
+    given.finish("it is an option of another bucket, shuffle or packing")?;
+    Ok(options)
+}
+
+/// A side, or height and width.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Side {
+    Square(u32),
+    Sides(u32, u32),
+}
+
+impl Side {
+    fn sides(&self) -> (u32, u32) {
+        match *self {
+            Side::Square(side) => (side, side),
+            Side::Sides(height, width) => (height, width),
+        }
+    }
+}
+
+fn image_options(given: &mut Given, image: &mut loader::ImageOptions) -> Result<()> {
+    if let Some(decode) = given.take("decode")? {
+        image.decode = decode;
+    }
+    if let Some(hflip) = given.take("hflip")? {
+        image.hflip = hflip;
+    }
+    image.crop = match (given.take::<Side>("center_crop")?, given.take::<Side>("random_resized_crop")?) {
+        (None, None) => image.crop,
+        (Some(side), None) => {
+            let (height, width) = side.sides();
+            Crop::Center { height, width }
+        }
+        (None, Some(side)) => {
+            let (height, width) = side.sides();
+            let scale = given.take("crop_scale")?.unwrap_or(Crop::SCALE);
+            let ratio = given.take("crop_ratio")?.unwrap_or(Crop::RATIO);
+            Crop::RandomResized { height, width, scale, ratio }
+        }
+        _ => return Err(Error::usage("give center_crop or random_resized_crop, not both")),
+    };
+    if let Some(layout) = given.take::<String>("layout")? {
+        image.layout = match layout.as_str() {
+            "hwc" => ImageLayout::Hwc,
+            "chw" => ImageLayout::Chw,
+            other => return Err(Error::usage(format!("layout is \"hwc\" or \"chw\", not {other:?}"))),
+        };
+    }
+    if let Some(channels) = given.take::<u64>("channels")? {
+        image.channels = match channels {
+            3 => loader::Channels::Rgb,
+            1 => loader::Channels::Gray,
+            other => return Err(Error::usage(format!("channels is 3 or 1, not {other}"))),
+        };
+    }
+    Ok(())
+}
+
+fn text_options(given: &mut Given, text: &mut loader::TextOptions) -> Result<()> {
+    if let Some(pad_id) = given.take("pad_id")? {
+        text.pad_id = pad_id;
+    }
+    if let Some(side) = given.take::<String>("pad_side")? {
+        text.pad_side = match side.as_str() {
+            "right" => PadSide::Right,
+            "left" => PadSide::Left,
+            other => return Err(Error::usage(format!("pad_side is \"right\" or \"left\", not {other:?}"))),
+        };
+    }
+    if let Some(shift) = given.take("shift_labels")? {
+        text.shift_labels = shift;
+    }
+    if let Some(dtype) = given.take::<String>("id_dtype")? {
+        text.ids = match dtype.as_str() {
+            "int64" => IdType::Int64,
+            "int32" => IdType::Int32,
+            other => return Err(Error::usage(format!("id_dtype is \"int64\" or \"int32\", not {other:?}"))),
+        };
+    }
+    Ok(())
+}

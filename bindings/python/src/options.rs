@@ -1,0 +1,149 @@
+//! The options of samplers and loaders, as Python passes them: one JSON object of those that were given.
+//!
+//! What is not given has the default of the library. An option of the wrong type, with a value that is none, or that has
+//! nothing to do with the others is a usage error that names it.
+
+use dsconvert::error::{Error, Result};
+use dsconvert::packing::Packing;
+use dsconvert::reader::batch::{
+    BatchOptions, BatchSize, Boundaries, BucketBy, DEFAULT_BLOCK_RECORDS, DEFAULT_FIRST_BOUND,
+    DEFAULT_GROUP_BLOCKS, DEFAULT_MAX_WASTE, DEFAULT_RATIO, DEFAULT_WINDOW_STEPS, PackOptions, Shuffle,
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// Options that were given and not yet taken.
+#[derive(Debug)]
+pub(crate) struct Given(Map<String, Value>);
+
+impl Given {
+    /// The options in a JSON object.
+    pub(crate) fn parse(json: &str) -> Result<Self> {
+        serde_json::from_str(json).map(Self).map_err(|e| Error::usage("the options are no JSON").caused_by(e))
+    }
+
+    /// Takes the option `name`, when it was given.
+    pub(crate) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>> {
+        let Some(value) = self.0.remove(name) else { return Ok(None) };
+        let said = value.to_string();
+        let wrong = |e| Error::usage(format!("{name} cannot be {said}")).caused_by(e);
+        serde_json::from_value(value).map(Some).map_err(wrong)
+    }
+
+    /// Refuses what nobody has taken.
+    pub(crate) fn finish(self, why: &str) -> Result<()> {
+        match self.0.keys().next() {
+            Some(name) => Err(Error::usage(format!("{name} does not apply: {why}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The options of a plan of batches.
+pub(crate) fn batch_options(given: &mut Given) -> Result<BatchOptions> {
+    let mut options = BatchOptions::new(size(given)?);
+    if let Some(bucket) = bucket(given)? {
+        options.bucket = bucket;
+    }
+    if let Some(shuffle) = shuffle(given)? {
+        options.shuffle = shuffle;
+    }
+    if let Some(multiple) = given.take("pad_to_multiple_of")? {
+        options.pad_to_multiple_of = multiple;
+    }
+    if let Some(longest_first) = given.take("longest_first")? {
+        options.longest_first = longest_first;
+    }
+    if let Some(oversize) = given.take("oversize")? {
+        options.oversize = oversize;
+    }
+    if let Some(last) = given.take("last")? {
+        options.last = last;
+    }
+    Ok(options)
+}
+
+/// The options of a plan of packed rows of `seq_len`.
+pub(crate) fn pack_options(given: &mut Given, seq_len: u64) -> Result<PackOptions> {
+    let Some(batch_size) = given.take("batch_size")? else {
+        return Err(Error::usage("packed rows need batch_size, the number of rows of a batch"));
+    };
+    let mut options = PackOptions::new(seq_len, batch_size);
+    if let Some(packing) = given.take::<Packing>("packing")? {
+        options.packing = packing;
+    }
+    if let Some(window) = given.take("pack_window")? {
+        options.window = window;
+    }
+    if let Some(shuffle) = shuffle(given)? {
+        options.shuffle = shuffle;
+    }
+    if let Some(last) = given.take("last")? {
+        options.last = last;
+    }
+    Ok(options)
+}
+
+fn size(given: &mut Given) -> Result<BatchSize> {
+    let sizes = [
+        given.take("batch_size")?.map(BatchSize::BatchSize),
+        given.take("max_tokens")?.map(BatchSize::MaxTokens),
+        given.take("max_tokens_unpadded")?.map(BatchSize::MaxTokensUnpadded),
+    ];
+    match sizes {
+        [Some(size), None, None] | [None, Some(size), None] | [None, None, Some(size)] => Ok(size),
+        _ => Err(Error::usage("give one of batch_size, max_tokens and max_tokens_unpadded")),
+    }
+}
+
+/// `none`, `length`, `geometric`, `windows`, or the boundaries themselves.
+fn bucket(given: &mut Given) -> Result<Option<BucketBy>> {
+    Ok(Some(match given.take::<Value>("bucket")? {
+        None => match given.take("max_waste")? {
+            Some(max_waste) => BucketBy::Length(Boundaries::Auto { max_waste }),
+            None => return Ok(None),
+        },
+        Some(Value::String(name)) => match name.as_str() {
+            "none" => BucketBy::None,
+            "length" => {
+                let max_waste = given.take("max_waste")?.unwrap_or(DEFAULT_MAX_WASTE);
+                BucketBy::Length(Boundaries::Auto { max_waste })
+            }
+            "geometric" => BucketBy::Length(Boundaries::Geometric {
+                first: given.take("first_boundary")?.unwrap_or(DEFAULT_FIRST_BOUND),
+                ratio: given.take("boundary_ratio")?.unwrap_or(DEFAULT_RATIO),
+            }),
+            "windows" => {
+                BucketBy::Windows { steps: given.take("window_steps")?.unwrap_or(DEFAULT_WINDOW_STEPS) }
+            }
+            other => {
+                return Err(Error::usage(format!("there are no buckets by {other:?}")).help(
+                    "bucket is \"none\", \"length\", \"geometric\", \"windows\" or a list of boundaries",
+                ));
+            }
+        },
+        Some(boundaries) => {
+            let wrong = |e| Error::usage(format!("bucket cannot be {boundaries}")).caused_by(e);
+            BucketBy::Length(Boundaries::Given(serde_json::from_value(boundaries.clone()).map_err(wrong)?))
+        }
+    }))
+}
+
+/// `true`, `false`, `full`, `none` or `block`.
+fn shuffle(given: &mut Given) -> Result<Option<Shuffle>> {
+    let Some(value) = given.take::<Value>("shuffle")? else { return Ok(None) };
+    Ok(Some(match value {
+        Value::Bool(true) => Shuffle::Full,
+        Value::Bool(false) => Shuffle::None,
+        Value::String(name) if name == "full" => Shuffle::Full,
+        Value::String(name) if name == "none" => Shuffle::None,
+        Value::String(name) if name == "block" => Shuffle::Block {
+            records: given.take("block_records")?.unwrap_or(DEFAULT_BLOCK_RECORDS),
+            group: given.take("block_group")?.unwrap_or(DEFAULT_GROUP_BLOCKS),
+        },
+        other => {
+            return Err(Error::usage(format!("shuffle cannot be {other}"))
+                .help("shuffle is true, false, \"full\", \"none\" or \"block\""));
+        }
+    }))
+}

@@ -1,0 +1,151 @@
+//! Plans of batches, for those who keep their own dataset.
+
+use dsconvert::error::{Error, Result};
+use dsconvert::reader;
+use dsconvert::reader::batch::{BatchPlan, Layout, Lengths, LengthsInMemory, Position, Runs};
+use dsconvert::reader::loader::{LoaderState, SavedPlan};
+use pyo3::prelude::*;
+
+use crate::dataset::Split;
+use crate::error::raise;
+use crate::options::{Given, batch_options};
+
+/// The lengths behind a plan.
+#[derive(Debug)]
+enum Source {
+    Split(reader::Split),
+    Memory(LengthsInMemory),
+}
+
+impl Source {
+    fn lengths(&self) -> &dyn Lengths {
+        match self {
+            Source::Split(split) => split,
+            Source::Memory(lengths) => lengths,
+        }
+    }
+}
+
+impl Lengths for Source {
+    fn records(&self) -> u64 {
+        self.lengths().records()
+    }
+
+    fn record_at(&self, rank: u64) -> Result<u64> {
+        self.lengths().record_at(rank)
+    }
+
+    fn length_of(&self, record: u64) -> Result<u64> {
+        self.lengths().length_of(record)
+    }
+
+    fn runs(&self) -> Result<Runs<'_>> {
+        self.lengths().runs()
+    }
+}
+
+/// What a plan takes the lengths from.
+#[derive(FromPyObject)]
+pub(crate) enum Lengthy<'py> {
+    Split(Bound<'py, Split>),
+    Lengths(Vec<u64>),
+}
+
+/// Which records each batch holds: a function of lengths, options, seed, epoch and step.
+#[pyclass(frozen, module = "dsconvert._native")]
+#[derive(Debug)]
+pub(crate) struct Plan(BatchPlan<Source>);
+
+#[pymethods]
+impl Plan {
+    /// `options` is a JSON object of the options that were given.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        source: Lengthy<'_>,
+        options: &str,
+    ) -> PyResult<Self> {
+        let (dataset, source) = match source {
+            Lengthy::Split(split) => {
+                let split = split.get().inner();
+                (split.fingerprint(), Source::Split(split.clone()))
+            }
+            Lengthy::Lengths(lengths) => {
+                ("lengths in memory".to_owned(), Source::Memory(LengthsInMemory::new(lengths)))
+            }
+        };
+        py.detach(|| {
+            let mut given = Given::parse(options)?;
+            let batches = batch_options(&mut given)?;
+            let seed = given.take("seed")?.unwrap_or_default();
+            let micro_batches = given.take("micro_batches")?.unwrap_or(1);
+            given.finish("it is an option of another bucket, shuffle or of a Loader")?;
+            BatchPlan::new(&dataset, source, batches, seed, micro_batches).map(Self)
+        })
+        .map_err(raise)
+    }
+
+    /// Global steps of an epoch.
+    #[getter]
+    fn steps(&self) -> u64 {
+        self.0.steps()
+    }
+
+    /// Ordinals of the records of micro-batch `index` of a step.
+    fn batch(&self, py: Python<'_>, epoch: u64, step: u64, index: u64) -> PyResult<Vec<u64>> {
+        let batch = py.detach(|| self.0.micro_batch(Position { epoch, step }, index));
+        batch.map(|batch| batch.records).map_err(raise)
+    }
+
+    /// Records, tokens and padded tokens of a step, over all ranks.
+    fn totals(&self, py: Python<'_>, epoch: u64, step: u64) -> PyResult<(u64, u64, u64)> {
+        let totals = py.detach(|| self.0.totals(Position { epoch, step })).map_err(raise)?;
+        Ok((totals.records, totals.tokens, totals.padded_tokens))
+    }
+
+    /// What an epoch does with the records: names and numbers.
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        let counts = self.0.counts();
+        vec![
+            ("records", counts.records),
+            ("delivered", counts.delivered),
+            ("repeated", counts.repeated),
+            ("filler_rows", counts.filler_rows),
+            ("dropped", counts.dropped),
+            ("oversize", counts.oversize),
+        ]
+    }
+
+    /// The state of a loader at a step of which some micro-batches are done, as JSON.
+    fn state(&self, epoch: u64, step: u64, micro_batches_done: u64) -> PyResult<String> {
+        let plan = SavedPlan::Records(self.0.state(Position { epoch, step }).map_err(raise)?);
+        let state = LoaderState { plan, micro_batches_done };
+        serde_json::to_string(&state).map_err(|e| raise(Error::corrupt("the state is no JSON").caused_by(e)))
+    }
+
+    /// Epoch and step where a saved state goes on, and how many micro-batches of the step are done.
+    fn resume(&self, state: &str) -> PyResult<(u64, u64, u64)> {
+        let no_state = || Error::usage("this is no state of a batch sampler");
+        let state: LoaderState = serde_json::from_str(state).map_err(|e| raise(no_state().caused_by(e)))?;
+        let SavedPlan::Records(plan) = &state.plan else { return Err(raise(no_state())) };
+        let at = self.0.resume(plan).map_err(raise)?;
+        Ok((at.epoch, at.step, state.micro_batches_done))
+    }
+}
+
+/// The micro-batches of a step of `micro_batches` that process `rank` of `world_size` does, in order. Groups of
+/// `replication` neighbouring processes do the same ones.
+#[pyfunction]
+pub(crate) fn share(rank: i64, world_size: i64, replication: i64, micro_batches: i64) -> PyResult<Vec<u64>> {
+    let share = || {
+        let rank = not_negative("rank", rank)?;
+        let world_size = not_negative("world_size", world_size)?;
+        let layout = Layout::replicated(rank, world_size, not_negative("replication", replication)?)?;
+        Ok(layout.share(not_negative("micro_batches", micro_batches)?)?.collect())
+    };
+    share().map_err(raise)
+}
+
+fn not_negative(name: &str, number: i64) -> Result<u64> {
+    u64::try_from(number).map_err(|_| Error::usage(format!("{name} is {number}: it cannot be negative")))
+}

@@ -1,0 +1,136 @@
+//! From the ordinals of a micro-batch to its arrays.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::batch::{Batch, BatchId};
+use super::fields::{Fields, Part};
+use super::image::{ImageRows, ImageScratch};
+use super::options::{Batching, IdType, LoaderOptions};
+use super::pool::Pool;
+use super::stored;
+use super::text::{PackedRows, Rows};
+use crate::error::Result;
+use crate::packing::Row;
+use crate::reader::Split;
+use crate::reader::batch::MicroBatch;
+
+/// What a thread keeps from one batch to the next.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    image: ImageScratch,
+}
+
+/// Makes batches. Threads share it.
+#[derive(Debug)]
+pub(super) struct Assembler {
+    split: Split,
+    options: LoaderOptions,
+    fields: Fields,
+    pool: Arc<Pool>,
+}
+
+impl Assembler {
+    pub(super) fn new(split: &Split, options: &LoaderOptions) -> Result<Self> {
+        let fields = Fields::new(split, options)?;
+        if fields.parts.iter().any(|(_, part)| *part == Part::Image) {
+            super::image::check_build()?;
+        }
+        // As many batches as may be in flight, and as many again with who uses them.
+        let kept = (2 * options.in_flight() + 2).saturating_mul(fields.parts.len().max(1));
+        Ok(Self { split: split.clone(), options: options.clone(), fields, pool: Arc::new(Pool::new(kept)) })
+    }
+
+    /// A batch of one record per row. Ends early, with an error that nobody will see, when `stop` is set.
+    pub(super) fn records(
+        &self,
+        id: BatchId,
+        batch: &MicroBatch,
+        scratch: &mut Scratch,
+        stop: &AtomicBool,
+    ) -> Result<Batch> {
+        let records = match self.fields.reads_records() {
+            true => self.split.get_many(&batch.records)?,
+            false => Vec::new(),
+        };
+        let rows = batch.rows() as usize;
+        let place = self.fields.payload.unwrap_or(usize::MAX);
+        let text = Rows { batch, records: &records, place, options: &self.options.text, pool: &self.pool };
+        let mut columns = Vec::with_capacity(self.fields.parts.len());
+        for (name, part) in &self.fields.parts {
+            let column = match *part {
+                Part::Image => {
+                    let images = ImageRows {
+                        records: &records,
+                        rows,
+                        place,
+                        options: &self.options.image,
+                        seed: self.options.seed,
+                        epoch: id.epoch,
+                        pool: &self.pool,
+                    };
+                    images.column(&mut scratch.image, stop)?
+                }
+                Part::Label(place) => stored::labels(&self.pool, &records, rows, place),
+                Part::Stored(place, ty) => stored::column(&self.pool, &records, rows, place, ty)?,
+                Part::StoredValid(place) => stored::validity(&self.pool, &records, rows, place),
+                Part::Valid => stored::valid(&self.pool, batch.records.len(), rows),
+                part => match self.options.text.ids {
+                    IdType::Int64 => text.column::<i64>(self.fields.shape, part)?,
+                    IdType::Int32 => text.column::<i32>(self.fields.shape, part)?,
+                },
+            };
+            columns.push((name.clone(), column));
+        }
+        Ok(Batch {
+            id,
+            rows,
+            filler_rows: batch.filler_rows as usize,
+            records: batch.records.clone(),
+            tokens: batch.tokens(),
+            max_len: batch.lengths.iter().copied().max().unwrap_or(0),
+            columns,
+        })
+    }
+
+    /// A batch of packed rows.
+    pub(super) fn packed(&self, id: BatchId, rows: &[Row], filler_rows: u64) -> Result<Batch> {
+        let seq_len = match &self.options.batching {
+            Batching::Packed(packed) => packed.seq_len,
+            Batching::Records(_) => 0,
+        };
+        let pieces = || rows.iter().flat_map(|row| &row.pieces);
+        let ordinals: Vec<u64> = pieces().map(|piece| piece.document).collect();
+        let records = self.split.get_many(&ordinals)?;
+        let packed = PackedRows {
+            rows,
+            filler_rows,
+            seq_len,
+            records: &records,
+            place: self.fields.payload.unwrap_or(usize::MAX),
+            options: &self.options.text,
+            pool: &self.pool,
+        };
+        let all_rows = rows.len() + filler_rows as usize;
+        let mut columns = Vec::with_capacity(self.fields.parts.len());
+        for (name, part) in &self.fields.parts {
+            let column = match (*part, self.options.text.ids) {
+                (Part::Valid, _) => stored::valid(&self.pool, rows.len(), all_rows),
+                (part, IdType::Int64) => packed.column::<i64>(part)?,
+                (part, IdType::Int32) => packed.column::<i32>(part)?,
+            };
+            columns.push((name.clone(), column));
+        }
+        let padding = rows.iter().map(|row| seq_len.saturating_sub(row.tokens()));
+        let fillers = (filler_rows > 0).then_some(seq_len);
+        Ok(Batch {
+            id,
+            rows: all_rows,
+            filler_rows: filler_rows as usize,
+            records: ordinals,
+            tokens: pieces().map(|piece| piece.len).sum(),
+            max_len: pieces().map(|piece| piece.len).chain(padding).chain(fillers).max().unwrap_or(0),
+            columns,
+        })
+    }
+}

@@ -1,0 +1,95 @@
+//! Memory of batches, used again.
+//!
+//! Giving large blocks back to the system and faulting them in again costs more than filling them. A block is in the
+//! pool or in one [`Array`](super::Array), never in both.
+
+use std::sync::{Mutex, TryLockError};
+
+use super::array::{Block, Element};
+
+/// Blocks that came back. The last one to come back is the first to be taken: it is still in the cache.
+#[derive(Debug)]
+pub(super) struct Pool {
+    blocks: Mutex<Vec<Block>>,
+    /// Most blocks it keeps.
+    most: usize,
+}
+
+impl Pool {
+    pub(super) fn new(most: usize) -> Self {
+        Self { blocks: Mutex::new(Vec::new()), most }
+    }
+
+    /// At least `len` elements. What they hold is left over from before: whoever takes them writes all of them.
+    pub(super) fn take<T: Element>(&self, len: usize) -> Vec<T> {
+        let mut block = self.reuse(len).unwrap_or_default();
+        if block.len() < len {
+            // Nothing of the old content is worth the copy that growing would make.
+            if block.capacity() < len {
+                block = Vec::new();
+            }
+            block.resize(len, T::default());
+        }
+        block
+    }
+
+    /// The block that came back last among those that are large enough, else the largest.
+    fn reuse<T: Element>(&self, len: usize) -> Option<Vec<T>> {
+        let mut blocks = self.blocks.try_lock().ok()?;
+        let of_type = || blocks.iter().enumerate().filter(|(_, block)| block.dtype() == T::DTYPE);
+        let at = of_type().rev().find(|(_, block)| block.len() >= len);
+        let (at, _) = at.or_else(|| of_type().max_by_key(|(_, block)| block.len()))?;
+        let mut block = blocks.remove(at);
+        T::of_mut(&mut block).map(std::mem::take)
+    }
+
+    /// Takes a block back. Never waits: an array may be dropped anywhere, even in a process that was forked while
+    /// another thread was here.
+    pub(super) fn put(&self, block: Block) {
+        let mut blocks = match self.blocks.try_lock() {
+            Ok(blocks) => blocks,
+            Err(TryLockError::Poisoned(blocks)) => blocks.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        if block.len() > 0 && blocks.len() < self.most {
+            blocks.push(block);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::array::Array;
+    use super::*;
+
+    #[test]
+    fn memory_comes_back_when_the_array_is_dropped_and_not_before() {
+        let pool = Arc::new(Pool::new(8));
+        let array = Array::new(vec![100], pool.take::<i64>(100), Some(Arc::clone(&pool)));
+        let address = array.as_ptr();
+        let other = Array::new(vec![100], pool.take::<i64>(100), Some(Arc::clone(&pool)));
+        assert_ne!(other.as_ptr(), address);
+        drop(array);
+        assert_ne!(pool.take::<i32>(100).as_ptr().cast(), address, "of another type");
+        let again = Array::new(vec![50], pool.take::<i64>(50), Some(Arc::clone(&pool)));
+        assert_eq!((again.as_ptr(), again.len()), (address, 50));
+    }
+
+    #[test]
+    fn a_pool_keeps_only_so_many() {
+        let pool = Pool::new(1);
+        pool.put(Block::UInt8(vec![1; 10]));
+        pool.put(Block::UInt8(vec![2; 20]));
+        assert_eq!(pool.take::<u8>(5)[..5], [1; 5]);
+        assert_eq!(pool.take::<u8>(5), [0; 5]);
+    }
+
+    #[test]
+    fn what_is_too_small_grows() {
+        let pool = Pool::new(4);
+        pool.put(Block::Int32(vec![3; 4]));
+        assert_eq!(pool.take::<i32>(6).len(), 6);
+    }
+}

@@ -1,0 +1,41 @@
+//! One image, for those who read records one by one.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::array::Array;
+use super::batch::Column;
+use super::image::{ImageRows, ImageScratch, check_build};
+use super::options::ImageOptions;
+use super::pool::Pool;
+use crate::error::{Error, Result};
+use crate::reader::Record;
+use crate::schema::IMAGE;
+
+/// The image of `record`, decoded: height × width × 3 samples. The record must have the fields `image`, `width` and
+/// `height`.
+///
+/// # Errors
+///
+/// [`ErrorKind::Usage`](crate::error::ErrorKind) when it has not, `Corrupt` when its image does not decode,
+/// `Unsupported` in a build that decodes none.
+pub fn decode_image(record: &Record) -> Result<Array> {
+    check_build()?;
+    let missing = || {
+        Error::usage("only records with the fields image, width and height are decoded")
+            .at_row(record.ordinal())
+    };
+    let rows = ImageRows {
+        records: std::slice::from_ref(record),
+        rows: 1,
+        place: record.schema().index_of(IMAGE).ok_or_else(missing)?,
+        options: &ImageOptions::default(),
+        seed: 0,
+        epoch: 0,
+        pool: &Arc::new(Pool::new(0)),
+    };
+    match rows.column(&mut ImageScratch::default(), &AtomicBool::new(false))? {
+        Column::Array(array) => Ok(array.into_row()),
+        _ => Err(missing()),
+    }
+}

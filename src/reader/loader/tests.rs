@@ -1,0 +1,26 @@
+//! Loaders over small datasets.
+
+mod text;
+
+use std::path::Path;
+
+use super::*;
+use crate::format::Format;
+use crate::reader::Dataset;
+use crate::reader::batch::{BatchOptions, BatchSize};
+use crate::reader::testing;
+use crate::schema::Kind;
+
+/// The split `train` of a fresh dataset of 50 text records.
+fn text_split(dir: &Path, format: Format) -> Split {
+    testing::write(dir, format, Kind::Text, &[&[20, 0, 30]]).unwrap();
+    Dataset::open(dir).unwrap().split("train").unwrap()
+}
+
+fn batches_of(records: u64) -> LoaderOptions {
+    LoaderOptions { threads: 2, ..LoaderOptions::new(BatchOptions::new(BatchSize::BatchSize(records))) }
+}
+
+fn all(loader: &mut Loader) -> Vec<Batch> {
+    loader.map(Result::unwrap).collect()
+}

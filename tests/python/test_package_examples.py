@@ -1,0 +1,76 @@
+"""The programs in docs/python.md run, as they stand there."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from conftest import ROOT
+
+GUIDE = (ROOT / "docs/python.md").read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+PROGRAMS = {name: block for block in BLOCKS for name in re.findall(r"\A# (\w+\.py)\n", block)}
+SNIPPETS = [block for block in BLOCKS if block not in PROGRAMS.values()]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Writes a program of the guide into a file and runs it."""
+
+    def run(name, *args, processes=None):
+        (tmp_path / name).write_text(PROGRAMS[name])
+        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"] if processes else []
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(
+            [sys.executable, *launcher, name, *map(str, args)],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_there_are_programs_and_snippets():
+    assert list(PROGRAMS) == ["train_images.py", "train_packed.py", "train_seq2seq.py", "train_ranks.py"]
+    assert len(SNIPPETS) >= 4
+
+
+def test_image_classification(run, photos_in):
+    said = run("train_images.py", photos_in("parquet").path)
+    assert re.findall(r"^epoch (\d): \d+ of (\d+) right", said, re.MULTILINE) == [
+        (str(epoch), str(len(photos_in("parquet").records("validation")))) for epoch in range(3)
+    ]
+
+
+def test_packed_tokens_and_resume(run, corpus_in, tmp_path):
+    said = run("train_packed.py", corpus_in("arrow").path, "checkpoint.pt")
+    steps = re.findall(r"^step (\d+) of (\d+): loss", said, re.MULTILINE)
+    assert steps[-1][0] == steps[-1][1] and len(steps) == int(steps[-1][1]) // 50 + 1
+    # What was over is not done again: the next epoch is.
+    assert run("train_packed.py", corpus_in("arrow").path, "checkpoint.pt").count("step") == len(steps)
+
+
+def test_sequence_to_sequence(run, corpus_in):
+    said = run("train_seq2seq.py", corpus_in("msgpack").path)
+    batches, steps = map(int, re.match(r"(\d+) batches in (\d+) steps", said).groups())
+    assert batches == 2 * steps > 20
+
+
+def test_two_ranks_and_then_one(run, corpus_in):
+    path = corpus_in("arrow").path
+    before = run("train_ranks.py", path, "checkpoint.pt", 5, processes=2)
+    after = run("train_ranks.py", path, "checkpoint.pt", processes=1)
+    seen = re.findall(r"^rank (\d) of (\d) saw (\d+) records", before + after, re.MULTILINE)
+    assert sorted((rank, ranks) for rank, ranks, _ in seen) == [("0", "1"), ("0", "2"), ("1", "2")]
+    assert sum(int(records) for *_, records in seen) == len(corpus_in("arrow").records("train"))
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda snippet: snippet.splitlines()[2][:24])
+def test_snippets_run(snippet, corpus_in, tmp_path, monkeypatch):
+    (tmp_path / "tokens").symlink_to(corpus_in("arrow").path)
+    monkeypatch.chdir(tmp_path)
+    snippet = snippet.replace("max_tokens=16_384", 'max_tokens=16_384, oversize="truncate"')
+    exec(compile("mask = [False] * 482 + [True]\n" + snippet, "docs/python.md", "exec"), {})

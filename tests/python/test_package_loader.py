@@ -1,0 +1,327 @@
+"""The Python package: what is in the batches of a `Loader`, and whose memory it is."""
+
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import dsconvert
+
+IGNORED = -100
+PADDING = 10**6  # no token has this id
+
+
+@pytest.fixture(params=["parquet", "arrow", "msgpack", "protobuf"])
+def text(request, corpus_in):
+    return dsconvert.open(corpus_in(request.param).path, "train")
+
+
+@pytest.fixture
+def arrow_text(corpus_in):
+    return dsconvert.open(corpus_in("arrow").path, "train")
+
+
+@pytest.fixture
+def pictures(photos_in):
+    return dsconvert.open(photos_in("arrow").path, "train", decode=True)
+
+
+def test_padded_batches(text):
+    loader = dsconvert.Loader(text, max_tokens=4096, oversize="truncate", pad_id=7, pad_to_multiple_of=8)
+    seen = []
+    for batch in loader:
+        assert list(batch) == ["input_ids", "attention_mask", "labels", "lengths"]
+        assert all(batch[name].dtype == np.int64 for name in batch)
+        ids, mask, labels, lengths = batch.values()
+        rows, width = ids.shape
+        assert width % 8 == 0 and ids.size <= 4096
+        assert mask.shape == labels.shape == (rows, width) and lengths.shape == (rows,)
+        assert loader.last.rows == rows and loader.last.tokens == lengths.sum() and loader.last.max_length == lengths.max()
+        for row, record in enumerate(text[loader.last.records]):
+            length = min(len(record["input_ids"]), 4096)
+            assert lengths[row] == length
+            assert np.array_equal(ids[row, :length], record["input_ids"][:length]) and (ids[row, length:] == 7).all()
+            assert mask[row].tolist() == [1] * length + [0] * (width - length)
+            assert np.array_equal(labels[row, :length], record["input_ids"][:length])
+            assert (labels[row, length:] == IGNORED).all()
+        seen += loader.last.records
+    assert sorted(seen) == list(range(len(text)))
+
+
+def test_padding_on_the_left_and_shifted_labels(arrow_text):
+    loader = dsconvert.Loader(
+        arrow_text, batch_size=5, pad_side="left", shift_labels=True, id_dtype="int32", fields=["labels", "input_ids", "key"]
+    )
+    for batch in loader:
+        assert list(batch) == ["labels", "input_ids", "key"]
+        assert batch["input_ids"].dtype == batch["labels"].dtype == np.int32
+        records = arrow_text[loader.last.records]
+        assert batch["key"] == [record["key"] for record in records]
+        for row, record in enumerate(records):
+            ids = record["input_ids"]
+            assert np.array_equal(batch["input_ids"][row, -len(ids):], ids)
+            assert batch["labels"][row, -len(ids):].tolist() == [*ids[1:].tolist(), IGNORED]
+            assert (batch["labels"][row, :-len(ids)] == IGNORED).all()
+
+
+def test_records_one_after_the_other(arrow_text):
+    loader = dsconvert.Loader(arrow_text, max_tokens_unpadded=4096, oversize="truncate")
+    for batch in loader:
+        ends = batch["cu_seqlens"]
+        assert ends.dtype == np.int32 and ends[0] == 0 and ends[-1] == batch["input_ids"].size
+        assert np.array_equal(np.diff(ends), batch["lengths"])
+        for start, record in zip(ends, arrow_text[loader.last.records]):
+            length = min(len(record["input_ids"]), 4096)
+            assert np.array_equal(batch["input_ids"].ravel()[start : start + length], record["input_ids"][:length])
+            assert np.array_equal(batch["position_ids"].ravel()[start : start + length], np.arange(length))
+
+
+@pytest.mark.parametrize("packing", ["best_fit", "concat"])
+def test_packed_rows(text, packing):
+    loader = dsconvert.Loader(text, seq_len=128, batch_size=4, packing=packing, seed=5, pad_id=PADDING)
+    tokens = labels_seen = 0
+    pieces = {}
+    for batch in loader:
+        assert list(batch) == ["input_ids", "labels", "position_ids", "cu_seqlens"]
+        ids, labels, positions, ends = batch.values()
+        assert ids.shape == labels.shape == positions.shape == (loader.last.rows, 128)
+        assert ends[-1] == ids.size
+        starts = np.flatnonzero(positions.ravel() == 0)
+        assert starts.tolist() == ends[:-1].tolist()
+        tokens += loader.last.tokens
+        labels_seen += (labels != IGNORED).sum()
+        documents = iter(loader.last.records)
+        for start, end in zip(ends, ends[1:]):
+            part = ids.ravel()[start:end].tolist()
+            if part[0] == PADDING:
+                assert set(part) == {PADDING} and set(labels.ravel()[start:end]) == {IGNORED}
+            else:
+                pieces.setdefault(next(documents), []).append(part)
+    lengths = text.lengths()
+    assert tokens == lengths.sum()
+    assert labels_seen == lengths.sum() - (lengths > 0).sum(), "every token but the first of a document is a label once"
+    assert loader.totals().labels is not None
+    for record, parts in pieces.items():
+        whole = text[record]["input_ids"].tolist()
+        assert sorted(sum(parts, [])) == sorted(whole)
+    assert len(loader) * 4 * 128 >= tokens
+
+
+def test_center_crops_are_the_middle(pictures):
+    for layout in ("hwc", "chw"):
+        loader = dsconvert.Loader(pictures, batch_size=4, center_crop=(64, 80), layout=layout)
+        for batch in loader:
+            images = batch["image"] if layout == "hwc" else batch["image"].transpose(0, 2, 3, 1)
+            assert images.dtype == np.uint8 and images.shape == (loader.last.rows, 64, 80, 3)
+            assert batch["label"].dtype == np.int64
+            records = pictures[loader.last.records]
+            assert batch["label"].tolist() == [record["label"] for record in records]
+            for image, record in zip(images, records):
+                height, width, _ = record["image"].shape
+                if height < 64 or width < 80:
+                    continue
+                places = [
+                    np.abs(record["image"][y : y + 64, x : x + 80].astype(int) - image).mean()
+                    for y in {(height - 64) // 2, (height - 63) // 2}
+                    for x in {(width - 80) // 2, (width - 79) // 2}
+                ]
+                assert min(places) < 3
+
+
+def test_random_crops_depend_on_seed_and_epoch_only(pictures):
+    def epoch(seed, threads, epoch=0):
+        loader = dsconvert.Loader(
+            pictures, batch_size=4, shuffle=False, random_resized_crop=48, hflip=True, seed=seed, num_threads=threads
+        )
+        loader.set_epoch(epoch)
+        return np.concatenate([batch["image"] for batch in loader])
+
+    first = epoch(1, 2)
+    assert first.shape == (len(pictures), 48, 48, 3)
+    assert np.array_equal(first, epoch(1, 1)) and np.array_equal(first, epoch(1, 0))
+    assert not np.array_equal(first, epoch(2, 1))
+    assert not np.array_equal(first, epoch(1, 1, epoch=1))
+
+
+def test_images_that_differ_in_size_need_a_crop(pictures):
+    with pytest.raises(dsconvert.UsageError, match="pixels") as caught:
+        list(dsconvert.Loader(pictures, batch_size=len(pictures)))
+    assert "center_crop" in caught.value.remedy
+    batch = next(iter(dsconvert.Loader(pictures, batch_size=2, decode=False)))
+    assert [type(image) for image in batch["image"]] == [bytes, bytes]
+    shapes = {batch["image"].shape[1:] for batch in dsconvert.Loader(pictures, batch_size=1)}
+    assert shapes == {record["image"].shape for record in pictures}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"center_crop": 32, "random_resized_crop": 32}, "not both"),
+        ({"center_crop": 0}, "crop"),
+        ({"hflip": 2}, "hflip"),
+        ({"layout": "nchw"}, "layout"),
+        ({"channels": 4}, "channels"),
+        ({"fields": ["pixels"]}, "pixels"),
+        ({"crop_scale": (0.1, 1)}, "crop_scale does not apply"),
+        ({"num_threads": -1}, "num_threads"),
+        ({"num_threads": 10**6}, "threads"),
+        ({"prefetch": 0}, "prefetch"),
+        ({"seq_len": 128}, "packed"),
+        ({"id_dtype": "int8"}, "id_dtype"),
+        ({"pad_side": "top"}, "pad_side"),
+    ],
+)
+def test_bad_options_are_refused(pictures, options, words):
+    with pytest.raises(dsconvert.UsageError, match=words):
+        dsconvert.Loader(pictures, batch_size=4, **options)
+
+
+def test_rows_without_record_are_marked(arrow_text):
+    loader = dsconvert.Loader(arrow_text, batch_size=20, bucket="none", last="pad")
+    *_, batch = loader
+    valid = batch["valid"]
+    assert valid.dtype == bool and valid.shape == (20,)
+    assert valid.sum() == len(arrow_text) % 20 == 20 - loader.last.filler_rows
+    assert (batch["labels"][~valid] == IGNORED).all() and not batch["attention_mask"][~valid].any()
+
+
+def test_a_batch_is_never_written_while_it_is_held(arrow_text):
+    loader = dsconvert.Loader(arrow_text, max_tokens=4096, oversize="truncate", num_threads=2, prefetch=4)
+    held, copies = [], []
+    for _ in range(3):
+        for batch in loader:
+            held.append(batch)
+            copies.append({name: value.copy() for name, value in batch.items()})
+    for batch, copy in zip(held, copies):
+        for name, value in batch.items():
+            assert np.array_equal(value, copy[name])
+    places = [value.ctypes.data for batch in held for value in batch.values()]
+    assert len(set(places)) == len(places), "each has its own memory"
+    # One array of a batch keeps its own memory, whatever becomes of the others.
+    part = [batch["labels"][:1] for batch in held]
+    del held, batch
+    for batch in loader:
+        assert all(np.array_equal(row, copy["labels"][:1]) for row, copy in zip(part, copies))
+
+
+def test_memory_is_used_again_when_nobody_holds_it(arrow_text):
+    loader = dsconvert.Loader(arrow_text, batch_size=8, fields=["lengths"], num_threads=1, prefetch=1)
+    places = [batch["lengths"].ctypes.data for batch in loader]
+    assert len(places) > 50 and len(set(places)) < 10
+
+
+def test_arrays_are_views_that_may_be_written(arrow_text):
+    batch = next(iter(dsconvert.Loader(arrow_text, batch_size=8)))
+    ids = batch["input_ids"]
+    assert not ids.flags.owndata and ids.flags.writeable and ids.flags.c_contiguous and ids.flags.aligned
+    ids[:] = 5
+    assert (ids == 5).all()
+    assert np.from_dlpack(ids).ctypes.data == ids.ctypes.data
+
+
+def test_threads_and_prefetch_change_nothing(text):
+    def epoch(**options):
+        loader = dsconvert.Loader(text, max_tokens=4096, oversize="truncate", seed=9, **options)
+        return [(loader.last, batch["input_ids"].copy()) for batch in loader]
+
+    expected = epoch(num_threads=0)
+    for options in ({"num_threads": 1}, {"num_threads": 3}, {"num_threads": 4, "prefetch": 1}):
+        for (last, ids), (info, other) in zip(epoch(**options), expected, strict=True):
+            assert last == info and np.array_equal(ids, other)
+
+
+def test_prefetched_batches_are_not_consumed(arrow_text):
+    loader = dsconvert.Loader(arrow_text, batch_size=8, num_threads=2, prefetch=16)
+    batches = iter(loader)
+    for done in range(1, 4):
+        next(batches)
+        assert loader.state_dict()["plan"]["records"]["step"] == done
+
+
+def test_a_damaged_record_is_an_error_in_its_place(corpus_in, tmp_path):
+    shutil.copytree(corpus_in("msgpack").path, tmp_path / "altered")
+    shard = sorted((tmp_path / "altered/train").iterdir())[1]
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    loader = dsconvert.Loader(tmp_path / "altered", batch_size=8, shuffle=False)
+    batches, good, errors = iter(loader), 0, []
+    while True:
+        try:
+            next(batches)
+            good += 1
+        except StopIteration:
+            break
+        except dsconvert.CorruptError as error:
+            errors.append(error)
+    assert len(errors) == 1 and errors[0].place.shard == shard.name
+    assert good + 1 == len(loader)
+
+
+def test_a_forked_process_goes_on_where_it_stood(arrow_text):
+    loader = dsconvert.Loader(arrow_text, batch_size=8, num_threads=2, seed=1)
+    whole = [batch["input_ids"].copy() for batch in loader]
+    loader.set_epoch(0)
+    batches = iter(loader)
+    next(batches), next(batches)
+    state = loader.state_dict()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            refused = False
+            try:
+                next(batches)
+            except dsconvert.UsageError:
+                refused = True
+            assert refused and loader.state_dict() == state
+            loader.load_state_dict(state)
+            rest = [batch["input_ids"] for batch in loader]
+            assert len(rest) == len(whole) - 2
+            assert all(np.array_equal(a, b) for a, b in zip(rest, whole[2:]))
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    rest = [batch["input_ids"] for batch in batches]
+    assert len(rest) == len(whole) - 2 and all(np.array_equal(a, b) for a, b in zip(rest, whole[2:]))
+
+
+def test_a_loader_may_be_dropped_anywhere(arrow_text):
+    for consumed in (0, 1, 5):
+        loader = dsconvert.Loader(arrow_text, batch_size=4, num_threads=3, prefetch=8)
+        kept = [batch for batch, _ in zip(loader, range(consumed))]
+        del loader
+        assert all(batch["input_ids"].size for batch in kept)
+
+
+def test_ctrl_c_reaches_a_loop(corpus_in):
+    program = """
+        import sys, dsconvert
+        loader = dsconvert.Loader(sys.argv[1], batch_size=4)
+        print("begun", flush=True)
+        while True:
+            for batch in loader:
+                pass
+    """
+    loop = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program), str(corpus_in("arrow").path)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )
+    assert loop.stdout.readline() == "begun\n"
+    loop.send_signal(signal.SIGINT)
+    _, said = loop.communicate(timeout=60)
+    assert "KeyboardInterrupt" in said
+
+
+def test_a_pickled_loader_makes_the_same(pictures):
+    loader = dsconvert.Loader(pictures, batch_size=4, random_resized_crop=32, seed=3)
+    again = pickle.loads(pickle.dumps(loader))
+    for ours, theirs in zip(loader, again, strict=True):
+        assert np.array_equal(ours["image"], theirs["image"])

@@ -1,0 +1,234 @@
+"""The Python package: records are what other people's libraries read, and reach every process."""
+
+import copy
+import io
+import json
+import multiprocessing
+import os
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import dsconvert
+
+
+def plain(record):
+    """A record with lists for arrays."""
+    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in record.items()}
+
+
+def keys(records):
+    return [record["key"] for record in records]
+
+
+def test_every_record_is_what_other_libraries_read(anything):
+    dataset = dsconvert.open(anything.path)
+    assert dataset.splits == anything.splits
+    assert (dataset.kind, dataset.format) == (anything.kind, anything.format)
+    assert dataset.fingerprint == anything.manifest["fingerprint"]
+    assert dataset.class_names == anything.manifest["schema"].get("class_names", [])
+    for name in anything.splits:
+        split, expected = dataset[name], anything.records(name)
+        assert len(split) == len(expected)
+        assert list(map(plain, split)) == expected
+        assert list(map(plain, split[:])) == expected
+        assert [plain(split[i]) for i in range(len(split))] == expected
+        lengths = [r["width"] * r["height"] if "width" in r else r["length"] for r in expected]
+        assert split.lengths().tolist() == lengths
+        assert split.length(-1) == lengths[-1]
+
+
+def test_records_are_found_as_in_a_list(anything):
+    split = dsconvert.open(anything.path, "train")
+    expected = keys(anything.records("train"))
+    for index in (0, 3, -1, -len(expected), np.int64(2), len(expected) - 1):
+        assert split[index]["key"] == expected[index]
+    for part in (slice(2, 9, 3), slice(None, None, -1), slice(-3, None), slice(5, 5)):
+        assert keys(split[part]) == expected[part]
+    for several in ([4, 0, 4, -1], np.array([3, 1]), (2,), [], range(2, 5)):
+        assert keys(split[several]) == [expected[i] for i in several]
+    mask = np.arange(len(expected)) % 3 == 0
+    assert keys(split[mask]) == [key for key, wanted in zip(expected, mask) if wanted]
+    assert keys(split.__getitems__([1, 0])) == [expected[1], expected[0]]
+    for index in (len(expected), -len(expected) - 1, 10**30, -(10**30)):
+        with pytest.raises(IndexError) as caught:
+            split[index]
+        assert isinstance(caught.value, dsconvert.OutOfRangeError) and caught.value.kind == "out-of-range"
+    with pytest.raises(dsconvert.OutOfRangeError):
+        split[[0, len(expected)]]
+    for index in ("train", 1.5, [0.5], None, [[0]]):
+        with pytest.raises(TypeError):
+            split[index]
+    with pytest.raises(dsconvert.UsageError):
+        split[mask[:-1]]
+
+
+def test_the_default_split_is_train_or_the_only_one(corpus_in, command, tmp_path):
+    dataset = dsconvert.open(corpus_in("arrow").path)
+    train = dsconvert.open(corpus_in("arrow").path, "train")
+    assert len(dataset) == len(train) and dataset[3]["key"] == train[3]["key"]
+    assert keys(dataset) == keys(train)
+    assert train.dataset.splits == dataset.splits
+    text = ["text", "fixtures/corpus", "--tokenizer", "bytes"]
+    command(*text, "--split", "test=1", "--out", tmp_path / "only")
+    assert dsconvert.open(tmp_path / "only").default.name == "test"
+    command(*text, "--split", "a=0.5,b=0.5", "--out", tmp_path / "two")
+    two = dsconvert.open(tmp_path / "two")
+    with pytest.raises(dsconvert.UsageError, match="no split 'train'") as caught:
+        len(two)
+    assert "a, b" in caught.value.remedy
+    assert len(two["a"]) > 0
+
+
+def test_token_ids_are_views_of_the_file(corpus_in):
+    for fmt, views in {"arrow": True, "parquet": False}.items():
+        split = dsconvert.open(corpus_in(fmt).path, "train")
+        first, again = split[3]["input_ids"], split[3]["input_ids"]
+        assert not first.flags.writeable and not first.flags.owndata
+        assert np.array_equal(first, again)
+        assert np.shares_memory(first, again) == views
+        ids = first.tolist()
+        del split, again
+        assert first.tolist() == ids, "it keeps the file open"
+        with pytest.raises(ValueError):
+            first[0] = 1
+
+
+def test_ids_in_streams_are_aligned(corpus_in):
+    for fmt in ("msgpack", "protobuf"):
+        for record in dsconvert.open(corpus_in(fmt).path):
+            assert record["input_ids"].flags.aligned
+
+
+def test_fields_and_transforms(photos_in):
+    dataset = dsconvert.open(photos_in("arrow").path, fields=["label", "key"])
+    assert list(dataset[0]) == ["label", "key"]
+    assert dataset["train"].fields == {"label": "label", "key": "string"}
+    assert list(dataset["train"].select(["key"])[0]) == ["key"]
+    with pytest.raises(dsconvert.UsageError, match="nothing") as caught:
+        dsconvert.open(photos_in("arrow").path, "train", fields=["nothing"])
+    assert "image" in caught.value.remedy
+    upper = dsconvert.open(photos_in("arrow").path, "train", transform=lambda record: record["key"].upper())
+    assert upper[0] == dataset[0]["key"].upper() == upper[:1][0] == next(iter(upper))
+    assert upper.with_transform(None)[0]["key"] == dataset[0]["key"]
+
+
+def test_decoded_images_are_those_of_pillow(photos):
+    path = photos.path
+    encoded, decoded = dsconvert.open(path), dsconvert.open(path, decode=True)
+    for before, after in zip(encoded, decoded, strict=True):
+        theirs = np.asarray(Image.open(io.BytesIO(before["image"])).convert("RGB"), int)
+        ours = after["image"]
+        assert ours.dtype == np.uint8 and ours.shape == (before["height"], before["width"], 3)
+        assert np.abs(ours - theirs).mean() < 2, before["key"]
+        assert after["label"] == before["label"]
+    only = dsconvert.open(path, "train", decode=True, fields=["image"])
+    assert list(only[0]) == ["image"] and only.fields == {"image": "image"}
+    assert np.array_equal(only[0]["image"], decoded[0]["image"])
+
+
+def test_a_pickled_dataset_opens_again(anything):
+    dataset = dsconvert.open(anything.path)
+    for thing in (dataset, dataset["train"], dataset["train"].select(["key"]), dataset["validation"]):
+        again = pickle.loads(pickle.dumps(thing))
+        assert keys(again) == keys(thing) and repr(again) == repr(thing)
+    assert copy.copy(dataset)[0]["key"] == dataset[0]["key"]
+
+
+def test_a_pickled_dataset_is_not_another_one(command, tmp_path):
+    command("text", "fixtures/corpus/books", "--tokenizer", "bytes", "--out", tmp_path / "out")
+    pickled = pickle.dumps(dsconvert.open(tmp_path / "out", "train"))
+    shutil.rmtree(tmp_path / "out")
+    command("text", "fixtures/corpus", "--tokenizer", "bytes", "--out", tmp_path / "out")
+    with pytest.raises(dsconvert.UsageError, match="another dataset"):
+        pickle.loads(pickled)[0]
+
+
+def test_a_forked_child_reads_the_same(anything):
+    dataset = dsconvert.open(anything.path)
+    expected = keys(dataset)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writer, json.dumps(keys(dataset[:]) + keys(dataset)).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with open(reader) as stream:
+        assert json.load(stream) == expected * 2
+    assert os.waitpid(child, 0)[1] == 0
+    assert keys(dataset) == expected
+
+
+def _keys_in_child(dataset):
+    return keys(dataset)
+
+
+def test_a_spawned_child_reads_the_same(corpus_in):
+    dataset = dsconvert.open(corpus_in("msgpack").path)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(_keys_in_child, (dataset,)) == keys(dataset)
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+def test_an_altered_shard_is_an_error_with_its_place(corpus_in, tmp_path, mmap):
+    shutil.copytree(corpus_in("msgpack").path, tmp_path / "altered")
+    shard = sorted((tmp_path / "altered/train").iterdir())[1]
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    split = dsconvert.open(tmp_path / "altered", "train", mmap=mmap)
+    caught, whole, records = [], 0, iter(split)
+    while True:
+        try:
+            next(records)
+            whole += 1
+        except StopIteration:
+            break
+        except dsconvert.CorruptError as error:
+            caught.append(error)
+    assert whole + len(caught) == len(split) and len(caught) >= 1, "the others are still read"
+    error = caught[0]
+    assert error.kind == "corrupt" and error.place.shard == shard.name and error.place.row is not None
+    assert shard.name in str(error)
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is dsconvert.CorruptError
+    assert (str(again), again.kind, again.place, again.remedy) == (str(error), error.kind, error.place, error.remedy)
+
+
+def test_each_failure_has_its_class(corpus_in, tmp_path):
+    with pytest.raises(OSError) as caught:
+        dsconvert.open(tmp_path / "nothing")
+    error = caught.value
+    assert isinstance(error, dsconvert.IoError) and error.errno == 2 and error.kind == "io"
+    assert error.place.path == str(tmp_path / "nothing/manifest.json")
+    with pytest.raises(ValueError) as caught:
+        dsconvert.open(corpus_in("arrow").path, "tset")
+    assert isinstance(caught.value, dsconvert.UsageError) and "train" in caught.value.remedy
+    assert caught.value.remedy in caught.value.__notes__
+    newer = tmp_path / "newer"
+    shutil.copytree(corpus_in("arrow").path, newer)
+    manifest = json.loads((newer / "manifest.json").read_bytes())
+    (newer / "manifest.json").write_text(json.dumps({**manifest, "manifest_version": 999}))
+    with pytest.raises(dsconvert.UnsupportedError, match="999"):
+        dsconvert.open(newer)
+    (newer / "manifest.json").write_text("{")
+    with pytest.raises(dsconvert.CorruptError):
+        dsconvert.open(newer)
+    (newer / "manifest.json").write_text(json.dumps(manifest))
+    next((newer / "train").iterdir()).unlink()
+    dataset = dsconvert.open(newer)
+    with pytest.raises(dsconvert.Error) as caught:
+        list(dataset)
+    assert isinstance(caught.value, dsconvert.IoError) and caught.value.place.path.startswith(str(newer / "train"))
+    for sort in (dsconvert.UsageError, dsconvert.IoError, dsconvert.CorruptError, dsconvert.OutOfRangeError):
+        assert issubclass(sort, dsconvert.Error)
+
+
+def test_a_dataset_describes_itself(anything):
+    described = dsconvert.open(anything.path).describe()
+    assert described["splits"]["train"]["records"] == len(anything.records("train"))

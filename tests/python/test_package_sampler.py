@@ -1,0 +1,289 @@
+"""The Python package: what `BatchSampler` and `Loader` have in common. Which records come when, on which rank, and after
+a restart."""
+
+import itertools
+import json
+import logging
+import pickle
+
+import numpy as np
+import pytest
+
+import dsconvert
+from dsconvert import ranks
+
+RANK_VARIABLES = [name for pair in ranks._RANKS for name in pair] + ranks._LOCAL
+
+
+@pytest.fixture(autouse=True)
+def no_ranks(monkeypatch):
+    """Whoever runs the tests may be a rank of something."""
+    for name in RANK_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(ranks, "_said", set())
+
+
+@pytest.fixture(params=["sampler", "loader"])
+def make(request, corpus_in):
+    """Makes a sampler or a loader of the corpus."""
+    path = corpus_in("arrow").path
+
+    def make(**options):
+        options = {"max_tokens": 4096, "oversize": "truncate", "seed": 3, **options}
+        if request.param == "sampler":
+            return dsconvert.BatchSampler(path, **options)
+        return dsconvert.Loader(path, fields=["lengths"], num_threads=2, **options)
+
+    return make
+
+
+def batches(source, most=None):
+    """Ordinals of the records of each batch of one iter()."""
+    given = []
+    for batch in itertools.islice(source, most):
+        given.append(batch if isinstance(source, dsconvert.BatchSampler) else source.last.records)
+    return given
+
+
+def test_a_sampler_gives_the_batches_of_a_loader(corpus_in):
+    for options in (
+        {"max_tokens": 4096, "oversize": "truncate"},
+        {"max_tokens": 4096, "oversize": "drop", "bucket": "geometric", "boundary_ratio": 1.3, "longest_first": True},
+        {"batch_size": 7, "bucket": "windows", "window_steps": 3, "shuffle": "block", "block_records": 16},
+        {"batch_size": 7, "bucket": [64, 256], "pad_to_multiple_of": 8, "last": "wrap"},
+        {"max_tokens_unpadded": 5000, "oversize": "truncate", "max_waste": 0.1},
+        {"batch_size": 7, "shuffle": False, "drop_last": True},
+    ):
+        path = corpus_in("arrow").path
+        sampler = dsconvert.BatchSampler(path, **options)
+        loader = dsconvert.Loader(path, fields=["lengths"], num_threads=2, **options)
+        for _ in range(2):
+            assert len(sampler) == len(loader)
+            given = batches(sampler)
+            assert len(given) == len(sampler)
+            assert batches(loader) == given
+            assert sampler.state_dict() == loader.state_dict()
+
+
+def test_every_record_comes_once_over_all_ranks(make):
+    whole = [make(rank=rank, world_size=3, micro_batches=6) for rank in range(3)]
+    for _ in range(2):
+        given = [batches(rank) for rank in whole]
+        assert {len(rank) for rank in given} == {len(whole[0])}
+        records = sorted(record for rank in given for batch in rank for record in batch)
+        assert records == list(range(483))
+        assert all(len(batch) > 0 for rank in given for batch in rank[:-2])
+    assert given[0] != given[1]
+
+
+def test_epochs_count_themselves_or_are_set(make):
+    counting, setting = make(), make()
+    epochs = [batches(counting) for _ in range(3)]
+    assert counting.epoch == 2 and len({str(epoch) for epoch in epochs}) == 3
+    for epoch in (2, 0, 0, 1):
+        setting.set_epoch(epoch)
+        assert batches(setting) == epochs[epoch]
+        assert setting.epoch == epoch
+    assert batches(setting) == epochs[2], "the one after"
+    part = make()
+    assert batches(part, 2) == epochs[0][:2]
+    part.set_epoch(0)
+    assert batches(part, 3) == epochs[0][:3], "from its start"
+    assert batches(part) == epochs[1]
+
+
+def test_a_group_that_shares_a_model_gets_the_same(make):
+    groups = [make(rank=rank, world_size=4, replication=2) for rank in range(4)]
+    assert groups[0].micro_batches == 2
+    given = [batches(process) for process in groups]
+    assert given[0] == given[1] != given[2] == given[3]
+    assert sorted(sum(given[0] + given[2], [])) == list(range(483))
+
+
+def test_resuming_repeats_and_skips_nothing(make):
+    expected = [set(sum(epoch, [])) for epoch in [batches(make())]][0]
+    for before, after in [(1, 1), (2, 4), (4, 2), (4, 1), (1, 4)]:
+        for done in (0, 1, 3):
+            seen, states = [], []
+            for rank in range(before):
+                source = make(rank=rank, world_size=before, micro_batches=4)
+                seen += batches(source, done * 4 // before)
+                states.append(source.state_dict())
+            assert all(state == states[0] for state in states), "equal on every rank"
+            state = json.loads(json.dumps(states[0]))
+            for rank in range(after):
+                source = make(rank=rank, world_size=after)
+                source.load_state_dict(state)
+                assert source.micro_batches == 4
+                seen += batches(source)
+                assert source.epoch == 0
+                assert len(batches(source)) == len(source) and source.epoch == 1
+            records = sorted(sum(seen, []))
+            assert records == sorted(expected)
+
+
+def test_a_state_in_the_middle_of_a_step_goes_on_there(make):
+    whole = batches(make(micro_batches=4))
+    part = make(micro_batches=4)
+    given = batches(part, 5)
+    again = make()
+    again.load_state_dict(part.state_dict())
+    assert given + batches(again) == whole
+    other = make(rank=0, world_size=2)
+    with pytest.raises(dsconvert.UsageError, match="ranks"):
+        other.load_state_dict(part.state_dict())
+
+
+def test_set_epoch_after_loading_keeps_the_place(make):
+    epochs = [batches(source) for source in [make()] for _ in range(2)]
+    source = make()
+    batches(source, 4)
+    state = source.state_dict()
+    resumed = make()
+    resumed.load_state_dict(state)
+    seen = []
+    for epoch in range(2):
+        resumed.set_epoch(epoch)
+        seen += batches(resumed)
+    assert seen == epochs[0][4:] + epochs[1]
+    # A state from the end of an epoch: it is over, the next iter() is the next epoch.
+    over = make()
+    batches(over)
+    state = over.state_dict()
+    resumed.load_state_dict(state)
+    assert batches(resumed) == epochs[1]
+    resumed.load_state_dict(state)
+    resumed.set_epoch(0)
+    assert batches(resumed) == []
+    resumed.set_epoch(1)
+    assert batches(resumed) == epochs[1]
+
+
+def test_a_pickled_one_goes_on_where_it_stood(make):
+    whole = batches(make())
+    source = make()
+    batches(source, 3)
+    state = source.state_dict()
+    again = pickle.loads(pickle.dumps(source))
+    assert again.state_dict() == state
+    again.load_state_dict(state)
+    assert batches(again) == whole[3:]
+
+
+def test_only_one_iter_goes_on(make):
+    source = make()
+    first, second = iter(source), iter(source)
+    next(first), next(first)
+    next(second)
+    with pytest.raises(dsconvert.UsageError, match="iter"):
+        next(first)
+    next(second)
+
+
+def test_states_of_something_else_are_refused(make, corpus_in):
+    state = make().state_dict()
+    for other in (make(seed=4), make(max_tokens=5000), make(split="validation"), make(micro_batches=2)):
+        before = other.state_dict()
+        with pytest.raises(dsconvert.UsageError, match="state is of"):
+            other.load_state_dict(state)
+        assert other.state_dict() == before
+    for no_state in ({}, {"plan": 3}, {"micro_batches": 2}, {**state, "more": 1}):
+        with pytest.raises(dsconvert.UsageError):
+            make().load_state_dict(no_state)
+    ended = json.loads(json.dumps(state))
+    ended["plan"]["records"]["step"] = 10**6
+    with pytest.raises(dsconvert.OutOfRangeError):
+        make().load_state_dict(ended)
+    packed = dsconvert.Loader(corpus_in("arrow").path, seq_len=64, batch_size=2).state_dict()
+    with pytest.raises(dsconvert.UsageError):
+        make().load_state_dict(packed)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"max_tokens": None}, "one of batch_size"),
+        ({"batch_size": 3}, "one of batch_size"),
+        ({"max_tokens": 0}, "max_tokens is 0"),
+        ({"max_tokens": -1}, "max_tokens cannot be -1"),
+        ({"max_tokens": "many"}, "max_tokens cannot be"),
+        ({"bucket": "size"}, "buckets by"),
+        ({"bucket": [5, 3]}, "ascend"),
+        ({"bucket": {"a": 1}}, "bucket cannot be"),
+        ({"shuffle": "some"}, "shuffle cannot be"),
+        ({"window_steps": 3}, "window_steps does not apply"),
+        ({"last": "first"}, "last cannot be"),
+        ({"last": "drop", "drop_last": True}, "not both"),
+        ({"oversize": "error"}, "4096"),
+        ({"rank": 2, "world_size": 2}, "no rank 2"),
+        ({"rank": 0, "world_size": 0}, "world_size"),
+        ({"rank": -1, "world_size": 2}, "rank"),
+        ({"rank": 1}, "both rank and world_size"),
+        ({"rank": 0, "world_size": 2, "micro_batches": 3}, "cannot be shared"),
+        ({"rank": 0, "world_size": 3, "replication": 2}, "whole groups"),
+        ({"replication": 0}, "replication"),
+        ({"micro_batches": 0}, "micro-batches"),
+        ({"split": "nothing"}, "no split"),
+    ],
+)
+def test_bad_options_are_refused(make, options, words):
+    with pytest.raises(dsconvert.UsageError, match=words):
+        make(**options)
+
+
+def test_ranks_are_found_and_said_once(make, monkeypatch, caplog):
+    make()
+    assert not caplog.records
+    monkeypatch.setenv("RANK", "1")
+    make()
+    assert not caplog.records, "one of the two is not enough"
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with caplog.at_level(logging.WARNING, logger="dsconvert"):
+        found = [make(), make()]
+    assert [record.getMessage() for record in caplog.records] == [
+        "batches are those of rank 1 of 2 (from RANK and WORLD_SIZE)"
+    ]
+    assert batches(found[0]) == batches(make(rank=1, world_size=2))
+    given = make(rank=0, world_size=1)
+    assert len(given) > len(found[1]), "what is given counts"
+
+
+def test_threads_are_shared_by_the_ranks_of_a_machine(monkeypatch):
+    monkeypatch.setattr(ranks.os, "sched_getaffinity", lambda _: range(12))
+    assert ranks.default_threads() == 12
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert ranks.default_threads() == 3
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "100")
+    assert ranks.default_threads() == 1
+
+
+def test_what_a_step_holds_is_known_on_every_rank(make, corpus_in):
+    sources = [make(rank=rank, world_size=2, micro_batches=4) for rank in range(2)]
+    given = [batches(source, 4) for source in sources]
+    second = sum((batch for rank in given for batch in rank[2:4]), [])
+    lengths = dsconvert.open(corpus_in("arrow").path, "train").lengths()
+    for source in sources:
+        totals = source.totals() if isinstance(source, dsconvert.Loader) else source.totals(step=1)
+        assert totals.rows == len(second) and totals.labels is None
+        assert totals.tokens <= totals.padded_tokens <= 4 * 4096
+        assert totals.tokens == np.minimum(lengths[second], 4096).sum()
+
+
+def test_lengths_of_a_dataset_of_your_own():
+    lengths = np.arange(1, 201)
+    sampler = dsconvert.BatchSampler(lengths, max_tokens=1000, seed=1)
+    given = batches(sampler)
+    assert sorted(sum(given, [])) == list(range(200))
+    assert all(len(batch) * lengths[batch].max() <= 1000 for batch in given)
+    assert sampler.counts()["delivered"] == 200
+    assert batches(dsconvert.BatchSampler(lengths.tolist(), max_tokens=1000, seed=1)) == given
+    assert batches(pickle.loads(pickle.dumps(dsconvert.BatchSampler(lengths, max_tokens=1000, seed=1)))) == given
+    with pytest.raises(dsconvert.UsageError, match="pad"):
+        dsconvert.BatchSampler(lengths, batch_size=3, last="pad")
+
+
+def test_a_split_cannot_be_asked_for_another(corpus_in):
+    train = dsconvert.open(corpus_in("arrow").path, "train")
+    assert len(dsconvert.BatchSampler(train, split="train", batch_size=10)) == 49
+    with pytest.raises(dsconvert.UsageError, match="train"):
+        dsconvert.BatchSampler(train, split="validation", batch_size=10)

@@ -1,0 +1,235 @@
+"""The Python package beside torch: DataLoader workers, tensors, torchdata's StatefulDataLoader, two processes with gloo."""
+
+import json
+import logging
+import multiprocessing
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, RandomSampler, Subset
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+import dsconvert
+from dsconvert import ranks
+
+
+def keys_of(records):
+    return [record["key"] for record in records]
+
+
+@pytest.fixture
+def text(corpus_in):
+    return dsconvert.open(corpus_in("arrow").path, "train")
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.parametrize("fmt", ["parquet", "arrow"])
+def test_a_dataset_is_a_map_style_dataset(photos_in, fmt, start):
+    dataset = dsconvert.open(photos_in(fmt).path)
+    expected = keys_of(dataset)
+    for source in (dataset, dataset["train"], Subset(dataset["train"], range(len(expected)))):
+        loader = DataLoader(source, batch_size=4, num_workers=2, multiprocessing_context=start, collate_fn=keys_of)
+        assert sum(loader, []) == expected
+
+
+def test_the_default_collation_works(photos_in):
+    dataset = dsconvert.open(photos_in("msgpack").path, fields=["key", "label", "width", "image"])
+    batch = next(iter(DataLoader(dataset, batch_size=4)))
+    assert batch["label"].dtype == torch.int64 and batch["label"].shape == (4,)
+    assert batch["key"] == [record["key"] for record in dataset[:4]] and type(batch["image"][0]) is bytes
+    shuffled = DataLoader(dataset, batch_size=None, sampler=RandomSampler(dataset))
+    assert sorted(record["key"] for record in shuffled) == sorted(keys_of(dataset))
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_batches_are_those_of_a_batch_sampler(text, start):
+    sampler = dsconvert.BatchSampler(text, max_tokens=4096, oversize="truncate", seed=1)
+    expected = [keys_of(text[batch]) for batch in sampler]
+    sampler.set_epoch(0)
+    loader = DataLoader(
+        text, batch_sampler=sampler, num_workers=2, multiprocessing_context=start, collate_fn=keys_of
+    )
+    assert len(loader) == len(expected)
+    assert list(loader) == expected
+    assert list(loader) != expected and sampler.epoch == 1
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_one_worker_may_run_a_loader(text, start):
+    loader = dsconvert.Loader(text, batch_size=16, num_threads=2, seed=1, as_torch=True)
+    expected = [batch["input_ids"].clone() for batch in loader]
+    loader.set_epoch(0)
+    wrapped = DataLoader(loader.as_dataset(), batch_size=None, num_workers=1, multiprocessing_context=start)
+    assert len(wrapped) == len(expected)
+    given = [batch["input_ids"] for batch in wrapped]
+    assert all(map(torch.equal, given, expected)) and len(given) == len(expected)
+
+
+def test_two_workers_would_repeat_everything(text):
+    loader = dsconvert.Loader(text, batch_size=16)
+    with pytest.raises(dsconvert.UsageError, match="num_workers"):
+        list(DataLoader(loader.as_dataset(), batch_size=None, num_workers=2, multiprocessing_context="fork"))
+
+
+def test_tensors_are_the_arrays(text, photos_in):
+    for source, options in [(text, {}), (dsconvert.open(photos_in("arrow").path), {"center_crop": 32})]:
+        arrays = dsconvert.Loader(source, batch_size=4, seed=1, **options)
+        tensors = dsconvert.Loader(source, batch_size=4, seed=1, as_torch=True, **options)
+        held = []
+        for ours, theirs in zip(tensors, arrays, strict=True):
+            assert list(ours) == list(theirs)
+            for name, tensor in ours.items():
+                assert isinstance(tensor, torch.Tensor) and np.array_equal(tensor.numpy(), theirs[name])
+            held.append((ours, {name: tensor.clone() for name, tensor in ours.items()}))
+        for tensors_held, copies in held:
+            assert all(torch.equal(tensor, copies[name]) for name, tensor in tensors_held.items())
+        places = [tensor.data_ptr() for tensors_held, _ in held for tensor in tensors_held.values()]
+        assert len(set(places)) == len(places)
+
+
+def test_tensors_are_no_copies(text):
+    loader = dsconvert.Loader(text, batch_size=8, fields=["input_ids"], num_threads=1, prefetch=1, as_torch=True)
+    seen = [batch["input_ids"].data_ptr() for batch in loader]
+    assert len(set(seen)) < len(seen) / 2, "memory of the pool, used again"
+    ids = next(iter(loader))["input_ids"]
+    ids[:] = 3
+    assert (ids == 3).all()
+
+
+def test_pinning_without_a_gpu_does_nothing_and_says_so(text, caplog):
+    with caplog.at_level(logging.WARNING, logger="dsconvert"):
+        loader = dsconvert.Loader(text, batch_size=8, pin_memory=True)
+    assert isinstance(next(iter(loader))["input_ids"], torch.Tensor)
+    if not torch.cuda.is_available():
+        assert "pin_memory" in caplog.text
+
+
+def ids_of(batch):
+    return batch["input_ids"].tolist()
+
+
+def test_a_loader_in_a_stateful_dataloader(text):
+    def make():
+        loader = dsconvert.Loader(text, batch_size=16, seed=2, as_torch=True)
+        return StatefulDataLoader(loader.as_dataset(), batch_size=None)
+
+    whole = make()
+    epochs = [list(map(ids_of, whole)) for _ in range(3)]
+    assert epochs[0] != epochs[1]
+    for done in (0, 1, 7, len(epochs[0])):
+        first = make()
+        batches = iter(first)
+        seen = [ids_of(next(batches)) for _ in range(done)]
+        if done == len(epochs[0]):
+            assert next(batches, None) is None
+        state = first.state_dict()
+        second = make()
+        second.load_state_dict(state)
+        if done < len(epochs[0]):
+            seen += map(ids_of, second)
+        assert seen == epochs[0], done
+        assert list(map(ids_of, second)) == epochs[1]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_batch_sampler_in_a_stateful_dataloader(text, workers):
+    def make():
+        sampler = dsconvert.BatchSampler(text, batch_size=16, seed=2)
+        return StatefulDataLoader(text, batch_sampler=sampler, num_workers=workers, collate_fn=keys_of)
+
+    whole = make()
+    epochs = [list(whole) for _ in range(2)]
+    first = make()
+    batches = iter(first)
+    seen = [next(batches) for _ in range(5)]
+    state = first.state_dict()
+    del batches
+    second = make()
+    second.load_state_dict(state)
+    seen += second
+    assert seen == epochs[0]
+    assert list(second) == epochs[1]
+
+
+def test_a_trainer_may_save_and_load_it(text):
+    """Lightning's convention: `state_dict` and `load_state_dict` on what the loop iterates over."""
+    from torchdata.stateful_dataloader.stateful import Stateful
+
+    for source in (
+        dsconvert.Loader(text, batch_size=16), dsconvert.BatchSampler(text, batch_size=16),
+        dsconvert.Loader(text, batch_size=16).as_dataset(),
+    ):
+        assert isinstance(source, Stateful)
+        assert source.state_dict() == json.loads(json.dumps(source.state_dict()))
+
+
+# What each of two processes does; spawned, so at the top of a module.
+
+def _train(rank, world_size, meeting, path, micro_batches, state, steps, out):
+    import torch.distributed
+
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{meeting}", rank=rank, world_size=world_size
+    )
+    options = {} if state is not None else {"micro_batches": micro_batches}
+    loader = dsconvert.Loader(path, max_tokens=4096, oversize="truncate", seed=4, as_torch=True, **options)
+    if state is not None:
+        loader.load_state_dict(state)
+    seen, per_step = [], loader.micro_batches // world_size
+    tokens = torch.zeros(1, dtype=torch.int64)
+    for batch in loader:
+        seen += loader.last.records
+        tokens += batch["lengths"].sum()
+        if loader.last.micro_batch + world_size >= loader.micro_batches:  # the last one of a step
+            torch.distributed.all_reduce(tokens)
+            assert tokens.item() == loader.totals().tokens, "known without communication"
+            tokens.zero_()
+            if steps is not None and loader.last.step + 1 == steps:
+                break
+    states = [None] * world_size
+    torch.distributed.all_gather_object(states, loader.state_dict())
+    assert all(state == states[0] for state in states)
+    out.put((rank, per_step, seen, states[0]))
+    torch.distributed.destroy_process_group()
+
+
+def run_ranks(world_size, tmp_path, *args):
+    context = multiprocessing.get_context("spawn")
+    out = context.Queue()
+    meeting = tmp_path / f"meeting-{world_size}-{len(list(tmp_path.iterdir()))}"
+    processes = [
+        context.Process(target=_train, args=(rank, world_size, meeting, *args, out)) for rank in range(world_size)
+    ]
+    for process in processes:
+        process.start()
+    results = [out.get(timeout=120) for _ in processes]
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    return sorted(results)
+
+
+def test_two_processes_then_one(text, corpus_in, tmp_path):
+    path = corpus_in("arrow").path
+    two = run_ranks(2, tmp_path, path, 4, None, 3)
+    assert [(rank, per_step) for rank, per_step, *_ in two] == [(0, 2), (1, 2)]
+    assert not set(two[0][2]) & set(two[1][2])
+    state = two[0][3]
+    assert state["plan"]["records"]["step"] == 3
+    one = run_ranks(1, tmp_path, path, None, state, None)
+    assert one[0][1] == 4
+    assert sorted(two[0][2] + two[1][2] + one[0][2]) == list(range(len(text)))
+
+
+def test_ranks_are_those_of_torch_distributed(text, monkeypatch, caplog):
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(ranks, "_said", set())
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    with caplog.at_level(logging.WARNING, logger="dsconvert"):
+        found = [dsconvert.BatchSampler(text, batch_size=16) for _ in range(2)]
+    assert caplog.messages == ["batches are those of rank 1 of 2 (from torch.distributed)"]
+    assert list(found[0]) == list(dsconvert.BatchSampler(text, batch_size=16, rank=1, world_size=2))

@@ -1,0 +1,43 @@
+"""The Python package is typed: the stub is the native module, and the rest is checked strictly."""
+
+import subprocess
+import sys
+
+from conftest import ROOT
+
+# Kept with the environment: most of the time goes to the types of torch and numpy.
+MYPY = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", f"{sys.prefix}/mypy-cache"]
+
+
+def test_the_stub_is_the_native_module(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy.stubtest", "dsconvert._native"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_types_of_the_package_are_complete(tmp_path):
+    done = subprocess.run(
+        [*MYPY, ROOT / "bindings/python/python"], cwd=tmp_path, capture_output=True, text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_users_see_the_types(tmp_path):
+    (tmp_path / "use.py").write_text(
+        "import dsconvert\n"
+        "dataset = dsconvert.open('out')\n"
+        "reveal_type(dataset)\n"
+        "reveal_type(dsconvert.open('out', 'train'))\n"
+        "reveal_type(dataset['train'])\n"
+        "for batch in dsconvert.Loader(dataset, batch_size=4):\n"
+        "    reveal_type(batch)\n"
+        "dsconvert.Loader(dataset, batch_size='4')\n"
+    )
+    done = subprocess.run(
+        [*MYPY, "use.py"], cwd=tmp_path, capture_output=True, text=True,
+    )
+    assert 'Revealed type is "dsconvert.dataset.Dataset"' in done.stdout
+    assert done.stdout.count('Revealed type is "dsconvert.dataset.Split"') == 2
+    assert 'Revealed type is "dict[str, Any]"' in done.stdout.replace("builtins.", "")
+    assert '"batch_size"' in done.stdout and "Found 1 error" in done.stdout
