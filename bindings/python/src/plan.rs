@@ -60,11 +60,7 @@ pub(crate) struct Plan(BatchPlan<Source>);
 impl Plan {
     /// `options` is a JSON object of the options that were given.
     #[new]
-    fn new(
-        py: Python<'_>,
-        source: Lengthy<'_>,
-        options: &str,
-    ) -> PyResult<Self> {
+    fn new(py: Python<'_>, source: Lengthy<'_>, options: &str) -> PyResult<Self> {
         let (dataset, source) = match source {
             Lengthy::Split(split) => {
                 let split = split.get().inner();

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 
 use super::TextJob;
-use super::dedup::Duplicates;
-use super::options::Input;
+use super::dedup::{Duplicates, DuplicatesReader};
+use super::items::Place;
+use super::options::TextInput;
 use super::plan::{Extent, Part, check_type, wanted_columns};
 use crate::error::{Error, Result};
 use crate::pipeline::conversion::Feed;
@@ -41,8 +42,8 @@ pub(in crate::pipeline) struct Task {
     pub(super) careful: bool,
     /// The first one of its unit.
     pub(super) is_first: bool,
-    /// With `--dedup`.
-    pub(super) duplicates: Option<Arc<Duplicates>>,
+    /// Those among its documents, with `--dedup`.
+    pub(super) duplicates: Duplicates,
 }
 
 pub(super) enum Work {
@@ -56,6 +57,21 @@ pub(super) enum Work {
     Batch { columns: Arc<Columns>, first: u64, batch: RecordBatch },
     /// Nothing can be read from `mark` on, or of the whole file.
     Defect { mark: Option<u64>, reject: Reject },
+}
+
+impl Work {
+    /// The first mark that is none of its documents'.
+    fn end(&self) -> u64 {
+        match self {
+            Work::Piece(Piece::Lines { offset, bytes }) | Work::Rows { offset, bytes, .. } => {
+                offset.saturating_add(bytes.len() as u64)
+            }
+            Work::Piece(Piece::Overlong { offset, bytes }) => offset.saturating_add(*bytes),
+            Work::Batch { first, batch, .. } => first.saturating_add(batch.num_rows() as u64),
+            Work::File => 0,
+            Work::Defect { mark, .. } => mark.unwrap_or(0),
+        }
+    }
 }
 
 /// Work, the bytes of the file it stands for, and those it holds.
@@ -78,7 +94,7 @@ pub(super) struct PartFeed<'a> {
     open: Option<(usize, Reader<'a>)>,
     careful: bool,
     is_first: bool,
-    duplicates: Option<Arc<Duplicates>>,
+    duplicates: Option<DuplicatesReader>,
 }
 
 impl<'a> PartFeed<'a> {
@@ -86,7 +102,7 @@ impl<'a> PartFeed<'a> {
         job: &'a TextJob,
         parts: std::ops::Range<usize>,
         careful: bool,
-        duplicates: Option<Arc<Duplicates>>,
+        duplicates: Option<DuplicatesReader>,
     ) -> Self {
         Self { job, parts, open: None, careful, is_first: true, duplicates }
     }
@@ -116,13 +132,17 @@ impl Feed<Task> for PartFeed<'_> {
 
     fn next(&mut self) -> Result<Option<(Task, u64)>> {
         let Some((part, step)) = self.step()? else { return Ok(None) };
+        let duplicates = match &mut self.duplicates {
+            Some(reader) => reader.before(Place { part, mark: Some(step.work.end()) })?,
+            None => Duplicates::default(),
+        };
         let task = Task {
             part,
             work: step.work,
             source_bytes: step.source_bytes,
             careful: self.careful,
             is_first: std::mem::take(&mut self.is_first),
-            duplicates: self.duplicates.clone(),
+            duplicates,
         };
         Ok(Some((task, step.held)))
     }
@@ -252,7 +272,7 @@ impl<'a> Reader<'a> {
         }
         let path = file.path(&job.sources);
         let kind = detail.kind;
-        let stdin = options.input == Input::Stdin;
+        let stdin = options.input == TextInput::Stdin;
         let most = options.max_document_bytes;
         let stream = || match stdin {
             true => Stream::stdin(kind.compression),
@@ -293,11 +313,12 @@ impl<'a> Reader<'a> {
                 Ok(Self::batches(Source::Parquet(groups, part.source_bytes), columns.alone().1))
             }
             Format::Arrow => {
-                let batches = Batches::open(stream().map_err(Broken::Failed)?)?;
+                let mut batches = Batches::open(stream().map_err(Broken::Failed)?)?;
                 let (columns, types) = batches.columns(&wanted_columns(options)).map_err(Broken::Failed)?;
                 for (field, ty) in job.fields.iter().zip(types) {
                     check_type(&field.name, ty, field.ty).map_err(Broken::Failed)?;
                 }
+                let columns = batches.select(&columns);
                 Ok(Self::batches(Source::Arrow(batches), columns))
             }
         }

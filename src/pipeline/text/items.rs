@@ -18,7 +18,7 @@ use crate::source::text::cut::Rule;
 use crate::source::text::kind::{Documents, Format};
 
 /// Where a document stands: in which part, and at which byte or row of its file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) part: usize,
     /// `None` for the whole file.
@@ -94,7 +94,9 @@ impl TextJob {
                 let mut hash = Xxh3::new();
                 let mut converting = Converting::Done;
                 for row in 0..batch.num_rows() {
-                    let found = columns.row(&batch, row, &self.fields).and_then(|found| {
+                    let found = columns.row(&batch, row, &self.fields);
+                    hash.update(&[u8::from(found.is_ok())]);
+                    let found = found.and_then(|found| {
                         hash.update(&(found.text.len() as u64).to_le_bytes());
                         hash.update(found.text.as_bytes());
                         hash.update(found.key.as_deref().unwrap_or_default().as_bytes());
