@@ -75,7 +75,7 @@ struct InputArgs {
 #[command(next_help_heading = "Documents")]
 struct DocumentArgs {
     /// txt: what a document is: file, line, blank-line (lines between blank ones) or separator:STRING (what stands between
-    /// these; \\n, \\t and \\\\ are escapes)
+    /// these; \n, \t and \\ are escapes)
     #[arg(long, value_name = "WHAT", default_value = "file")]
     documents: String,
 

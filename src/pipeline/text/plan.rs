@@ -148,7 +148,9 @@ fn listed(options: &TextOptions) -> Result<Listed> {
             Ok(Listed { sources: options.sources.clone(), files, defects, skipped: 0 })
         }
         TextInput::Walk => {
-            let matches = globs::expand(&braces::expand(&options.sources)?, &wanted)?;
+            // What a pattern matches is named, as if the shell had expanded it.
+            let named = |name: &str| options.input_format.is_some() || wanted(name);
+            let matches = globs::expand(&braces::expand(&options.sources)?, &named)?;
             for source in &matches.sources {
                 if source.path.is_file() && kind_of(options, true, &source.path).is_none() {
                     return Err(Error::usage("this is no kind of text file that is read here")
