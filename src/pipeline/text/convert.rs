@@ -98,7 +98,6 @@ impl Items for Documents<'_> {
                 return Converting::Done;
             }
         };
-        let key_is_field = document.key.is_some();
         let key = document.key.unwrap_or_else(|| origin.clone());
         let split = self.job.split_of(&key);
         if let Some(first) = self.duplicates.of(place) {
@@ -130,7 +129,12 @@ impl Items for Documents<'_> {
             }
         }
         let (from, bytes) = (out.list.len(), text.len() as u64);
-        let identity = Identity { split, key, origin, hashed: key_is_field || options.shape.has_pieces() };
+        let identity = Identity {
+            split,
+            key,
+            origin,
+            hashed: options.key_field.is_some() || options.shape.has_pieces(),
+        };
         match self.records(&identity, document.kept, out) {
             Err(reject) => {
                 out.list.truncate(from);
