@@ -1,7 +1,7 @@
 //! Text corpora: documents in files of text, lines of JSON, and tables.
 //!
 //! ```text
-//! sources ─▶ parts of files (plan) ─▶ pieces (feed) ─▶ documents (items) ─▶ token ids, records (convert)
+//! sources ─▶ parts of files (plan) ─▶ pieces (parts, feed) ─▶ documents (items) ─▶ token ids, records (convert)
 //! ```
 
 mod convert;
@@ -9,6 +9,7 @@ mod dedup;
 mod feed;
 mod items;
 mod options;
+mod parts;
 mod plan;
 
 use std::ops::Range;

@@ -87,7 +87,7 @@ pub(super) struct Found {
 /// Lists the sources and divides them into units of about `unit_bytes`.
 pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<Found> {
     let Listed { sources, files, defects, skipped } = listed(options)?;
-    super::super::check_origins(&files, &sources)?;
+    crate::pipeline::check_origins(&files, &sources)?;
     let mut types: Vec<Option<FieldType>> = options.keep_fields.iter().map(|k| k.ty).collect();
     let shuffle = options.output.shuffle;
     let part_bytes = if shuffle { unit_bytes.min(SHUFFLE_PIECE_BYTES) } else { unit_bytes };

@@ -15,7 +15,7 @@ use arrow_ipc::reader::{read_dictionary, read_record_batch};
 use arrow_ipc::{Message, MessageHeader, RecordBatch as BatchHeader, root_as_message};
 use arrow_schema::{ArrowError, Schema, SchemaRef};
 
-use super::table::{Columns, Found, Wanted};
+use super::table::{Columns, Found, Rows, Wanted};
 use crate::error::Result;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::FieldType;
@@ -131,7 +131,7 @@ impl Batches {
                 Ok(Next::Batch(batch)) => {
                     let first = self.row;
                     self.row = first.saturating_add(batch.num_rows() as u64);
-                    return Ok(Some(Found::Rows { first, batch }));
+                    return Ok(Some(Found::Rows(Rows::new(first, batch))));
                 }
                 Ok(Next::TooLarge(rows, reject)) => {
                     let row = self.row;

@@ -21,7 +21,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 
 use super::pages::PageHeader;
-use super::table::{Columns, Found, Wanted};
+use super::table::{Columns, Found, Rows, Wanted};
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
 use crate::schema::FieldType;
@@ -179,7 +179,7 @@ impl Groups {
                         let first = open.row;
                         open.row = first.saturating_add(batch.num_rows() as u64);
                         self.open = Some(open);
-                        return Ok(Some(Found::Rows { first, batch }));
+                        return Ok(Some(Found::Rows(Rows::new(first, batch))));
                     }
                     Ok(None) if open.row == open.end => {}
                     Ok(None) => {

@@ -65,11 +65,8 @@ fn rows(found: Found, columns: &super::table::Columns, read: &mut Read) {
     let fields = [Field::nullable("n", FieldType::Int32), Field::nullable("list", FieldType::Json)];
     match found {
         Found::Broken { reject, .. } => read.push(Err(reject.code)),
-        Found::Rows { batch, .. } => {
-            read.extend((0..batch.num_rows()).map(|row| match columns.row(&batch, row, &fields) {
-                Ok(row) => Ok(Some(row.text.to_owned())),
-                Err(_) => Ok(None),
-            }));
+        Found::Rows(rows) => {
+            read.extend(rows.iter(columns, &fields).map(|row| Ok(row.ok().map(|row| row.text.to_owned()))));
         }
     }
 }
