@@ -8,7 +8,7 @@
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "decode")]
-mod decode;
+pub mod decode;
 pub mod error;
 pub mod format;
 pub mod index;

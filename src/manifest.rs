@@ -197,6 +197,16 @@ impl Manifest {
         Ok(json)
     }
 
+    /// Samples of a pixel where images are stored as bare samples (`--encode raw`); `None` where they are files.
+    pub fn raw_channels(&self) -> Option<u64> {
+        let image = self.options.get("image")?;
+        (image.get("encode")?.as_str()? == "raw").then(|| match image.get("color").and_then(|c| c.as_str()) {
+            Some("gray") => 1,
+            Some("rgba") => 4,
+            _ => 3,
+        })
+    }
+
     /// What the dataset is made of.
     pub fn kind(&self) -> Kind {
         self.schema.kind

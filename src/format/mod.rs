@@ -137,6 +137,13 @@ pub trait ShardReader: Send + Sync {
         at.iter().map(|&at| self.get(at)).collect()
     }
 
+    /// As [`ShardReader::get_many`], when only the fields `columns` (places in the schema, ascending) are wanted: a
+    /// format that would decode the others for nothing leaves them out, and they are null.
+    fn get_columns(&self, at: &[Placed], columns: &[usize]) -> Result<Vec<Record>> {
+        let _ = columns;
+        self.get_many(at)
+    }
+
     /// All records in order, from the shard alone (no index), each with its place.
     fn scan(&self) -> Result<Scan<'_>>;
 }

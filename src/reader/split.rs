@@ -94,6 +94,11 @@ impl Split {
         &self.view.schema
     }
 
+    /// The manifest of its dataset.
+    pub(super) fn manifest(&self) -> &manifest::Manifest {
+        &self.state.common.manifest
+    }
+
     /// Names this split of this dataset in saved states: the fingerprint in the manifest, and the name of the split.
     pub fn fingerprint(&self) -> String {
         format!("{}/{}", self.state.common.manifest.fingerprint, self.name())
@@ -180,7 +185,7 @@ impl Split {
         }
         let found = self.locate(record)?;
         let reader = self.open_shard(found.entry.shard)?;
-        let values = reader.get(found.entry.placed()).map_err(|e| self.at(e, &found))?;
+        let values = self.read_one(&*reader, found.entry.placed()).map_err(|e| self.at(e, &found))?;
         self.finish(&found, values)
     }
 
@@ -221,10 +226,10 @@ impl Split {
             wanted.chunk_by(|(a, _), (b, _)| a.record == b.record).collect();
         let placed: Vec<Placed> =
             distinct.iter().filter_map(|same| Some(same.first()?.0.entry.placed())).collect();
-        let values = match reader.get_many(&placed) {
+        let values = match self.read_many(&*reader, &placed) {
             Ok(values) if values.len() == placed.len() => values.into_iter().map(Ok).collect(),
             // One at a time, to find out which it was.
-            _ => placed.iter().map(|&at| reader.get(at)).collect::<Vec<_>>(),
+            _ => placed.iter().map(|&at| self.read_one(&*reader, at)).collect::<Vec<_>>(),
         };
         for (same, values) in distinct.iter().zip(values) {
             let Some((found, first)) = same.first() else { continue };
@@ -235,6 +240,22 @@ impl Split {
             }
         }
         Ok(())
+    }
+
+    fn read_one(&self, reader: &dyn ShardReader, at: Placed) -> Result<sample::Record> {
+        match &self.view.columns {
+            None => reader.get(at),
+            Some(_) => self.read_many(reader, &[at])?.pop().ok_or_else(|| Error::corrupt("no such record")),
+        }
+    }
+
+    /// Reads no more fields than the handle gives, where that spares something.
+    fn read_many(&self, reader: &dyn ShardReader, at: &[Placed]) -> Result<Vec<sample::Record>> {
+        let Some(columns) = &self.view.columns else { return reader.get_many(at) };
+        let mut columns = columns.clone();
+        columns.sort_unstable();
+        columns.dedup();
+        reader.get_columns(at, &columns)
     }
 
     /// All records in order. Each shard and row group is read once; see [`Records`].
@@ -321,6 +342,14 @@ impl Split {
             }
         };
         Ok(Record::new(Arc::clone(&self.view.schema), found.record, values))
+    }
+
+    /// Says that `error` is about the record with the ordinal `record`.
+    pub(super) fn at_record(&self, error: Error, record: u64) -> Error {
+        match self.locate(record) {
+            Ok(found) => self.at(error, &found),
+            Err(_) => error.at_row(record),
+        }
     }
 
     fn at(&self, error: Error, found: &Found) -> Error {

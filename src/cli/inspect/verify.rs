@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{Out, is_shard, open_dataset, print_error, print_json};
 use crate::cli::Ending;
 use crate::error::Result;
-use crate::reader::{Dataset, Record, ShardFile, VerifyOptions, verify};
+use crate::reader::{Record, ShardFile, VerifyOptions, verify};
 use crate::storage::Access;
 use crate::transform::image::{Encode, ImageOptions, ImageTransform, Outcome, Scratch};
 
@@ -21,7 +21,7 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
     }
     let dataset = open_dataset(path, access)?;
     let transform = decoder()?;
-    let raw = raw_channels(&dataset);
+    let raw = dataset.manifest().raw_channels();
     let decode = |record: &Record| check_image(record, &transform, raw);
     let options = VerifyOptions { threads, decode: Some(&decode), ..VerifyOptions::default() };
     let report = verify(&dataset, &options);
@@ -105,16 +105,6 @@ fn decoder() -> Result<ImageTransform> {
         encode: Encode::Keep,
         max_pixels: u64::MAX,
         ..ImageOptions::default()
-    })
-}
-
-/// Channels of bare samples, when the dataset was made with `--encode raw`.
-fn raw_channels(dataset: &Dataset) -> Option<u64> {
-    let image = dataset.manifest().options.get("image")?;
-    (image.get("encode")?.as_str()? == "raw").then(|| match image.get("color").and_then(|c| c.as_str()) {
-        Some("gray") => 1,
-        Some("rgba") => 4,
-        _ => 3,
     })
 }
 

@@ -9,6 +9,7 @@
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use ::parquet::arrow::ProjectionMask;
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use ::parquet::file::page_index::offset_index::PageLocation;
@@ -90,15 +91,22 @@ fn in_order(pages: &[PageLocation], group: &RowGroupMetaData, begin: u64, end: u
         && pages.first().is_none_or(|p| p.first_row_index == 0)
 }
 
-/// The rows to decode for `rows` (ascending) of row group `number`: ranges that no page of a list column crosses.
+/// The rows to decode for `rows` (ascending) of row group `number`: ranges that no page of a list column among
+/// `columns` crosses.
 ///
 /// Skipping rows inside a page of a list column is the one thing that must not be asked of the library: when the page
 /// has fewer levels than its header says, skipping never ends, where reading reports it.
-pub(super) fn ranges(file: &ParquetMetaData, number: usize, rows: &[u32]) -> Vec<Range<usize>> {
+pub(super) fn ranges(
+    file: &ParquetMetaData,
+    number: usize,
+    rows: &[u32],
+    columns: &ProjectionMask,
+) -> Vec<Range<usize>> {
     let Some(group) = file.row_groups().get(number) else { return Vec::new() };
     let index = file.page_index_for_row_group(number);
     let total = usize::try_from(group.num_rows()).unwrap_or_default();
-    let lists = (0..group.num_columns()).filter(|&i| group.column(i).column_descr().max_rep_level() > 0);
+    let is_list = |&i: &usize| group.column(i).column_descr().max_rep_level() > 0;
+    let lists = (0..group.num_columns()).filter(|&i| columns.leaf_included(i)).filter(is_list);
     let lists: Vec<&Vec<PageLocation>> = lists.filter_map(|i| index.page_locations(i)).collect();
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for &row in rows {
@@ -132,17 +140,18 @@ fn begin_of(pages: &[PageLocation], page: usize, total: usize) -> usize {
     pages.get(page).and_then(|p| usize::try_from(p.first_row_index).ok()).unwrap_or(total)
 }
 
-/// Checks the headers of the pages that hold the rows `ranges` (ascending; all rows without them) of row group
-/// `number`, which has passed [`check_footer`].
+/// Checks the headers of the pages of `columns` that hold the rows `ranges` (ascending; all rows without them) of row
+/// group `number`, which has passed [`check_footer`].
 pub(super) fn check_pages(
     blob: &Blob,
     file: &ParquetMetaData,
     number: usize,
     ranges: Option<&[Range<usize>]>,
+    columns: &ProjectionMask,
 ) -> Result<()> {
     let Some(group) = file.row_groups().get(number) else { return Ok(()) };
     let index = file.page_index_for_row_group(number);
-    for (i, column) in group.columns().iter().enumerate() {
+    for (i, column) in group.columns().iter().enumerate().filter(|(i, _)| columns.leaf_included(*i)) {
         let (Some(all), Some((begin, _))) = (index.page_locations(i), extent(column)) else { continue };
         let Some(first) = all.first().and_then(|p| u64::try_from(p.offset).ok()) else { continue };
         if first > begin {

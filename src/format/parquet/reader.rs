@@ -9,6 +9,7 @@ use std::io::{BufReader, Read};
 use std::ops::Range;
 use std::sync::Arc;
 
+use ::parquet::arrow::ProjectionMask;
 use ::parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
 };
@@ -22,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::format::arrow_schema::{METADATA_KEY, expect, from_arrow};
 use crate::format::rows::Rows;
 use crate::format::{Placed, Scan, ShardReader, chain_until_error};
-use crate::sample::Record;
+use crate::sample::{Record, Value};
 use crate::schema::Schema;
 use crate::storage::Blob;
 
@@ -38,6 +39,14 @@ pub(in crate::format) struct Reader {
     schema: Arc<Schema>,
     blob: Blob,
     metadata: ArrowReaderMetadata,
+    all: Columns,
+}
+
+/// Columns that are decoded.
+struct Columns {
+    mask: ProjectionMask,
+    /// Their fields, in stored order.
+    schema: Arc<Schema>,
 }
 
 impl Reader {
@@ -46,7 +55,8 @@ impl Reader {
         expect(&schema, metadata.schema()).map_err(|e| e.at_path(blob.path()))?;
         guard::check_footer(metadata.metadata(), blob.len())
             .map_err(|why| Error::corrupt(why).at_path(blob.path()))?;
-        Ok(Self { schema, blob, metadata })
+        let all = Columns { mask: ProjectionMask::all(), schema: Arc::clone(&schema) };
+        Ok(Self { schema, blob, metadata, all })
     }
 
     fn file(&self) -> &ParquetMetaData {
@@ -54,18 +64,20 @@ impl Reader {
     }
 
     /// The rows `ranges` (ascending; all without them) of a row group that is there, in batches up to the first error.
-    fn batches(
-        &self,
+    fn batches<'a>(
+        &'a self,
         group: usize,
         ranges: Option<Vec<Range<usize>>>,
-    ) -> Result<impl Iterator<Item = Result<Rows>>> {
-        guard::check_pages(&self.blob, self.file(), group, ranges.as_deref())
+        columns: &'a Columns,
+    ) -> Result<impl Iterator<Item = Result<Rows>> + use<'a>> {
+        guard::check_pages(&self.blob, self.file(), group, ranges.as_deref(), &columns.mask)
             .map_err(|e| self.damaged(group, e))?;
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
             Chunks(self.blob.clone()),
             self.metadata.clone(),
         )
         .with_row_groups(vec![group])
+        .with_projection(columns.mask.clone())
         .with_batch_size(BATCH_ROWS);
         let builder = match ranges {
             Some(ranges) => {
@@ -82,7 +94,7 @@ impl Reader {
             match next.transpose()? {
                 Ok(batch) => {
                     decoder = Some(current);
-                    Some(Rows::new(&self.schema, &batch).map_err(|why| self.corrupt(group, why)))
+                    Some(Rows::new(&columns.schema, &batch).map_err(|why| self.corrupt(group, why)))
                 }
                 Err(e) => Some(Err(self.damaged(group, e))),
             }
@@ -107,7 +119,7 @@ impl Reader {
     /// All records of one row group; an error at the end when it has fewer rows than the footer says.
     fn scan_group(&self, group: usize) -> Result<impl Iterator<Item = Result<(Placed, Record)>>> {
         let promised = self.group_rows(group).unwrap_or_default();
-        let mut records = chain_until_error(self.batches(group, None)?.map(move |rows| {
+        let mut records = chain_until_error(self.batches(group, None, &self.all)?.map(move |rows| {
             let rows = rows?;
             Ok((0..rows.len())
                 .map(move |i| rows.record(&self.schema, i).map_err(|why| self.corrupt(group, why))))
@@ -124,15 +136,9 @@ impl Reader {
             None => Some(Err(self.corrupt(group, format!("{row} rows instead of {promised}")))),
         }))
     }
-}
 
-impl ShardReader for Reader {
-    fn get(&self, at: Placed) -> Result<Record> {
-        let mut records = self.get_many(&[at])?;
-        records.pop().ok_or_else(|| self.corrupt(at.group() as usize, "no such row"))
-    }
-
-    fn get_many(&self, at: &[Placed]) -> Result<Vec<Record>> {
+    /// The records at `at`, with the fields `columns` alone.
+    fn read(&self, at: &[Placed], columns: &Columns) -> Result<Vec<Record>> {
         let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for at in at {
             groups.entry(at.group()).or_default().push(at.row());
@@ -147,14 +153,15 @@ impl ShardReader for Reader {
             if let Some(row) = rows.iter().find(|&&row| u64::from(row) >= total) {
                 return Err(self.corrupt(g, format!("there is no row {row}, only {total}")));
             }
-            let ranges = guard::ranges(self.file(), g, &rows);
+            let ranges = guard::ranges(self.file(), g, &rows, &columns.mask);
             let mut decoded_rows = ranges.iter().cloned().flatten();
             let mut wanted = rows.into_iter().peekable();
-            for decoded in self.batches(g, Some(ranges.clone()))? {
+            for decoded in self.batches(g, Some(ranges.clone()), columns)? {
                 let decoded = decoded?;
                 for (i, row) in (0..decoded.len()).zip(decoded_rows.by_ref()) {
                     if let Some(row) = wanted.next_if(|&wanted| wanted as usize == row) {
-                        let record = decoded.record(&self.schema, i).map_err(|why| self.corrupt(g, why))?;
+                        let record =
+                            decoded.record(&columns.schema, i).map_err(|why| self.corrupt(g, why))?;
                         found.insert(Placed::in_group(group, row, 0).position, record);
                     }
                 }
@@ -168,6 +175,35 @@ impl ShardReader for Reader {
                 })
             })
             .collect()
+    }
+}
+
+impl ShardReader for Reader {
+    fn get(&self, at: Placed) -> Result<Record> {
+        let mut records = self.get_many(&[at])?;
+        records.pop().ok_or_else(|| self.corrupt(at.group() as usize, "no such row"))
+    }
+
+    fn get_many(&self, at: &[Placed]) -> Result<Vec<Record>> {
+        self.read(at, &self.all)
+    }
+
+    fn get_columns(&self, at: &[Placed], columns: &[usize]) -> Result<Vec<Record>> {
+        let mask = ProjectionMask::roots(self.file().file_metadata().schema_descr(), columns.iter().copied());
+        let fields = columns.iter().filter_map(|&c| self.schema.fields.get(c).cloned()).collect();
+        let schema = Arc::new(Schema { fields, ..(*self.schema).clone() });
+        let records = self.read(at, &Columns { mask, schema })?;
+        // Each value to its place.
+        let spread = |record: Record| {
+            let mut values = vec![Value::Null; self.schema.fields.len()];
+            for (&column, value) in columns.iter().zip(record.values) {
+                if let Some(slot) = values.get_mut(column) {
+                    *slot = value;
+                }
+            }
+            Record { values }
+        };
+        Ok(records.into_iter().map(spread).collect())
     }
 
     fn scan(&self) -> Result<Scan<'_>> {

@@ -28,6 +28,10 @@ pub(super) struct Assembler {
     options: LoaderOptions,
     fields: Fields,
     pool: Arc<Pool>,
+    raw_channels: Option<usize>,
+    /// The step at which a test wants a thread to fail.
+    #[cfg(test)]
+    pub(super) panic_at_step: Option<u64>,
 }
 
 impl Assembler {
@@ -38,7 +42,17 @@ impl Assembler {
         }
         // As many batches as may be in flight, and as many again with who uses them.
         let kept = (2 * options.in_flight() + 2).saturating_mul(fields.parts.len().max(1));
-        Ok(Self { split: split.clone(), options: options.clone(), fields, pool: Arc::new(Pool::new(kept)) })
+        let raw_channels = split.manifest().raw_channels().map(|n| n as usize);
+        let pool = Arc::new(Pool::new(kept));
+        Ok(Self {
+            split: split.clone(),
+            options: options.clone(),
+            fields,
+            pool,
+            raw_channels,
+            #[cfg(test)]
+            panic_at_step: None,
+        })
     }
 
     /// A batch of one record per row. Ends early, with an error that nobody will see, when `stop` is set.
@@ -49,6 +63,8 @@ impl Assembler {
         scratch: &mut Scratch,
         stop: &AtomicBool,
     ) -> Result<Batch> {
+        #[cfg(test)]
+        assert_ne!(Some(id.step), self.panic_at_step, "as the test wants it");
         let records = match self.fields.reads_records() {
             true => self.split.get_many(&batch.records)?,
             false => Vec::new(),
@@ -61,9 +77,11 @@ impl Assembler {
             let column = match *part {
                 Part::Image => {
                     let images = ImageRows {
+                        split: Some(&self.split),
                         records: &records,
                         rows,
                         place,
+                        raw_channels: self.raw_channels,
                         options: &self.options.image,
                         seed: self.options.seed,
                         epoch: id.epoch,

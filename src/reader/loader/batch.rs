@@ -21,7 +21,7 @@ pub enum Column {
 }
 
 /// Which batch it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BatchId {
     /// Epoch, from 0.
     pub epoch: u64,

@@ -93,6 +93,12 @@ impl Engine {
         self.process != std::process::id()
     }
 
+    /// Makes the engine believe that it went through a fork.
+    #[cfg(test)]
+    pub(super) fn pretend_fork(&mut self) {
+        self.process = self.process.wrapping_add(1);
+    }
+
     /// The next batch in order. `None` when it is not there by `deadline`.
     pub(super) fn take(&mut self, deadline: Option<Instant>) -> Option<Result<Made>> {
         if let Some(scratch) = &mut self.own {

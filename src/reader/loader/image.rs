@@ -8,9 +8,9 @@ use super::augment::{Random, View};
 use super::batch::Column;
 use super::options::{Crop, ImageLayout, ImageOptions};
 use super::pool::Pool;
-use crate::decode::{Decoder, Part, Size};
+use crate::decode::{Decoder, Part, Size, Stored};
 use crate::error::{Error, ErrorKind, Result};
-use crate::reader::Record;
+use crate::reader::{Record, Split};
 use crate::sample::{Reject, RejectCode};
 
 /// What a thread keeps from one image to the next.
@@ -23,10 +23,14 @@ pub(super) struct ImageScratch {
 
 /// The images of a batch.
 pub(super) struct ImageRows<'a> {
+    /// Names the records of an error.
+    pub(super) split: Option<&'a Split>,
     pub(super) records: &'a [Record],
     pub(super) rows: usize,
     /// Field of the encoded image.
     pub(super) place: usize,
+    /// Samples of a pixel where images are bare samples.
+    pub(super) raw_channels: Option<usize>,
     pub(super) options: &'a ImageOptions,
     pub(super) seed: u64,
     pub(super) epoch: u64,
@@ -100,6 +104,7 @@ impl ImageRows<'_> {
         let channels = self.options.channels.count();
         let part = Part { left: view.left, top: view.top, width: view.width, height: view.height };
         let target = Size { width: view.out_width, height: view.out_height };
+        let image = Stored { bytes: encoded, size, raw_channels: self.raw_channels };
         let ImageScratch { decoder, interleaved } = scratch;
         let separate = self.options.layout == ImageLayout::Chw && channels > 1;
         if separate {
@@ -107,8 +112,8 @@ impl ImageRows<'_> {
         }
         let pixels = if separate { interleaved.as_mut_slice() } else { &mut *row };
         decoder
-            .decode(encoded, size, part, target, channels, pixels)
-            .map_err(|reject| undecodable(record, reject))?;
+            .decode(image, part, target, channels, pixels)
+            .map_err(|reject| self.undecodable(record, &reject))?;
         if view.mirrored {
             mirror(pixels, width, channels);
         }
@@ -116,6 +121,22 @@ impl ImageRows<'_> {
             take_apart(interleaved, row);
         }
         Ok(())
+    }
+
+    fn undecodable(&self, record: &Record, reject: &Reject) -> Error {
+        let kind = match reject.code {
+            RejectCode::Unsupported | RejectCode::UnknownType => ErrorKind::Unsupported,
+            _ => ErrorKind::Corrupt,
+        };
+        let ordinal = record.ordinal();
+        let split = self.split.map(|split| format!(" of split {:?}", split.name())).unwrap_or_default();
+        let key = record.key().map(|key| format!(", key {key:?}")).unwrap_or_default();
+        let what = format!("the image of record {ordinal}{split}{key} cannot be decoded: {}", reject.message);
+        let error = Error::new(kind, what);
+        match self.split {
+            Some(split) => split.at_record(error, ordinal),
+            None => error.at_row(ordinal),
+        }
     }
 }
 
@@ -132,18 +153,6 @@ fn stored_size(record: &Record) -> Result<Size> {
             .at_row(record.ordinal())
             .help("select the fields `width` and `height`, too")),
     }
-}
-
-fn undecodable(record: &Record, reject: Reject) -> Error {
-    let kind = match reject.code {
-        RejectCode::Unsupported | RejectCode::UnknownType => ErrorKind::Unsupported,
-        _ => ErrorKind::Corrupt,
-    };
-    let what = match record.key() {
-        Some(key) => format!("the image of {key:?} cannot be decoded: {}", reject.message),
-        None => format!("the image cannot be decoded: {}", reject.message),
-    };
-    Error::new(kind, what).at_row(record.ordinal())
 }
 
 /// Reverses each row of `width` pixels.

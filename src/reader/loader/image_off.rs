@@ -7,16 +7,18 @@ use super::batch::Column;
 use super::options::ImageOptions;
 use super::pool::Pool;
 use crate::error::{Error, ErrorKind, Result};
-use crate::reader::Record;
+use crate::reader::{Record, Split};
 
 #[derive(Debug, Default)]
 pub(super) struct ImageScratch;
 
 #[expect(dead_code, reason = "the fields of its counterpart")]
 pub(super) struct ImageRows<'a> {
+    pub(super) split: Option<&'a Split>,
     pub(super) records: &'a [Record],
     pub(super) rows: usize,
     pub(super) place: usize,
+    pub(super) raw_channels: Option<usize>,
     pub(super) options: &'a ImageOptions,
     pub(super) seed: u64,
     pub(super) epoch: u64,

@@ -138,7 +138,7 @@ impl Loader {
     /// then. The place of the error names the record. Kinds as in [`Split::get`], and `Corrupt` when a record does not
     /// decode, `Usage` when images differ in size and there is no crop.
     pub fn next_batch(&mut self) -> Result<Option<Batch>> {
-        match self.take(None)? {
+        match self.take_made(None)? {
             Some(made) => self.hand_out(made),
             None => Ok(None),
         }
@@ -151,13 +151,13 @@ impl Loader {
     ///
     /// As [`Loader::next_batch`].
     pub fn next_within(&mut self, wait: Duration) -> Result<Next> {
-        match self.take(Instant::now().checked_add(wait))? {
+        match self.take_made(Instant::now().checked_add(wait))? {
             Some(made) => Ok(self.hand_out(made)?.map_or(Next::Done, |batch| Next::Batch(Box::new(batch)))),
             None => Ok(Next::NotYet),
         }
     }
 
-    fn take(&mut self, deadline: Option<Instant>) -> Result<Option<Made>> {
+    fn take_made(&mut self, deadline: Option<Instant>) -> Result<Option<Made>> {
         if self.engine.as_ref().is_some_and(Engine::is_foreign) {
             self.leave_parent()?;
         }
@@ -345,3 +345,8 @@ impl std::fmt::Debug for Loader {
         f.debug_struct("Loader").field("split", &self.split).field("at", &self.at).finish_non_exhaustive()
     }
 }
+
+/// The examples of the guide, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/loader.md")]
+struct Guide;

@@ -72,7 +72,8 @@ mod tests {
         let other = Array::new(vec![100], pool.take::<i64>(100), Some(Arc::clone(&pool)));
         assert_ne!(other.as_ptr(), address);
         drop(array);
-        assert_ne!(pool.take::<i32>(100).as_ptr().cast(), address, "of another type");
+        let of_another_type = pool.take::<i32>(100);
+        assert_ne!(of_another_type.as_ptr().cast(), address);
         let again = Array::new(vec![50], pool.take::<i64>(50), Some(Arc::clone(&pool)));
         assert_eq!((again.as_ptr(), again.len()), (address, 50));
     }

@@ -26,6 +26,8 @@ pub fn decode_image(record: &Record) -> Result<Array> {
             .at_row(record.ordinal())
     };
     let rows = ImageRows {
+        split: None,
+        raw_channels: raw_channels(record),
         records: std::slice::from_ref(record),
         rows: 1,
         place: record.schema().index_of(IMAGE).ok_or_else(missing)?,
@@ -38,4 +40,24 @@ pub fn decode_image(record: &Record) -> Result<Array> {
         Column::Array(array) => Ok(array.into_row()),
         _ => Err(missing()),
     }
+}
+
+/// How many samples a pixel of a bare image has. The manifest knows it, and the record does not: bytes that do not begin
+/// like an image and are as many as some number of samples asks for are taken for bare ones.
+fn raw_channels(record: &Record) -> Option<usize> {
+    let bytes = record.image()?;
+    let pixels = u64::from(record.width()?) * u64::from(record.height()?);
+    let fits = |channels: &u64| pixels.checked_mul(*channels) == Some(bytes.len() as u64);
+    let channels = [1, 3, 4].into_iter().find(fits)?;
+    is_bare(bytes).then_some(channels as usize)
+}
+
+#[cfg(feature = "decode")]
+fn is_bare(bytes: &[u8]) -> bool {
+    crate::decode::sniff(bytes).is_none()
+}
+
+#[cfg(not(feature = "decode"))]
+fn is_bare(_: &[u8]) -> bool {
+    false
 }

@@ -1,5 +1,9 @@
 //! Loaders over small datasets.
 
+mod engine;
+#[cfg(feature = "decode")]
+mod image;
+mod stored;
 mod text;
 
 use std::path::Path;

@@ -15,7 +15,8 @@ use dsconvert::storage::{NewFile, create_dir, write_file};
 
 /// The schema of [`write`].
 pub(super) fn schema(kind: Kind) -> Result<Schema> {
-    let extra = vec![Field::nullable("note", FieldType::String), Field::nullable("score", FieldType::Float64)];
+    let extra =
+        vec![Field::nullable("note", FieldType::String), Field::nullable("score", FieldType::Float64)];
     match kind {
         Kind::Images => Schema::images(Some(vec!["cat".to_owned(), "dog".to_owned()]), extra),
         Kind::Text => Schema::text(IdWidth::U16, extra),
@@ -47,7 +48,18 @@ pub(super) fn record(kind: Kind, i: u64) -> Record {
 /// Writes a dataset: splits `train`, `validation`, …, one for each of `splits`, whose shards have so many records. The
 /// records of all splits are counted through: the first of `validation` comes after the last of `train`.
 pub(super) fn write(dir: &Path, format: Format, kind: Kind, splits: &[&[u64]]) -> Result<()> {
-    let schema = schema(kind)?;
+    write_records(dir, format, schema(kind)?, splits, |i| record(kind, i))
+}
+
+/// As [`write`], with records and a schema of one's own.
+pub(super) fn write_records(
+    dir: &Path,
+    format: Format,
+    schema: Schema,
+    splits: &[&[u64]],
+    record: impl Fn(u64) -> Record,
+) -> Result<()> {
+    let kind = schema.kind;
     let mut table = Vec::new();
     let mut all = Counts::default();
     let mut listed = BTreeMap::new();
@@ -64,11 +76,12 @@ pub(super) fn write(dir: &Path, format: Format, kind: Kind, splits: &[&[u64]]) -
             let mut writer = dsconvert::format::writer(format, Arc::new(schema.clone()), file)?;
             let first_record = next - first;
             for _ in 0..count {
-                let record = record(kind, next);
+                let record = record(next);
                 let placed = writer.push(&record)?;
-                let (width, height, length) = match (kind, &record.values[2..4]) {
-                    (Kind::Images, [Value::UInt(w), Value::UInt(h)]) => (*w as u32, *h as u32, w * h),
-                    _ => (0, 0, next * 7 % 13),
+                let (width, height, length) = match (kind, &record.values[1..4]) {
+                    (Kind::Images, [_, Value::UInt(w), Value::UInt(h)]) => (*w as u32, *h as u32, w * h),
+                    (_, [Value::Ids(ids), ..]) => (0, 0, ids.len() as u64),
+                    _ => (0, 0, 0),
                 };
                 lengths.push(length)?;
                 records.push(&IndexEntry {
@@ -112,7 +125,8 @@ pub(super) fn write(dir: &Path, format: Format, kind: Kind, splits: &[&[u64]]) -
         all.add(&rejected);
     }
     let mut rejects = NewFile::create(&dir.join("rejects.jsonl"))?;
-    let _ = rejects.write(b"{\"origin\":\"a/b.txt\",\"code\":\"empty\",\"message\":\"there is nothing in it\"}\n");
+    let _ = rejects
+        .write(b"{\"origin\":\"a/b.txt\",\"code\":\"empty\",\"message\":\"there is nothing in it\"}\n");
     let rejects = rejects.commit()?;
     let manifest = Manifest {
         manifest_version: MANIFEST_VERSION,
@@ -128,7 +142,11 @@ pub(super) fn write(dir: &Path, format: Format, kind: Kind, splits: &[&[u64]]) -
         notes: BTreeMap::new(),
         splits: listed,
         shard_table: write_shard_table(dir, &table)?,
-        files: vec![FileEntry { path: "rejects.jsonl".to_owned(), bytes: rejects.bytes, sha256: rejects.sha256 }],
+        files: vec![FileEntry {
+            path: "rejects.jsonl".to_owned(),
+            bytes: rejects.bytes,
+            sha256: rejects.sha256,
+        }],
     };
     write_file(&dir.join(MANIFEST_NAME), &manifest.to_json()?)?;
     Ok(())

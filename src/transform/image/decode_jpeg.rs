@@ -1,19 +1,15 @@
 //! Pixels of JPEG, through libjpeg-turbo-rs: strict by default, and at a smaller scale where nothing is lost by it.
 
-use libjpeg_turbo_rs::{DecodeLimits, Decoder, JpegError, PixelFormat, ScalingFactor};
+use libjpeg_turbo_rs::PixelFormat;
 
 use super::container::jpeg::{self, Header, Process};
-use super::container::{corrupt, unsupported};
 use super::geometry::Size;
 use super::icc::Conversion;
 use super::options::ImageOptions;
 use super::pixels::Pixels;
 use super::text::Color;
-use crate::sample::{Reject, RejectCode};
-
-/// Most scans a JPEG may have. Encoders write about ten, the most elaborate ones below fifty; thousands are an attack,
-/// as every scan costs a pass over the whole image.
-pub(super) const MAX_SCANS: usize = 100;
+use crate::decode::jpeg as codec;
+use crate::sample::Reject;
 
 /// The largest power of two, up to 8, by which a decode of `source` may be reduced so that the result keeps at least
 /// twice the pixels of `target` in each direction. Down to that, Lanczos sees no difference that JPEG has not already
@@ -29,26 +25,6 @@ pub(super) fn reduction(header: &Header<'_>, source: Size, target: Size) -> u32 
     [8, 4, 2].into_iter().find(fits).unwrap_or(1)
 }
 
-/// A decoder over `bytes` with the limits and the strictness of `options`, at 1/`reduction` of the size.
-pub(super) fn decoder<'a>(
-    bytes: &'a [u8],
-    options: &ImageOptions,
-    reduction: u32,
-) -> Result<Decoder<'a>, JpegError> {
-    let limits = DecodeLimits {
-        max_width: usize::from(u16::MAX),
-        max_height: usize::from(u16::MAX),
-        max_pixels: options.max_pixels,
-        max_scans: MAX_SCANS,
-        max_memory: None,
-    };
-    let mut decoder = Decoder::new_with_limits(bytes, limits)?;
-    decoder.set_scale(ScalingFactor::try_new(1, reduction)?);
-    decoder.set_lenient(options.lenient);
-    decoder.set_stop_on_warning(!options.lenient);
-    Ok(decoder)
-}
-
 /// Decodes the JPEG file `bytes` into `out`: grey when grey is asked for and `profile` (which is not yet applied) does
 /// not need colours, else RGB. True when damage was concealed, which only happens with the lenient option.
 ///
@@ -62,8 +38,9 @@ pub(super) fn decode(
     buffer: &mut Vec<u8>,
     out: &mut Pixels,
 ) -> Result<bool, Reject> {
-    let reject = |error| reject(error, jpeg::is_ended(bytes, header.first_scan));
-    let mut decoder = decoder(bytes, options, reduction).map_err(reject)?;
+    let reject = |error| codec::reject(error, jpeg::is_ended(bytes, header.first_scan));
+    let mut decoder =
+        codec::decoder(bytes, options.max_pixels, options.lenient, reduction).map_err(reject)?;
     let size = |w: usize, h: usize| Size::new(w as u32, h as u32);
     if header.frame.components == 4 {
         decoder.set_output_format(PixelFormat::Cmyk);
@@ -99,18 +76,5 @@ fn naive_cmyk_to_rgb(inks: &[u8], rgb: &mut [u8]) {
     let light = |ink: u8, black: u8| ((u32::from(255 - ink) * u32::from(255 - black) + 127) / 255) as u8;
     for (to, [c, m, y, k]) in rgb.as_chunks_mut::<3>().0.iter_mut().zip(inks.as_chunks::<4>().0) {
         *to = [light(*c, *k), light(*m, *k), light(*y, *k)];
-    }
-}
-
-/// The reject an error of the decoder stands for. Without its end marker a file is cut, whatever else is wrong.
-pub(super) fn reject(error: JpegError, is_ended: bool) -> Reject {
-    match error {
-        JpegError::LimitExceeded { .. } | JpegError::AllocationFailed { .. } => {
-            Reject::new(RejectCode::TooLarge, error.to_string())
-        }
-        JpegError::Unsupported(_) => unsupported(error.to_string()),
-        _ if !is_ended => Reject::new(RejectCode::Truncated, format!("the JPEG has no end: {error}")),
-        JpegError::UnexpectedEof => corrupt("the entropy-coded data ends too early"),
-        other => corrupt(other.to_string()),
     }
 }

@@ -1,25 +1,19 @@
-//! Pixels of everything but JPEG, through the `image` crate, with its own limits switched on.
+//! Pixels of everything but JPEG, in full.
 
 use std::io::Cursor;
 
-use image::codecs::{
-    bmp::BmpDecoder, gif::GifDecoder, png::PngDecoder, tiff::TiffDecoder, webp::WebPDecoder,
-};
-use image::error::{ImageError, LimitErrorKind};
-use image::{ColorType, ImageDecoder, Limits};
+use image::codecs::tiff::TiffDecoder;
+use image::{ColorType, ImageDecoder};
 
-use super::colors;
-use super::container::{self, Structure, corrupt, unsupported};
+use super::container::{self, Structure, corrupt};
 use super::exif::Orientation;
 use super::geometry::Size;
 use super::icc::Space;
 use super::pixels::Pixels;
-use super::sniff::ImageType;
 use super::source::Source;
+use crate::decode::other::{limits, open, reject, too_large};
+use crate::decode::to_8_bits;
 use crate::sample::{Reject, RejectCode};
-
-/// What a decoder may allocate beside the output: tables, windows, palettes, compressed strips.
-const DECODER_BYTES: u64 = 64 << 20;
 
 /// What came of a decode beside the pixels.
 #[derive(Debug)]
@@ -46,27 +40,6 @@ pub(super) fn tiff_structure(bytes: &[u8]) -> Result<Structure, Reject> {
     Ok(structure)
 }
 
-fn limits(decoded_bytes: u64) -> Limits {
-    let mut limits = Limits::default();
-    limits.max_alloc = Some(decoded_bytes.saturating_mul(2).saturating_add(DECODER_BYTES));
-    limits
-}
-
-fn open<'a>(source: &Source<'a>) -> Result<Box<dyn ImageDecoder + 'a>, ImageError> {
-    let reader = Cursor::new(source.bytes);
-    Ok(match source.image_type {
-        ImageType::Png => {
-            // Eight bytes per pixel is the widest it decodes to.
-            let limits = limits(source.structure.size.pixels().saturating_mul(8));
-            Box::new(PngDecoder::with_limits(reader, limits)?)
-        }
-        ImageType::Webp => Box::new(WebPDecoder::new(reader)?),
-        ImageType::Gif => Box::new(GifDecoder::new(reader)?),
-        ImageType::Bmp => Box::new(BmpDecoder::new(reader)?),
-        ImageType::Tiff | ImageType::Raw | ImageType::Jpeg => Box::new(TiffDecoder::new(reader)?),
-    })
-}
-
 /// Decodes `source` into `out` as RGB or, where it has alpha, RGBA. `buffer` holds the samples as they are stored.
 pub(super) fn decode(
     source: &Source<'_>,
@@ -74,7 +47,7 @@ pub(super) fn decode(
     buffer: &mut Vec<u8>,
     out: &mut Pixels,
 ) -> Result<Decoded, Reject> {
-    let mut decoder = open(source).map_err(reject)?;
+    let mut decoder = open(source.bytes, source.image_type, source.structure.size).map_err(reject)?;
     let (width, height) = decoder.dimensions();
     let size = Size::new(width, height);
     if size != source.structure.size {
@@ -101,26 +74,6 @@ pub(super) fn decode(
         }
         Err(damage) => return Err(damage),
     };
-    colors::to_8_bits(buffer, color_type, size, out)?;
+    to_8_bits(buffer, color_type, size, out)?;
     Ok(Decoded { icc, space, is_plain_rgb, damage })
-}
-
-fn too_large() -> Reject {
-    Reject::new(RejectCode::TooLarge, "decoding it would pass the memory limit")
-}
-
-/// The reject an error of the `image` crate stands for. Its input is in memory, so an I/O error is an early end.
-fn reject(error: ImageError) -> Reject {
-    match error {
-        ImageError::IoError(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
-            container::truncated("its data")
-        }
-        ImageError::IoError(e) => corrupt(e.to_string()),
-        ImageError::Limits(e) => match e.kind() {
-            LimitErrorKind::Unsupported { .. } => unsupported(e.to_string()),
-            _ => too_large(),
-        },
-        ImageError::Unsupported(e) => unsupported(e.to_string()),
-        other => corrupt(other.to_string()),
-    }
 }

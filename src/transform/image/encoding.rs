@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::sniff::ImageType;
 use super::text::{not_accepted, serde_as_text};
+use crate::decode::ImageType;
 use crate::error::{Error, Result};
 
 /// JPEG quality where none is said.

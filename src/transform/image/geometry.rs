@@ -4,43 +4,7 @@
 use super::exif::Orientation;
 use super::options::ImageOptions;
 use super::text::Resize;
-
-/// Width and height in pixels, both at least 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Size {
-    pub(super) width: u32,
-    pub(super) height: u32,
-}
-
-impl Size {
-    pub(super) fn new(width: u32, height: u32) -> Self {
-        Self { width, height }
-    }
-
-    pub(super) fn pixels(self) -> u64 {
-        u64::from(self.width) * u64::from(self.height)
-    }
-
-    pub(super) fn transposed(self) -> Self {
-        Self { width: self.height, height: self.width }
-    }
-
-    pub(super) fn shorter(self) -> u32 {
-        self.width.min(self.height)
-    }
-
-    pub(super) fn longer(self) -> u32 {
-        self.width.max(self.height)
-    }
-}
-
-/// A rectangle of whole pixels inside an image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Rect {
-    pub(super) left: u32,
-    pub(super) top: u32,
-    pub(super) size: Size,
-}
+pub(super) use crate::decode::{Rect, Size};
 
 /// What happens to the size of one image, in oriented coordinates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

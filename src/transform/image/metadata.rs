@@ -5,8 +5,8 @@
 
 use super::container::{jpeg, png, webp};
 use super::exif;
-use super::sniff::ImageType;
 use super::source::Source;
+use crate::decode::ImageType;
 
 /// The EXIF block of `source`, with its orientation set to upright.
 pub(super) fn upright_exif(source: &Source<'_>) -> Option<Vec<u8>> {

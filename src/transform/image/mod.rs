@@ -42,7 +42,6 @@ mod outcome;
 mod pixels;
 mod resize;
 mod scratch;
-mod sniff;
 mod source;
 mod strip;
 #[cfg(test)]
@@ -50,11 +49,11 @@ mod tests;
 mod text;
 mod transform;
 
+pub use crate::decode::{ImageType, has_image_extension, sniff};
 pub use encoding::{DEFAULT_JPEG_QUALITY, DEFAULT_WEBP_QUALITY, Encode, Subsampling};
 pub use options::{DEFAULT_MAX_PIXELS, ImageOptions};
 pub use outcome::{Converted, Filtered, Outcome};
 pub use scratch::{DEFAULT_KEPT_BYTES, Scratch};
-pub use sniff::{ImageType, has_image_extension, sniff};
 pub use source::Header;
 pub use text::{Animated, Color, Crop, Filter, Icc, Pad, Resize, Rgb};
 pub use transform::ImageTransform;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::sniff::ImageType;
+use crate::decode::ImageType;
 
 /// What became of an image that is no reject.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,34 +1,8 @@
-//! Pixels in memory, and turning, cropping and laying them out.
+//! Turning, cropping and laying out pixels.
 
 use super::exif::Orientation;
 use super::geometry::{Rect, Size};
-
-/// 8-bit samples, interleaved, rows from top to bottom without gaps.
-#[derive(Debug, Default)]
-pub(super) struct Pixels {
-    pub(super) data: Vec<u8>,
-    pub(super) width: u32,
-    pub(super) height: u32,
-    /// 1 grey, 3 RGB, 4 RGBA.
-    pub(super) channels: usize,
-}
-
-impl Pixels {
-    pub(super) fn size(&self) -> Size {
-        Size::new(self.width, self.height)
-    }
-
-    /// Bytes of one row.
-    pub(super) fn stride(&self) -> usize {
-        self.width as usize * self.channels
-    }
-
-    /// Takes a new shape; what the samples hold is left over from before.
-    pub(super) fn reshape(&mut self, size: Size, channels: usize) {
-        (self.width, self.height, self.channels) = (size.width, size.height, channels);
-        self.data.resize(self.stride() * self.height as usize, 0);
-    }
-}
+pub(super) use crate::decode::{Pixels, luma};
 
 /// Edge of the square tiles in which pixels change places, so that both sides stay in the first-level cache.
 const TILE: usize = 32;
@@ -104,12 +78,6 @@ pub(super) fn pad(source: &Pixels, size: Size, color: &[u8], out: &mut Pixels) {
     }
 }
 
-/// BT.601 luma of an RGB colour, the weights of JPEG: 0.299, 0.587, 0.114, in 16 fractional bits.
-pub(super) fn luma([r, g, b]: [u8; 3]) -> u8 {
-    let sum = 19_595 * u32::from(r) + 38_470 * u32::from(g) + 7_471 * u32::from(b) + (1 << 15);
-    (sum >> 16) as u8
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,12 +130,5 @@ mod tests {
         assert_eq!(kept.data, [11, 12, 13, 16, 17, 18]);
         pad(&kept, Size::new(4, 4), &[99], &mut padded);
         assert_eq!(padded.data, [99, 99, 99, 99, 11, 12, 13, 99, 16, 17, 18, 99, 99, 99, 99, 99]);
-    }
-
-    #[test]
-    fn luma_weights_sum_to_one() {
-        assert_eq!(luma([255; 3]), 255);
-        assert_eq!(luma([0; 3]), 0);
-        assert_eq!(luma([255, 0, 0]), 76);
     }
 }

@@ -4,7 +4,7 @@ use super::container::{self, Structure, jpeg};
 use super::decode_other;
 use super::geometry::Size;
 use super::options::ImageOptions;
-use super::sniff::{self, ImageType};
+use crate::decode::{ImageType, foreign_format, sniff};
 use crate::sample::{Reject, RejectCode};
 
 /// What a header says: enough to plan with, without a pixel decoded.
@@ -36,7 +36,7 @@ impl<'a> Source<'a> {
         if bytes.is_empty() {
             return Err(Reject::new(RejectCode::Empty, "the file holds no bytes"));
         }
-        let image_type = sniff::sniff(bytes).ok_or_else(|| match sniff::foreign_format(bytes) {
+        let image_type = sniff(bytes).ok_or_else(|| match foreign_format(bytes) {
             Some(name) => container::unsupported(format!("{name} images cannot be read by this build")),
             None => Reject::new(RejectCode::UnknownType, "the content is no image of a known type"),
         })?;

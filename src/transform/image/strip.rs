@@ -7,8 +7,8 @@
 use bytes::Bytes;
 
 use super::container::{jpeg, png, webp};
-use super::sniff::ImageType;
 use super::source::Source;
+use crate::decode::ImageType;
 
 /// The file of `source` without metadata; the very same bytes when there is none, or when the type has no place to cut.
 pub(super) fn strip(bytes: &Bytes, source: &Source<'_>) -> Bytes {

@@ -11,12 +11,12 @@ use super::memory::memory_bytes;
 use super::options::ImageOptions;
 use super::outcome::{Converted, Filtered, Outcome};
 use super::pixels::{self, Pixels, luma};
-use super::resize::{self, Part};
+use super::resize;
 use super::scratch::Scratch;
-use super::sniff::ImageType;
 use super::source::{Header, Source, check_pixels};
 use super::text::{Animated, Color, Icc, Rgb};
 use super::{colors, container, decode_jpeg, decode_other, encode, metadata, strip};
+use crate::decode::ImageType;
 use crate::error::Result;
 use crate::sample::{Reject, RejectCode};
 
@@ -203,7 +203,7 @@ impl ImageTransform {
         let crop = plan.stored_crop(orientation);
         if decoded.size() != stored {
             // Only what the crop keeps is computed.
-            let part = Part::new(source.structure.size, from.reduction, stored, crop);
+            let part = resize::part(source.structure.size, from.reduction, stored, crop);
             resize::resize(resizer, self.options.filter, decoded, part, crop.size, resized)?;
             std::mem::swap(decoded, resized);
         } else if crop.size != stored {

@@ -13,7 +13,8 @@ pub(super) mod webp;
 
 use super::exif::Orientation;
 use super::geometry::Size;
-use crate::sample::{Reject, RejectCode};
+pub(super) use crate::decode::{corrupt, truncated, unsupported};
+use crate::sample::Reject;
 
 /// What the walk over a file found.
 #[derive(Debug)]
@@ -36,18 +37,6 @@ impl Structure {
     pub(super) fn note(&mut self, damage: Reject) {
         self.damage.get_or_insert(damage);
     }
-}
-
-pub(super) fn truncated(what: &str) -> Reject {
-    Reject::new(RejectCode::Truncated, format!("the file ends inside {what}"))
-}
-
-pub(super) fn corrupt(message: impl Into<String>) -> Reject {
-    Reject::new(RejectCode::Corrupt, message)
-}
-
-pub(super) fn unsupported(message: impl Into<String>) -> Reject {
-    Reject::new(RejectCode::Unsupported, message)
 }
 
 /// A size from a header, both sides at least 1.

@@ -95,7 +95,7 @@ pub fn sniff(bytes: &[u8]) -> Option<ImageType> {
 }
 
 /// The name of an image format this build knows of and cannot read, for a better message than "unknown".
-pub(super) fn foreign_format(bytes: &[u8]) -> Option<&'static str> {
+pub(crate) fn foreign_format(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [_, _, _, _, b'f', b't', b'y', b'p', b'a', b'v', b'i', b'f' | b's', ..] => Some("AVIF"),
         [_, _, _, _, b'f', b't', b'y', b'p', b'h' | b'm', b'e' | b'i', b'i' | b'v' | b'f', _, ..] => {

@@ -1,0 +1,198 @@
+//! The loader against what it cannot beat: decoding alone, and reading alone.
+//!
+//! ```text
+//! DSCONVERT_BENCH_IMAGES=folder DSCONVERT_BENCH_CORPUS=corpus.jsonl DSCONVERT_BENCH_TOKENIZER=gpt2.json \
+//!     cargo bench --bench loader
+//! ```
+//!
+//! Images: records of 256 pixels on the shorter side, JPEG of quality 90, to the middle 224×224, batches of 64.
+//! *decode alone* runs the same decoder in as many bare threads over the same bytes, into one buffer each;
+//! *libjpeg-turbo alone* decodes whole images and copies the middle out of them. Tokens: random padded batches of 32.
+//! Rounds of all are interleaved; the best of each counts. Without the variables, `fixtures/` and bytes for tokens.
+
+#![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs, unreachable_pub, dead_code)]
+
+mod common;
+
+use std::hint::black_box;
+use std::path::Path;
+use std::time::Instant;
+
+use common::{convert_images, convert_text, path_or_fixture, tokenizer};
+use dsconvert::decode::{Part, Size, Stored};
+use dsconvert::format::Format;
+use dsconvert::reader::batch::{BatchOptions, BatchSize, PackOptions};
+use dsconvert::reader::loader::{Batching, Crop, ImageOptions, Loader, LoaderOptions};
+use dsconvert::reader::{Dataset, Split};
+use dsconvert::transform::image::ImageOptions as Conversion;
+use dsconvert::transform::text::{Tokenizer, TokenizerOptions};
+use libjpeg_turbo_rs::{Decoder, PixelFormat};
+
+const ROUNDS: usize = 20;
+const CROP: usize = 224;
+
+fn main() {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let dir = tempfile::tempdir().unwrap();
+    images(dir.path(), threads);
+    tokens(dir.path(), threads);
+}
+
+/// A name, and what is run for it: it says how many records that were.
+type Run<'a> = (&'a str, Box<dyn FnMut() -> u64 + 'a>);
+
+/// Seconds of the fastest round of each of `runs`, which take turns.
+fn best_of(runs: &mut [Run<'_>], unit: &str) {
+    let mut best = vec![f64::INFINITY; runs.len()];
+    let mut counts = vec![0; runs.len()];
+    for _ in 0..ROUNDS {
+        for (n, (_, run)) in runs.iter_mut().enumerate() {
+            let start = Instant::now();
+            counts[n] = run();
+            best[n] = best[n].min(start.elapsed().as_secs_f64());
+        }
+    }
+    for ((name, _), (seconds, count)) in runs.iter().zip(best.iter().zip(counts)) {
+        println!("{name:28} {:>10.0} {unit}/s", count as f64 / seconds);
+    }
+}
+
+fn epoch(loader: &mut Loader) -> u64 {
+    loader.next_epoch().unwrap();
+    let mut rows = 0;
+    while let Some(batch) = loader.next_batch().unwrap() {
+        rows += black_box(&batch).rows() as u64;
+    }
+    rows
+}
+
+fn images(dir: &Path, threads: usize) {
+    let path = path_or_fixture("DSCONVERT_BENCH_IMAGES", "photos");
+    let out = dir.join("images");
+    let options = Conversion { resize: "shorter:256".parse().unwrap(), ..Conversion::default() };
+    drop(convert_images(&path, options, Format::Arrow, &out, threads));
+    let split = Dataset::open(&out).unwrap().split("train").unwrap();
+    let files: Vec<_> = split.iter().map(|r| r.unwrap().image().unwrap().clone()).collect();
+    let loader = |threads| {
+        let crop = Crop::center(CROP as u32, CROP as u32);
+        let options = LoaderOptions {
+            threads,
+            image: ImageOptions { crop, ..ImageOptions::default() },
+            ..LoaderOptions::new(BatchOptions::new(BatchSize::BatchSize(64)))
+        };
+        Loader::new(split.clone(), options).unwrap()
+    };
+    let (mut one, mut many) = (loader(0), loader(threads));
+    println!("{} images, {threads} threads", files.len());
+    let per_thread = files.len().div_ceil(threads);
+    let bare = |decode: fn(&[u8], &mut Vec<u8>)| {
+        let files = &files;
+        move || {
+            std::thread::scope(|scope| {
+                for files in files.chunks(per_thread) {
+                    scope.spawn(move || {
+                        let mut buffer = Vec::new();
+                        files.iter().for_each(|file| decode(file, &mut buffer));
+                    });
+                }
+            });
+            files.len() as u64
+        }
+    };
+    best_of(
+        &mut [
+            ("loader", Box::new(|| epoch(&mut many))),
+            ("loader, no threads", Box::new(|| epoch(&mut one))),
+            ("libjpeg-turbo alone", Box::new(bare(decode_whole))),
+            ("decode alone", Box::new(bare_crops(&split, threads))),
+        ],
+        "images",
+    );
+}
+
+/// Decodes a file as a whole, then takes the middle.
+fn decode_whole(file: &[u8], buffer: &mut Vec<u8>) {
+    let mut decoder = Decoder::new(file).unwrap();
+    decoder.set_stop_on_warning(true);
+    decoder.set_output_format(PixelFormat::Rgb);
+    let (width, height) = (decoder.output_width(), decoder.output_height());
+    buffer.resize(width * height * 3 + CROP * CROP * 3, 0);
+    let (whole, middle) = buffer.split_at_mut(width * height * 3);
+    decoder.decode_image_into(whole).unwrap();
+    let (w, h) = (width.min(CROP), height.min(CROP));
+    let rows = whole.chunks_exact(width * 3).skip((height - h) / 2);
+    for (to, from) in middle.chunks_exact_mut(w * 3).take(h).zip(rows) {
+        to.copy_from_slice(&from[(width - w) / 2 * 3..][..w * 3]);
+    }
+    black_box(middle);
+}
+
+/// The loader's own decoder and nothing else.
+fn bare_crops(split: &Split, threads: usize) -> impl FnMut() -> u64 {
+    let records: Vec<_> = split.iter().map(Result::unwrap).collect();
+    let target = Size::new(CROP as u32, CROP as u32);
+    move || {
+        std::thread::scope(|scope| {
+            for records in records.chunks(records.len().div_ceil(threads)) {
+                scope.spawn(move || {
+                    let mut decoder = dsconvert::decode::Decoder::default();
+                    let mut out = vec![0; CROP * CROP * 3];
+                    for record in records {
+                        let size = Size::new(record.width().unwrap(), record.height().unwrap());
+                        let image = Stored { bytes: record.image().unwrap(), size, raw_channels: None };
+                        let part = middle(size);
+                        decoder.decode(image, part, target, 3, &mut out).unwrap();
+                        black_box(&out);
+                    }
+                });
+            }
+        });
+        records.len() as u64
+    }
+}
+
+/// The middle of an image or, when it is too small, its largest square.
+fn middle(Size { width, height }: Size) -> Part {
+    let side = width.min(height).min(CROP as u32);
+    let (left, top) = ((width - side) / 2, (height - side) / 2);
+    Part { left: left.into(), top: top.into(), width: side.into(), height: side.into() }
+}
+
+fn tokens(dir: &Path, threads: usize) {
+    let path = path_or_fixture("DSCONVERT_BENCH_CORPUS", "corpus/stories.jsonl");
+    let tokenizer = match std::env::var_os("DSCONVERT_BENCH_TOKENIZER") {
+        Some(file) => tokenizer(Path::new(&file)),
+        None => Tokenizer::bytes(TokenizerOptions::default()).unwrap(),
+    };
+    let out = dir.join("text");
+    drop(convert_text(&path, tokenizer, Format::Arrow, &out, threads));
+    let split = Dataset::open(&out).unwrap().split("train").unwrap();
+    println!("{} documents", split.len());
+    let loader = |batching: Batching, fields: &[&str]| {
+        let fields = Some(fields.iter().map(|f| (*f).to_owned()).collect());
+        Loader::new(split.clone(), LoaderOptions { threads, fields, ..LoaderOptions::new(batching) }).unwrap()
+    };
+    let padded = || BatchOptions::new(BatchSize::BatchSize(32)).into();
+    let mut ids = loader(padded(), &["input_ids", "lengths"]);
+    let mut all = loader(padded(), &["input_ids", "attention_mask", "labels", "lengths"]);
+    let names = ["input_ids", "attention_mask", "labels", "lengths"];
+    let mut buckets = loader(BatchOptions::new(BatchSize::MaxTokens(16_384)).into(), &names);
+    let mut packed =
+        loader(PackOptions::new(2048, 8).into(), &["input_ids", "labels", "position_ids", "cu_seqlens"]);
+    let records = split.len();
+    best_of(
+        &mut [
+            ("ids of padded batches of 32", Box::new(|| epoch(&mut ids))),
+            ("all arrays of the same", Box::new(|| epoch(&mut all))),
+            ("buckets of 16,384 tokens", Box::new(|| epoch(&mut buckets))),
+            (
+                "packed rows of 2048",
+                Box::new(|| {
+                    epoch(&mut packed);
+                    records
+                }),
+            ),
+        ],
+        "records",
+    );
+}

@@ -1,0 +1,157 @@
+//! What stands before the entropy-coded data.
+
+use super::NotOurs;
+use super::block::Steps;
+use super::huffman::Cache;
+
+/// Resolution of the colour components, and whether there are any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sampling {
+    Gray,
+    /// 4:4:4: one colour sample per pixel.
+    Full,
+    /// 4:2:0: one for 2×2 pixels.
+    Half,
+}
+
+impl Sampling {
+    /// Side of a minimum coded unit in pixels.
+    pub(super) fn mcu(self) -> usize {
+        if self == Sampling::Half { 16 } else { 8 }
+    }
+
+    pub(super) fn components(self) -> usize {
+        if self == Sampling::Gray { 1 } else { 3 }
+    }
+}
+
+/// Tables of one component.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Component {
+    id: u8,
+    /// Horizontal and vertical sampling factor in one byte, as stored.
+    factors: u8,
+    pub(super) quant: usize,
+    pub(super) dc: usize,
+    pub(super) ac: usize,
+}
+
+/// Frame and scan of a file that this decoder reads.
+#[derive(Debug)]
+pub(super) struct Frame<'a> {
+    pub(super) width: usize,
+    pub(super) height: usize,
+    pub(super) sampling: Sampling,
+    pub(super) components: [Component; 3],
+    /// Tables of quantisation; those that are not defined are `None`.
+    pub(super) quant: [Option<Steps>; 4],
+    /// What follows the scan header.
+    pub(super) scan: &'a [u8],
+}
+
+/// Largest side: larger photographs are not what this decoder is for, and sizes of buffers stay small.
+const MAX_SIDE: usize = 1 << 14;
+
+impl<'a> Frame<'a> {
+    pub(super) fn read(bytes: &'a [u8], tables: &mut Cache) -> Result<Self, NotOurs> {
+        let mut rest = bytes.strip_prefix(&[0xff, 0xd8]).ok_or(NotOurs)?;
+        let mut frame = Frame {
+            width: 0,
+            height: 0,
+            sampling: Sampling::Gray,
+            components: Default::default(),
+            quant: Default::default(),
+            scan: &[],
+        };
+        let (mut count, mut is_jfif) = (0, false);
+        tables.forget();
+        loop {
+            let [0xff, marker, high, low, after @ ..] = rest else { return Err(NotOurs) };
+            let length = usize::from(u16::from_be_bytes([*high, *low]));
+            let payload = after.get(..length.checked_sub(2).ok_or(NotOurs)?).ok_or(NotOurs)?;
+            rest = &after[payload.len()..];
+            match marker {
+                0xe0 => is_jfif |= payload.starts_with(b"JFIF\0"),
+                // Adobe's segment changes what the components mean.
+                0xee => return Err(NotOurs),
+                0xe1..=0xef | 0xfe => {}
+                0xdb => frame.read_quant(payload)?,
+                0xc4 => tables.read(payload)?,
+                0xc0 if count == 0 => count = frame.read_frame(payload)?,
+                0xda if count > 0 => {
+                    frame.read_scan(payload, count)?;
+                    frame.scan = rest;
+                    break;
+                }
+                // Restarts, other processes, anything else.
+                _ => return Err(NotOurs),
+            }
+        }
+        if frame.sampling != Sampling::Gray && !is_jfif {
+            return Err(NotOurs);
+        }
+        Ok(frame)
+    }
+
+    fn read_quant(&mut self, mut payload: &[u8]) -> Result<(), NotOurs> {
+        while let [place, rest @ ..] = payload {
+            // The upper half says how wide the numbers are: here only bytes.
+            let table = self.quant.get_mut(usize::from(*place)).ok_or(NotOurs)?;
+            let (numbers, rest) = rest.split_first_chunk().ok_or(NotOurs)?;
+            if numbers.contains(&0) {
+                return Err(NotOurs);
+            }
+            *table = Some(Steps::new(numbers));
+            payload = rest;
+        }
+        Ok(())
+    }
+
+    fn read_frame(&mut self, payload: &[u8]) -> Result<usize, NotOurs> {
+        let [8, h0, h1, w0, w1, count, components @ ..] = payload else { return Err(NotOurs) };
+        self.height = u16::from_be_bytes([*h0, *h1]).into();
+        self.width = u16::from_be_bytes([*w0, *w1]).into();
+        let count = usize::from(*count);
+        if !(1..=MAX_SIDE).contains(&self.width)
+            || !(1..=MAX_SIDE).contains(&self.height)
+            || !matches!(count, 1 | 3)
+            || components.len() != 3 * count
+        {
+            return Err(NotOurs);
+        }
+        for (to, from) in self.components.iter_mut().zip(components.as_chunks::<3>().0) {
+            let [id, factors, quant] = *from;
+            *to = Component { id, factors, quant: quant.into(), ..Component::default() };
+            if quant > 3 {
+                return Err(NotOurs);
+            }
+        }
+        self.sampling = match (count, self.components.map(|c| c.factors)) {
+            // Of a single component the factors mean nothing.
+            (1, [0x11 | 0x21 | 0x22, ..]) => Sampling::Gray,
+            (3, [0x11, 0x11, 0x11]) => Sampling::Full,
+            (3, [0x22, 0x11, 0x11]) => Sampling::Half,
+            _ => return Err(NotOurs),
+        };
+        // Narrower than this, libjpeg repeats colour samples instead of blending them.
+        if self.sampling == Sampling::Half && self.width.div_ceil(2) <= 2 {
+            return Err(NotOurs);
+        }
+        Ok(count)
+    }
+
+    fn read_scan(&mut self, payload: &[u8], count: usize) -> Result<(), NotOurs> {
+        let [components, rest @ ..] = payload else { return Err(NotOurs) };
+        let (selectors, spectral) = rest.split_at_checked(2 * count).ok_or(NotOurs)?;
+        if usize::from(*components) != count || spectral != [0, 63, 0] {
+            return Err(NotOurs);
+        }
+        for (component, [id, tables]) in self.components.iter_mut().zip(selectors.as_chunks::<2>().0) {
+            (component.dc, component.ac) = (usize::from(tables >> 4), usize::from(tables & 15));
+            if component.id != *id {
+                return Err(NotOurs);
+            }
+        }
+        Ok(())
+    }
+}

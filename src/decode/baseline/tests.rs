@@ -1,0 +1,189 @@
+//! Against libjpeg-turbo: the same pixels, or none.
+
+use libjpeg_turbo_rs::{Decoder, Encoder, JpegError, PixelFormat, Subsampling};
+use proptest::prelude::*;
+
+use super::idct::Portable;
+use super::*;
+
+/// What the strict decoder of libjpeg-turbo makes of `bytes`.
+fn reference(bytes: &[u8], channels: usize) -> Result<Vec<u8>, JpegError> {
+    let mut decoder = Decoder::new(bytes)?;
+    decoder.set_stop_on_warning(true);
+    decoder.set_output_format(if channels == 1 { PixelFormat::Grayscale } else { PixelFormat::Rgb });
+    Ok(decoder.decode_image()?.into_vec())
+}
+
+fn crop(pixels: &[u8], width: usize, rect: Rect, channels: usize) -> Vec<u8> {
+    let rows = pixels.chunks_exact(width * channels).skip(rect.top).take(rect.height);
+    rows.flat_map(|row| &row[rect.left * channels..][..rect.width * channels]).copied().collect()
+}
+
+/// Decodes with the code for this processor and with that for any; both must agree.
+fn decode(bytes: &[u8], size: (usize, usize), rect: Rect, channels: usize) -> Result<Vec<u8>, NotOurs> {
+    let mut out = vec![0; rect.width * rect.height * channels];
+    let done = Baseline::default().decode(bytes, size, rect, channels, &mut out);
+    let mut portable = vec![0; out.len()];
+    assert_eq!(Baseline::default().decode_on(Portable, bytes, size, rect, channels, &mut portable), done);
+    assert!(done.is_err() || out == portable, "two kinds of processor disagree");
+    done.map(|()| out)
+}
+
+/// A picture of waves and noise.
+fn picture(width: usize, height: usize, channels: usize, seed: u64, noise: u32) -> Vec<u8> {
+    let mut state = seed;
+    let mut pixels = Vec::with_capacity(width * height * channels);
+    for y in 0..height {
+        for x in 0..width {
+            for c in 0..channels {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let wave =
+                    ((x * (c + 1)) as f64 / 7.0).sin() + ((y * 2 + c) as f64 / 11.0 + seed as f64).cos();
+                let noise = if noise > 0 { (state >> 40) as u32 % noise } else { 0 };
+                pixels.push((wave * 60.0 + 128.0 + f64::from(noise)).clamp(0.0, 255.0) as u8);
+            }
+        }
+    }
+    pixels
+}
+
+fn encode(
+    pixels: &[u8],
+    (width, height): (usize, usize),
+    channels: usize,
+    quality: u8,
+    s: Subsampling,
+) -> Vec<u8> {
+    let format = if channels == 1 { PixelFormat::Grayscale } else { PixelFormat::Rgb };
+    Encoder::new(pixels, width, height, format).quality(quality).subsampling(s).encode().unwrap()
+}
+
+fn subsampling() -> impl Strategy<Value = Subsampling> {
+    prop_oneof![Just(Subsampling::S420), Just(Subsampling::S444), Just(Subsampling::S422)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn pixels_are_those_of_libjpeg_turbo(
+        (width, height) in (1usize..90, 1usize..90),
+        color: bool,
+        // Below, the numbers of the tables take 16 bits, and the file is no baseline JPEG.
+        quality in 25u8..=100,
+        subsampling in subsampling(),
+        noise in prop_oneof![Just(0u32), 1u32..255],
+        seed: u64,
+        place in (0.0f64..1.0, 0.0f64..1.0, 0.0f64..1.0, 0.0f64..1.0),
+        grey_wanted: bool,
+    ) {
+        let stored = if color { 3 } else { 1 };
+        let bytes = encode(&picture(width, height, stored, seed, noise), (width, height), stored, quality, subsampling);
+        let (left, top) = ((place.0 * width as f64) as usize, (place.1 * height as f64) as usize);
+        let rect = Rect {
+            left,
+            top,
+            width: 1 + (place.2 * (width - left - 1) as f64) as usize,
+            height: 1 + (place.3 * (height - top - 1) as f64) as usize,
+        };
+        let channels = if grey_wanted { 1 } else { 3 };
+        let expected = crop(&reference(&bytes, channels).unwrap(), width, rect, channels);
+        match decode(&bytes, (width, height), rect, channels) {
+            Ok(found) => prop_assert!(found == expected),
+            // Only what it is documented not to read.
+            Err(NotOurs) => prop_assert!(color && (subsampling == Subsampling::S422 || width < 5)),
+        }
+    }
+
+    /// Damage is refused, or means to libjpeg-turbo what it means here; and never panics.
+    #[test]
+    fn damaged_files_never_give_other_pixels(
+        (width, height) in (5usize..60, 1usize..60),
+        subsampling in subsampling(),
+        seed: u64,
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        cut in prop::option::of(any::<prop::sample::Index>()),
+    ) {
+        let mut bytes = encode(&picture(width, height, 3, seed, 90), (width, height), 3, 90, subsampling);
+        for (at, byte) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        let rect = Rect { left: 0, top: 0, width, height };
+        if let Ok(found) = decode(&bytes, (width, height), rect, 3)
+            && let Ok(expected) = reference(&bytes, 3)
+        {
+            prop_assert!(found == expected);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300), rest in any::<[usize; 4]>()) {
+        let [left, top, width, height] = rest.map(|n| n % 40);
+        let rect = Rect { left, top, width, height };
+        let _ = decode(&bytes, (20, 20), rect, 3);
+        let mut bytes = bytes;
+        bytes.splice(0..0, encode(&picture(20, 20, 3, 1, 9), (20, 20), 3, 80, Subsampling::S420)[..620].to_vec());
+        let _ = decode(&bytes, (20, 20), rect, 3);
+    }
+}
+
+#[test]
+fn extreme_blocks_are_left_to_libjpeg_turbo_or_decoded_like_it() {
+    // Noise of full contrast has the most energy that samples can have.
+    for seed in 0..20 {
+        let mut pixels = picture(48, 48, 3, seed, 255);
+        pixels.iter_mut().for_each(|v| *v = if *v % 2 == 0 { 0 } else { 255 });
+        for quality in [1, 5, 50, 100] {
+            let bytes = encode(&pixels, (48, 48), 3, quality, Subsampling::S444);
+            let rect = Rect { left: 0, top: 0, width: 48, height: 48 };
+            if let Ok(found) = decode(&bytes, (48, 48), rect, 3) {
+                assert_eq!(found, reference(&bytes, 3).unwrap(), "seed {seed}, quality {quality}");
+            }
+        }
+    }
+}
+
+#[test]
+fn buffers_of_one_image_do_not_show_in_the_next() {
+    let mut decoder = Baseline::default();
+    for (n, size) in [(60, 40), (16, 16), (33, 70), (8, 90), (60, 40)].into_iter().enumerate() {
+        for subsampling in [Subsampling::S420, Subsampling::S444] {
+            let pixels = picture(size.0, size.1, 3, n as u64, 60);
+            let bytes = encode(&pixels, size, 3, 90, subsampling);
+            let rect = Rect { left: 0, top: 0, width: size.0, height: size.1 };
+            let mut out = vec![0; size.0 * size.1 * 3];
+            decoder.decode(&bytes, size, rect, 3, &mut out).unwrap();
+            assert_eq!(out, reference(&bytes, 3).unwrap());
+            // A failure in between leaves coefficients behind.
+            let cut = &bytes[..bytes.len() - bytes.len() / 4];
+            assert_eq!(decoder.decode(cut, size, rect, 3, &mut out), Err(NotOurs));
+        }
+    }
+}
+
+#[test]
+fn what_it_does_not_read_is_refused() {
+    let pixels = picture(40, 40, 3, 3, 30);
+    let rect = Rect { left: 0, top: 0, width: 40, height: 40 };
+    let encoder = || Encoder::new(&pixels, 40, 40, PixelFormat::Rgb).quality(80);
+    let plain = encoder().encode().unwrap();
+    assert!(decode(&plain, (40, 40), rect, 3).is_ok());
+    for other in [encoder().progressive(true).encode().unwrap(), encoder().restart_rows(1).encode().unwrap()]
+    {
+        assert_eq!(decode(&other, (40, 40), rect, 3), Err(NotOurs));
+    }
+    assert_eq!(decode(&plain, (41, 40), rect, 3), Err(NotOurs), "another size than the record says");
+    for rect in [
+        Rect { left: 1, ..rect },
+        Rect { top: usize::MAX, ..rect },
+        Rect { width: 0, ..rect },
+        Rect { height: 41, ..rect },
+    ] {
+        let mut out = vec![0; rect.width.min(100) * rect.height.min(100) * 3];
+        assert_eq!(Baseline::default().decode(&plain, (40, 40), rect, 3, &mut out), Err(NotOurs));
+    }
+}
