@@ -129,7 +129,7 @@ proptest! {
         seed: u64,
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..3),
         // In the headers, in the scan, or in its last bytes.
-        region in 0..3,
+        region in 0usize..3,
     ) {
         let stored = if color { 3 } else { 1 };
         let bytes = encode(&picture(width, height, stored, seed, 90), (width, height), stored, 90, subsampling);
