@@ -47,7 +47,7 @@ impl ImageRows<'_> {
         let total = total.ok_or_else(|| {
             Error::usage("the batch is larger than memory can be").help("use a smaller batch size or crop")
         })?;
-        let mut out = self.pool.take::<u8>(total);
+        let mut out = self.pool.take_many::<u8>(total)?;
         for (record, row) in self.records.iter().zip(out.chunks_exact_mut(bytes.max(1))) {
             if stop.load(Ordering::Relaxed) {
                 return Err(Error::new(ErrorKind::Interrupted(0), "the loader was stopped"));
