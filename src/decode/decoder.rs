@@ -258,6 +258,33 @@ mod tests {
     }
 
     #[test]
+    fn files_without_loss_give_their_pixels() {
+        use image::ImageEncoder;
+        use image::codecs::{png::PngEncoder, webp::WebPEncoder};
+        for (channels, color) in [
+            (1, image::ExtendedColorType::L8),
+            (3, image::ExtendedColorType::Rgb8),
+            (4, image::ExtendedColorType::Rgba8),
+        ] {
+            let pixels = pixels(channels);
+            let (mut png, mut webp) = (Vec::new(), Vec::new());
+            PngEncoder::new(&mut png).write_image(&pixels, 20, 12, color).unwrap();
+            WebPEncoder::new_lossless(&mut webp).write_image(&pixels, 20, 12, color).unwrap();
+            let bare = Stored { bytes: &pixels, size: SIZE, raw_channels: Some(channels) };
+            let place = part(2.0, 3.0, 11.0, 6.0);
+            let expected = decode(bare, place, (11, 6), 3).unwrap();
+            for bytes in [&png, &webp] {
+                let image = Stored { bytes, size: SIZE, raw_channels: None };
+                assert_eq!(decode(image, place, (11, 6), 3).unwrap(), expected, "{channels} channels");
+                let cut = Stored { bytes: &bytes[..bytes.len() / 2], ..image };
+                assert!(decode(cut, place, (11, 6), 3).is_err());
+                let wrong = Stored { size: Size::new(20, 13), ..image };
+                assert!(decode(wrong, place, (11, 6), 3).is_err());
+            }
+        }
+    }
+
+    #[test]
     fn parts_are_resampled_when_they_are_not_of_the_target_size() {
         let bytes = vec![77; 20 * 12 * 3];
         let image = Stored { bytes: &bytes, size: SIZE, raw_channels: Some(3) };
