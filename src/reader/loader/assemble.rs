@@ -72,12 +72,15 @@ impl Assembler {
         let rows = batch.rows() as usize;
         let place = self.fields.payload.unwrap_or(usize::MAX);
         let text = Rows { batch, records: &records, place, options: &self.options.text, pool: &self.pool };
+        if self.fields.parts.iter().any(|(_, part)| matches!(part, Part::InputIds | Part::Labels)) {
+            text.check()?;
+        }
         let mut columns = Vec::with_capacity(self.fields.parts.len());
         for (name, part) in &self.fields.parts {
             let column = match *part {
                 Part::Image => {
                     let images = ImageRows {
-                        split: Some(&self.split),
+                        split: &self.split,
                         records: &records,
                         rows,
                         place,

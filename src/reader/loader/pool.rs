@@ -6,6 +6,7 @@
 use std::sync::{Mutex, TryLockError};
 
 use super::array::{Block, Element};
+use crate::error::{Error, Result};
 
 /// Blocks that came back. The last one to come back is the first to be taken: it is still in the cache.
 #[derive(Debug)]
@@ -20,17 +21,31 @@ impl Pool {
         Self { blocks: Mutex::new(Vec::new()), most }
     }
 
-    /// At least `len` elements. What they hold is left over from before: whoever takes them writes all of them.
+    /// At least `len` elements, no more than a few per row. What they hold is left over from before: whoever takes them
+    /// writes all of them.
     pub(super) fn take<T: Element>(&self, len: usize) -> Vec<T> {
         let mut block = self.reuse(len).unwrap_or_default();
+        if block.len() < len {
+            block.resize(len, T::default());
+        }
+        block
+    }
+
+    /// As [`Pool::take`], for any number: memory that is not there is an error.
+    pub(super) fn take_many<T: Element>(&self, len: usize) -> Result<Vec<T>> {
+        let mut block = self.reuse::<T>(len).unwrap_or_default();
         if block.len() < len {
             // Nothing of the old content is worth the copy that growing would make.
             if block.capacity() < len {
                 block = Vec::new();
             }
+            block.try_reserve_exact(len - block.len()).map_err(|e| {
+                let what = format!("there is no memory for {len} numbers of a batch");
+                Error::usage(what).caused_by(e).help("use a smaller batch size, budget or crop")
+            })?;
             block.resize(len, T::default());
         }
-        block
+        Ok(block)
     }
 
     /// The block that came back last among those that are large enough, else the largest.
@@ -92,5 +107,6 @@ mod tests {
         let pool = Pool::new(4);
         pool.put(Block::Int32(vec![3; 4]));
         assert_eq!(pool.take::<i32>(6).len(), 6);
+        assert!(pool.take_many::<i64>(usize::MAX / 16).is_err());
     }
 }

@@ -137,6 +137,14 @@ impl Rows<'_> {
         }
     }
 
+    /// Whether the records are as long as the index says: looked at before memory is asked for.
+    pub(super) fn check(&self) -> Result<()> {
+        for (record, &length) in self.records.iter().zip(&self.batch.lengths) {
+            ids_of::<i64>(record, self.place, length)?;
+        }
+        Ok(())
+    }
+
     fn ids<T: TokenId>(&self, row: usize, out: &mut [T]) -> Result<()> {
         let Some(record) = self.records.get(row) else { return Ok(()) };
         let ids = ids_of::<T>(record, self.place, out.len() as u64)?;
@@ -164,7 +172,7 @@ impl Rows<'_> {
         write: impl Fn(usize, &mut [T]) -> Result<()>,
     ) -> Result<Column> {
         let (rows, width) = (to_usize(self.batch.rows())?, to_usize(self.batch.width)?);
-        let mut out = self.pool.take::<T>(checked_area(rows, width)?);
+        let mut out = self.pool.take_many::<T>(checked_area(rows, width)?)?;
         for (row, slots) in out.chunks_exact_mut(width.max(1)).take(rows).enumerate() {
             let length = to_usize(self.batch.lengths.get(row).copied().unwrap_or(0))?.min(width);
             let (tokens, pads) = match self.options.pad_side {
@@ -183,7 +191,7 @@ impl Rows<'_> {
     /// An array of all tokens.
     fn flat<T: TokenId>(&self, write: impl Fn(usize, &mut [T]) -> Result<()>) -> Result<Column> {
         let tokens = to_usize(self.batch.tokens())?;
-        let mut out = self.pool.take::<T>(tokens);
+        let mut out = self.pool.take_many::<T>(tokens)?;
         let mut rest = out.as_mut_slice();
         for (row, &length) in self.batch.lengths.iter().enumerate() {
             let (slots, behind) = std::mem::take(&mut rest).split_at_mut(to_usize(length)?);
@@ -267,7 +275,7 @@ impl PackedRows<'_> {
         pad: impl Fn(&mut [T]),
     ) -> Result<Column> {
         let (rows, width) = (to_usize(self.rows.len() as u64 + self.filler_rows)?, to_usize(self.seq_len)?);
-        let mut out = self.pool.take::<T>(checked_area(rows, width)?);
+        let mut out = self.pool.take_many::<T>(checked_area(rows, width)?)?;
         let mut records = self.records.iter();
         let none = Row::default();
         let filled = self.rows.iter().chain(std::iter::repeat(&none));
