@@ -7,7 +7,7 @@ use super::{Ending, lengths};
 use crate::error::{Error, Result};
 use crate::options::{SourceSpec, parse_size};
 use crate::packing::Packing;
-use crate::pipeline::{DEFAULT_TEXT_FIELD, Input, Overflow, Shape, TextJob, TextOptions};
+use crate::pipeline::{DEFAULT_TEXT_FIELD, Overflow, TextInput, TextJob, TextOptions, TextShape};
 use crate::reader::batch::{BatchOptions, BatchSize};
 use crate::source::files_from::FilesFrom;
 use crate::source::metadata::parse_keep;
@@ -75,7 +75,7 @@ struct InputArgs {
 #[command(next_help_heading = "Documents")]
 struct DocumentArgs {
     /// txt: what a document is: file, line, blank-line (lines between blank ones) or separator:STRING (what stands between
-    /// these; \\n, \\t and \\\\ are escapes)
+    /// these; \n, \t and \\ are escapes)
     #[arg(long, value_name = "WHAT", default_value = "file")]
     documents: String,
 
@@ -250,7 +250,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let (input, sources) = input.sources(common.sources()?)?;
     let tokenizer = load(&tokens.tokenizer, tokens.options())?;
     let follow_symlinks = common.follow_symlinks;
-    let walked = input == Input::Walk;
+    let walked = input == TextInput::Walk;
     let plan = |sources| {
         TextJob::plan(TextOptions {
             input,
@@ -283,32 +283,32 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
 
 impl InputArgs {
     /// How files are found, and the sources; without any, the folder that names are relative to.
-    fn sources(&self, mut sources: Vec<SourceSpec>) -> Result<(Input, Vec<SourceSpec>)> {
+    fn sources(&self, mut sources: Vec<SourceSpec>) -> Result<(TextInput, Vec<SourceSpec>)> {
         if let Some(list) = &self.files_from {
             let from = FilesFrom { list: list.clone(), null: self.null };
             if sources.is_empty() {
                 sources.push(source(&from.folder())?);
             }
-            return Ok((Input::FilesFrom(from), sources));
+            return Ok((TextInput::FilesFrom(from), sources));
         }
         let Some(stdin) = sources.iter_mut().find(|s| s.path == Path::new(STDIN)) else {
-            return Ok((Input::Walk, sources));
+            return Ok((TextInput::Walk, sources));
         };
         if stdin.label == STDIN {
             STDIN_LABEL.clone_into(&mut stdin.label);
         }
-        Ok((Input::Stdin, sources))
+        Ok((TextInput::Stdin, sources))
     }
 }
 
 impl ShapeArgs {
-    fn shape(&self) -> Result<Shape> {
+    fn shape(&self) -> Result<TextShape> {
         let overflow: Overflow = parse("--overflow", &self.overflow)?;
         let packing = match self.packing {
             PackingArg::Concat => Packing::Concat,
             PackingArg::BestFit => Packing::BestFit,
         };
-        Ok(Shape {
+        Ok(TextShape {
             filter_length: self.filter_length.as_deref().map(|t| parse("--filter-length", t)).transpose()?,
             max_length: self.max_length.map(|most| (most, overflow)),
             pack: self.pack.map(|length| (length, packing)),

@@ -6,7 +6,7 @@
 // The converter alone needs some of it.
 #![cfg_attr(not(feature = "images"), allow(dead_code, unused_imports))]
 
-mod baseline;
+pub(crate) mod baseline;
 mod decoder;
 pub(crate) mod jpeg;
 pub(crate) mod other;

@@ -34,8 +34,8 @@ pub use plan::PlanSummary;
 pub use progress::{Progress, Snapshot, Stop};
 pub use run::{Job, Report, check_output};
 pub use text::{
-    DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, Input, LengthRange, MAX_PACK_TOKENS, Overflow, Shape,
-    TextJob, TextOptions,
+    DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, LengthRange, MAX_PACK_TOKENS, Overflow, TextInput,
+    TextJob, TextOptions, TextShape,
 };
 
 use crate::error::{Error, Result};

@@ -12,6 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Manifest, Sources};
 use crate::options::{OutputOptions, RunOptions, SourceSpec};
 use crate::source::walk::SourceFile;
+use crate::storage::Writeback;
 
 /// A planned conversion: its sources are listed, nothing is written yet.
 pub trait Job {
@@ -108,8 +109,11 @@ pub(super) fn run<C: Conversion>(
         shuffle_seed: planned.output.shuffle.then_some(planned.output.seed),
         pack: planned.pack,
     };
-    let sink =
-        |unit| UnitSink::create(unit, &plan_id, &dirs, &cuts, conversion.schema(), conversion.splits());
+    let writeback = Writeback::start();
+    let sink = |unit| {
+        let (schema, splits) = (conversion.schema(), conversion.splits());
+        UnitSink::create(unit, &plan_id, &dirs, &cuts, &writeback, schema, splits)
+    };
     let failed = run_units(
         &Schedule {
             conversion,

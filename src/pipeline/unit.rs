@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::format::{self, ShardWriter};
 use crate::manifest::Counts;
 use crate::schema::Schema;
-use crate::storage::{NewFile, Written, create_dir, remove_dir_all, rename, write_file};
+use crate::storage::{NewFile, Writeback, Written, create_dir, remove_dir_all, rename, write_file};
 
 /// Tells attempts of one process apart.
 static NEXT_ATTEMPT: AtomicU64 = AtomicU64::new(0);
@@ -160,6 +160,7 @@ pub(super) struct UnitSink {
     dirs: UnitDirs,
     dir: PathBuf,
     cuts: Cuts,
+    writeback: Writeback,
     schema: Arc<Schema>,
     split_names: Vec<String>,
     splits: Vec<SplitSink>,
@@ -221,6 +222,7 @@ impl UnitSink {
         plan: &str,
         dirs: &UnitDirs,
         cuts: &Cuts,
+        writeback: &Writeback,
         schema: &Arc<Schema>,
         split_names: &[String],
     ) -> Result<Self> {
@@ -233,6 +235,7 @@ impl UnitSink {
             plan: plan.to_owned(),
             dirs: dirs.clone(),
             cuts: cuts.clone(),
+            writeback: writeback.clone(),
             schema: Arc::clone(schema),
             split_names: split_names.to_vec(),
             splits: split_names.iter().map(|_| SplitSink::default()).collect(),
@@ -332,7 +335,7 @@ impl UnitSink {
             None => {
                 let name =
                     format!("{name}-{:06}-{:02}.{}", self.unit, split.shards, self.cuts.format.extension());
-                let file = NewFile::create(&self.dir.join(&name))?;
+                let file = NewFile::create(&self.dir.join(&name))?.with_writeback(&self.writeback);
                 let writer = format::writer(self.cuts.format, Arc::clone(&self.schema), file)?;
                 split.open.insert(OpenShard { name, writer, records: 0, canonical_bytes: 0 })
             }

@@ -9,9 +9,11 @@ mod lock;
 mod map;
 mod new_file;
 mod paths;
+mod writeback;
 
 pub use blob::{Access, Blob};
 pub use lock::DirLock;
 pub(crate) use new_file::hex;
 pub use new_file::{NewFile, Written, write_file};
 pub use paths::{create_dir, is_empty_dir, remove_dir_all, remove_file, rename, resolve, sync_dir};
+pub use writeback::Writeback;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::paths::sync_dir;
+use super::writeback::{EVERY_BYTES, Writeback};
 use crate::error::{Error, Result};
 
 /// Bytes gathered before they are hashed and handed to the kernel.
@@ -21,8 +22,34 @@ pub struct NewFile {
     path: PathBuf,
     temporary: PathBuf,
     buffer: Vec<u8>,
+    drained: Drained,
+}
+
+/// What was handed to the kernel.
+#[derive(Debug, Default)]
+struct Drained {
     hash: Sha256,
     bytes: u64,
+    writeback: Option<Writeback>,
+    /// `bytes` when the file was sent to the disk last.
+    sent_bytes: u64,
+}
+
+impl Drained {
+    fn add(&mut self, file: Option<&mut File>, path: &Path, data: &[u8]) -> io::Result<()> {
+        if let Some(file) = file {
+            file.write_all(data)?;
+        }
+        self.hash.update(data);
+        self.bytes += data.len() as u64;
+        if let Some(writeback) = &self.writeback
+            && self.bytes - self.sent_bytes >= EVERY_BYTES
+        {
+            writeback.send(path);
+            self.sent_bytes = self.bytes;
+        }
+        Ok(())
+    }
 }
 
 /// What was committed.
@@ -51,27 +78,25 @@ impl NewFile {
             .create_new(true)
             .open(&temporary)
             .map_err(|e| Error::io("create the file", &temporary, e))?;
-        Ok(Self {
-            file: Some(file),
-            path: path.to_owned(),
-            temporary,
-            buffer: Vec::with_capacity(BUFFER_BYTES),
-            hash: Sha256::new(),
-            bytes: 0,
-        })
+        Ok(Self::new(Some(file), path.to_owned(), temporary))
+    }
+
+    /// Has the file sent to the disk while it grows, so that its commit has less to wait for.
+    #[must_use]
+    pub fn with_writeback(mut self, writeback: &Writeback) -> Self {
+        self.drained.writeback = Some(writeback.clone());
+        self
     }
 
     /// Takes bytes, counts and hashes them, and keeps nothing: to learn how large a file would be. It cannot be
     /// committed.
     pub fn nowhere() -> Self {
-        Self {
-            file: None,
-            path: PathBuf::new(),
-            temporary: PathBuf::new(),
-            buffer: Vec::with_capacity(BUFFER_BYTES),
-            hash: Sha256::new(),
-            bytes: 0,
-        }
+        Self::new(None, PathBuf::new(), PathBuf::new())
+    }
+
+    fn new(file: Option<File>, path: PathBuf, temporary: PathBuf) -> Self {
+        let buffer = Vec::with_capacity(BUFFER_BYTES);
+        Self { file, path, temporary, buffer, drained: Drained::default() }
     }
 
     /// The final name.
@@ -81,13 +106,13 @@ impl NewFile {
 
     /// Bytes written so far.
     pub fn position(&self) -> u64 {
-        self.bytes + self.buffer.len() as u64
+        self.drained.bytes + self.buffer.len() as u64
     }
 
     /// Makes the file durable under its name.
     pub fn commit(mut self) -> Result<Written> {
         let fail = |e| Error::io("write", &self.path, e);
-        drain(&mut self.file, &mut self.hash, &mut self.bytes, &self.buffer).map_err(fail)?;
+        self.drained.add(self.file.as_mut(), &self.temporary, &self.buffer).map_err(fail)?;
         let Some(file) = self.file.take() else {
             return Err(Error::usage("a file that is nowhere cannot be committed"));
         };
@@ -96,17 +121,9 @@ impl NewFile {
         if let Some(dir) = self.path.parent() {
             sync_dir(dir)?;
         }
-        Ok(Written { bytes: self.bytes, sha256: hex(&std::mem::take(&mut self.hash).finalize()) })
+        let Drained { hash, bytes, .. } = std::mem::take(&mut self.drained);
+        Ok(Written { bytes, sha256: hex(&hash.finalize()) })
     }
-}
-
-fn drain(file: &mut Option<File>, hash: &mut Sha256, bytes: &mut u64, data: &[u8]) -> io::Result<()> {
-    if let Some(file) = file {
-        file.write_all(data)?;
-    }
-    hash.update(data);
-    *bytes += data.len() as u64;
-    Ok(())
 }
 
 impl Write for NewFile {
@@ -115,7 +132,7 @@ impl Write for NewFile {
             self.flush()?;
         }
         if data.len() >= BUFFER_BYTES {
-            drain(&mut self.file, &mut self.hash, &mut self.bytes, data)?;
+            self.drained.add(self.file.as_mut(), &self.temporary, data)?;
         } else {
             self.buffer.extend_from_slice(data);
         }
@@ -123,7 +140,7 @@ impl Write for NewFile {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let result = drain(&mut self.file, &mut self.hash, &mut self.bytes, &self.buffer);
+        let result = self.drained.add(self.file.as_mut(), &self.temporary, &self.buffer);
         self.buffer.clear();
         result
     }
@@ -169,6 +186,19 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"abc");
         assert_eq!(written.bytes, 3);
         assert_eq!(written.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+
+    #[test]
+    fn a_file_written_behind_is_the_same_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let mut file = NewFile::create(&path).unwrap().with_writeback(&Writeback::start());
+        let data: Vec<u8> = (0..3 << 20).map(|i| (i % 251) as u8).collect();
+        let rounds = 2 * EVERY_BYTES as usize / data.len() + 1;
+        (0..rounds).for_each(|_| file.write_all(&data).unwrap());
+        let written = file.commit().unwrap();
+        assert_eq!(written.bytes, (rounds * data.len()) as u64);
+        assert!(std::fs::read(&path).unwrap() == data.repeat(rounds));
     }
 
     #[test]

@@ -320,3 +320,33 @@ fn the_end_of_a_run_says_what_the_lengths_are_worth() {
         convert("text", &source, &dir.path().join("none"), "--tokenizer bytes --report-batch 0").exits(2);
     nothing.says(&["batch"]);
 }
+
+#[test]
+fn a_document_cannot_inject_control_tokens_unless_it_may() {
+    let dir = tempfile::tempdir().unwrap();
+    let tokenizer = fixture("tokenizers/bpe.json");
+    let source = dir.path().join("c.jsonl");
+    let texts = ["no token", "one <|endoftext|> inside"];
+    write_lines(&source, &texts.map(|t| json!({ "text": t })));
+    for (policy, control, rejected) in [("text", 0, 0), ("parse", 1, 0), ("error", 0, 1)] {
+        let out = dir.path().join(policy);
+        let options = format!(
+            "--tokenizer {} --special-in-text {policy} --verify-ids all --max-rejects 50%",
+            tokenizer.display()
+        );
+        convert("text", &source, &out, &options).exits(0);
+        let ids = records(&out)
+            .iter()
+            .flat_map(|r| r.input_ids().unwrap().iter().collect::<Vec<_>>())
+            .collect::<Vec<_>>();
+        assert_eq!(ids.iter().filter(|&&id| id == 1998).count(), control, "{policy}");
+        let codes: Vec<_> = rejects(&out).into_iter().map(|(_, code)| code).collect();
+        assert_eq!(codes, vec!["special-token"; rejected]);
+        let notes = &manifest(&out)["notes"];
+        let verified = if rejected > 0 { &texts[..1] } else { &texts[..] };
+        assert_eq!(notes["verified_bytes"], verified.iter().map(|t| t.len()).sum::<usize>());
+        assert_eq!(notes["verified_documents"], verified.len());
+        assert_eq!(notes.get("units_redone"), None);
+        assert_eq!(notes.get("special_tokens_in_text").is_some(), rejected == 0);
+    }
+}

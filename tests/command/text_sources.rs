@@ -1,6 +1,7 @@
 //! Documents in every kind of file that `dsconvert text` reads.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 
@@ -265,6 +266,8 @@ fn sources_are_found_by_pattern_by_list_and_by_label() {
     run("glob", &["*/*"], "").exits(0);
     assert_eq!(texts(&out("glob")), pairs(&[("a/1.txt", "a1"), ("a/3.txt", "a3"), ("b/2.txt", "b2")]));
     assert_eq!(manifest(&out("glob"))["sources"]["skipped"], 1);
+    run("all", &["a/*"], "--input-format txt").exits(0);
+    assert_eq!(only_texts(&out("all")), ["a1", "a3", "no"]);
     run("label", &["mine=a/[12].txt", "b"], "").exits(0);
     assert_eq!(texts(&out("label")), pairs(&[("mine/1.txt", "a1"), ("b/2.txt", "b2")]));
     run("none", &["c/*.txt"], "").exits(2).says(&["nothing matches", "c/*.txt"]);
@@ -352,4 +355,57 @@ fn threads_and_death_do_not_change_a_byte() {
     }
     assert!(kills > 0, "the run was over before it could be killed");
     assert_same(&tree(&out), &one);
+}
+
+#[test]
+fn documents_over_the_limit_are_rejected_in_every_kind_of_file() {
+    let dir = tempfile::tempdir().unwrap();
+    // More than is read at a time, so that the rest has to be passed over.
+    let long = "x".repeat(1 << 20);
+    let fits = "y".repeat(900);
+    let texts = ["one", &long, &fits, &long, "last"];
+    let lines: String = texts.iter().map(|t| serde_json::json!({ "text": t }).to_string() + "\n").collect();
+    let csv: String = texts.iter().map(|t| format!("\"{t}\"\n")).collect();
+    let files: Vec<(&str, Vec<u8>, &str)> = vec![
+        ("c.jsonl", lines.into_bytes(), ""),
+        ("c.csv", format!("text\n{csv}").into(), ""),
+        ("lines.txt", texts.join("\n").into(), "--documents line"),
+        ("blank.txt", texts.join("\n\n").into(), "--documents blank-line"),
+        ("separated.txt", texts.join("<|end|>").into(), "--documents separator:<|end|>"),
+        ("c.parquet", parquet_file(&texts, 2), ""),
+        ("c.arrow", arrow_file(&texts, true), ""),
+    ];
+    let run = |name: &str, bytes: &[u8], options: &str| {
+        let source = dir.path().join(name);
+        std::fs::write(&source, bytes).unwrap();
+        let out = dir.path().join(format!("out-{name}"));
+        let options = format!("--tokenizer bytes --max-document-bytes 1000 --max-rejects 90% {options}");
+        convert("text", &source, &out, &options).exits(0);
+        assert!(rejects(&out).iter().all(|(_, code)| code == "too-large"), "{name}: {:?}", rejects(&out));
+        out
+    };
+    for (name, bytes, options) in files {
+        let out = run(name, &bytes, options);
+        assert_eq!(only_texts(&out), ["one", &fits, "last"], "{name}");
+        assert_outcomes(&out, [3, 0, 0, 2]);
+        if !name.ends_with("parquet") && !name.ends_with("arrow") {
+            let compressed = run(&format!("{name}.gz"), &compress(&bytes, ".gz"), options);
+            let places = |out: &Path| {
+                rejects(out).into_iter().map(|(o, _)| o.replace(".gz#", "#")).collect::<Vec<_>>()
+            };
+            assert_eq!(places(&compressed), places(&out), "{name}");
+        }
+    }
+    let source = dir.path().join("whole");
+    std::fs::create_dir(&source).unwrap();
+    std::fs::write(source.join("a.txt"), &long).unwrap();
+    std::fs::write(source.join("b.txt.xz"), compress(long.as_bytes(), ".xz")).unwrap();
+    std::fs::write(source.join("c.txt.zst"), compress(fits.as_bytes(), ".zst")).unwrap();
+    let out = dir.path().join("out");
+    let options = "--tokenizer bytes --max-document-bytes 1000 --max-rejects 90%";
+    convert("text", &source, &out, options).exits(0);
+    assert_eq!(crate::support::texts(&out), [("whole/c.txt.zst".to_owned(), fits)]);
+    let expected =
+        ["whole/a.txt", "whole/b.txt.xz"].map(|origin| (origin.to_owned(), "too-large".to_owned()));
+    assert_eq!(rejects(&out), expected);
 }

@@ -255,6 +255,18 @@ def test_threads_are_shared_by_the_ranks_of_a_machine(monkeypatch):
     assert ranks.default_threads() == 3
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "100")
     assert ranks.default_threads() == 1
+    monkeypatch.delenv("LOCAL_WORLD_SIZE")
+    monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", "6(x2),3")
+    assert ranks.default_threads() == 2
+
+
+def test_a_batch_script_of_slurm_is_alone(monkeypatch):
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    monkeypatch.setenv("SLURM_NTASKS", "4")
+    assert ranks.layout() == (0, 1, 1)
+    monkeypatch.setenv("SLURM_PROCID", "2")
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
+    assert ranks.layout() == (2, 4, 1)
 
 
 def test_what_a_step_holds_is_known_on_every_rank(make, corpus_in):

@@ -142,7 +142,8 @@ impl Split {
 
     /// The record with the ordinal `record`.
     fn get<'py>(&self, py: Python<'py>, record: u64) -> PyResult<Bound<'py, PyDict>> {
-        let record = py.detach(|| Decoded::new(self.split.get(record)?, self.decode)).map_err(raise)?;
+        let record =
+            py.detach(|| Decoded::new(&self.split, self.split.get(record)?, self.decode)).map_err(raise)?;
         self.names.dict(py, record)
     }
 
@@ -150,7 +151,7 @@ impl Split {
     fn get_many<'py>(&self, py: Python<'py>, records: Vec<u64>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let decoded = || {
             let records = self.split.get_many(&records)?.into_iter();
-            records.map(|record| Decoded::new(record, self.decode)).collect::<Result<Vec<_>>>()
+            records.map(|record| Decoded::new(&self.split, record, self.decode)).collect::<Result<Vec<_>>>()
         };
         let records = py.detach(decoded).map_err(raise)?;
         records.into_iter().map(|record| self.names.dict(py, record)).collect()
@@ -160,6 +161,7 @@ impl Split {
     fn records(&self, py: Python<'_>) -> Records {
         Records {
             records: Mutex::new(self.split.iter()),
+            split: self.split.clone(),
             names: self.names.clone_ref(py),
             decode: self.decode,
         }
@@ -188,6 +190,7 @@ impl Split {
 #[pyclass(frozen, module = "dsconvert._native")]
 pub(crate) struct Records {
     records: Mutex<reader::Records>,
+    split: reader::Split,
     names: Names,
     decode: bool,
 }
@@ -202,7 +205,7 @@ impl Records {
         // A thread that panicked here left the iterator between two records.
         let next = || {
             let record = self.records.lock().unwrap_or_else(PoisonError::into_inner).next()?;
-            Some(record.and_then(|record| Decoded::new(record, self.decode)))
+            Some(record.and_then(|record| Decoded::new(&self.split, record, self.decode)))
         };
         py.detach(next).transpose().map_err(raise)?.map(|record| self.names.dict(py, record)).transpose()
     }

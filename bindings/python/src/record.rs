@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use dsconvert::error::Result;
-use dsconvert::reader::Record;
 use dsconvert::reader::loader::{Array, decode_image};
+use dsconvert::reader::{Record, Split};
 use dsconvert::sample::{Ids, Value};
 use dsconvert::schema::{IMAGE, IdWidth, Schema};
 use pyo3::prelude::*;
@@ -20,10 +20,10 @@ pub(crate) struct Decoded {
 }
 
 impl Decoded {
-    /// Decodes the image of `record`, when that is wanted and it has one.
-    pub(crate) fn new(record: Record, decode: bool) -> Result<Self> {
+    /// Decodes the image of `record`, which is of `split`, when that is wanted and it has one.
+    pub(crate) fn new(split: &Split, record: Record, decode: bool) -> Result<Self> {
         let place = record.schema().index_of(IMAGE).filter(|_| decode);
-        let image = place.map(|place| Ok((place, decode_image(&record)?))).transpose()?;
+        let image = place.map(|place| Ok((place, decode_image(split, &record)?))).transpose()?;
         Ok(Self { record, image })
     }
 }

@@ -52,6 +52,11 @@ pub(crate) struct Baseline {
 }
 
 impl Baseline {
+    /// Bytes of the buffers that the next image will use.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.data.capacity() + self.planes.kept_bytes()
+    }
+
     /// Decodes `rect` of the JPEG `bytes`, which has `size` (width, height), into `out`: rows of `channels` (1 or 3)
     /// samples per pixel, without gaps. Afterwards `out` is complete or, on failure, of no use.
     pub(crate) fn decode(

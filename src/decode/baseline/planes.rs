@@ -44,6 +44,11 @@ pub(super) struct Planes {
 }
 
 impl Planes {
+    pub(super) fn kept_bytes(&self) -> usize {
+        let samples: usize = self.samples.iter().chain(&self.blended).map(Vec::capacity).sum();
+        samples + self.blocks.capacity() * size_of::<(Block, Content)>()
+    }
+
     pub(super) fn reshape(&mut self, sampling: Sampling, span: &Span) {
         let mcu = sampling.mcu();
         for component in 0..3 {

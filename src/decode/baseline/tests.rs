@@ -120,6 +120,35 @@ proptest! {
         }
     }
 
+    /// The converter takes whole images from here without asking libjpeg-turbo whether they are sound.
+    #[test]
+    fn what_is_decoded_whole_is_sound_to_libjpeg_turbo(
+        (width, height) in (5usize..60, 1usize..60),
+        subsampling in subsampling(),
+        color: bool,
+        seed: u64,
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..3),
+        // In the headers, in the scan, or in its last bytes.
+        region in 0usize..3,
+    ) {
+        let stored = if color { 3 } else { 1 };
+        let bytes = encode(&picture(width, height, stored, seed, 90), (width, height), stored, 90, subsampling);
+        let scan = bytes.windows(2).position(|w| w == [0xff, 0xda]).unwrap();
+        let places = [0..scan, scan..bytes.len(), bytes.len().saturating_sub(12)..bytes.len()][region].clone();
+        let mut damaged = bytes.clone();
+        for (at, byte) in damage {
+            damaged[places.start + at.index(places.len())] = byte;
+        }
+        let rect = Rect { left: 0, top: 0, width, height };
+        for channels in [1, 3] {
+            if let Ok(found) = decode(&damaged, (width, height), rect, channels) {
+                let expected = reference(&damaged, channels);
+                prop_assert!(expected.is_ok(), "{:?}", expected.err());
+                prop_assert!(found == expected.unwrap());
+            }
+        }
+    }
+
     #[test]
     fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300), rest in any::<[usize; 4]>()) {
         let [left, top, width, height] = rest.map(|n| n % 40);

@@ -9,7 +9,7 @@ use super::TextJob;
 use super::dedup::{self, Duplicates, DuplicatesFile};
 use super::feed::{PartFeed, Task};
 use super::items::{Document, Items, Place};
-use super::options::{Input, Overflow};
+use super::options::{Overflow, TextInput};
 use crate::error::{Error, ErrorKind, Result};
 use crate::pipeline::conversion::{Conversion, Converting, Feed};
 use crate::pipeline::outcome::{Converted, Outcome, Outcomes};
@@ -60,23 +60,22 @@ impl Conversion for Texts<'_> {
     }
 
     fn open(&self, unit: u32, careful: bool) -> Result<Box<dyn Feed<Task> + '_>> {
-        if careful && self.job.options.input == Input::Stdin {
+        if careful && self.job.options.input == TextInput::Stdin {
             let message =
                 "the fast engine was caught in a difference, and standard input cannot be read again";
             return Err(Error::new(ErrorKind::NotCommitted, message).help("use --engine reference"));
         }
-        let duplicates = self.duplicates.get().map(|file| file.unit(unit)).transpose()?.map(Arc::new);
+        let duplicates = self.duplicates.get().map(|file| file.unit(unit)).transpose()?;
         let parts = self.job.units[unit as usize].clone();
         Ok(Box::new(PartFeed::new(self.job, parts, careful, duplicates)))
     }
 
-    fn convert(&self, task: Task, worker: &mut Worker, out: &mut Outcomes) -> Result<Converting> {
+    fn convert(&self, mut task: Task, worker: &mut Worker, out: &mut Outcomes) -> Result<Converting> {
         if task.careful && task.is_first {
             out.note("units_redone");
         }
-        let duplicates = task.duplicates.clone();
-        let mut documents =
-            Documents { job: self.job, worker, careful: task.careful, duplicates: duplicates.as_deref() };
+        let duplicates = std::mem::take(&mut task.duplicates);
+        let mut documents = Documents { job: self.job, worker, careful: task.careful, duplicates };
         self.job.take_apart(task, &mut documents, out)
     }
 }
@@ -86,7 +85,7 @@ struct Documents<'a> {
     job: &'a TextJob,
     worker: &'a mut Worker,
     careful: bool,
-    duplicates: Option<&'a Duplicates>,
+    duplicates: Duplicates,
 }
 
 impl Items for Documents<'_> {
@@ -99,10 +98,9 @@ impl Items for Documents<'_> {
                 return Converting::Done;
             }
         };
-        let key_is_field = document.key.is_some();
         let key = document.key.unwrap_or_else(|| origin.clone());
         let split = self.job.split_of(&key);
-        if let Some(first) = self.duplicates.and_then(|duplicates| duplicates.of(place)) {
+        if let Some(first) = self.duplicates.of(place) {
             let of = self.job.origin(first);
             out.list.push(Outcome::Duplicate { split, origin, of });
             return Converting::Done;
@@ -131,7 +129,12 @@ impl Items for Documents<'_> {
             }
         }
         let (from, bytes) = (out.list.len(), text.len() as u64);
-        let identity = Identity { split, key, origin, hashed: key_is_field || options.shape.has_pieces() };
+        let identity = Identity {
+            split,
+            key,
+            origin,
+            hashed: options.key_field.is_some() || options.shape.has_pieces(),
+        };
         match self.records(&identity, document.kept, out) {
             Err(reject) => {
                 out.list.truncate(from);

@@ -36,14 +36,14 @@ const PAIR_BYTES: usize = 2 * PLACE_BYTES;
 /// Name of the file with the duplicates, in the working directory.
 const FILE_NAME: &str = "duplicates";
 
-/// The duplicates of one unit, ascending, with the documents that stay.
+/// Duplicates, ascending, with the documents that stay.
+#[derive(Default)]
 pub(in crate::pipeline) struct Duplicates(Vec<(Place, Place)>);
 
 impl Duplicates {
     /// The document that stays instead of the one at `place`.
     pub(super) fn of(&self, place: Place) -> Option<Place> {
-        let key = |place: Place| (place.part, place.mark);
-        let at = self.0.binary_search_by_key(&key(place), |(duplicate, _)| key(*duplicate)).ok()?;
+        let at = self.0.binary_search_by_key(&place, |(duplicate, _)| *duplicate).ok()?;
         self.0.get(at).map(|(_, first)| *first)
     }
 }
@@ -57,23 +57,52 @@ pub(super) struct DuplicatesFile {
 
 impl DuplicatesFile {
     /// The duplicates of `unit`.
-    pub(super) fn unit(&self, unit: u32) -> Result<Duplicates> {
+    pub(super) fn unit(&self, unit: u32) -> Result<DuplicatesReader> {
         let fail = |e| Error::io("read the duplicates", &self.path, e);
-        let unit = unit as usize;
-        let (Some(&start), Some(&end)) = (self.starts.get(unit), self.starts.get(unit + 1)) else {
-            return Ok(Duplicates(Vec::new()));
-        };
+        let start_of = |unit: usize| self.starts.get(unit).copied().unwrap_or_default();
+        let (start, end) = (start_of(unit as usize), start_of(unit as usize + 1));
         let mut file = File::open(&self.path).map_err(fail)?;
         file.seek(SeekFrom::Start(start * PAIR_BYTES as u64)).map_err(fail)?;
-        let mut file = BufReader::new(file);
-        let mut pairs = Vec::new();
-        for _ in start..end {
-            let mut pair = [0; PAIR_BYTES];
-            file.read_exact(&mut pair).map_err(fail)?;
-            let (duplicate, first) = pair.split_at(PLACE_BYTES);
-            pairs.push((place(duplicate), place(first)));
+        let (path, left) = (self.path.clone(), end.saturating_sub(start));
+        Ok(DuplicatesReader { path, file: BufReader::new(file), left, next: None })
+    }
+}
+
+/// The duplicates of a unit, one after the other: however many there are, few are held at a time.
+pub(super) struct DuplicatesReader {
+    path: PathBuf,
+    file: BufReader<File>,
+    /// Pairs that are not read yet.
+    left: u64,
+    next: Option<(Place, Place)>,
+}
+
+impl DuplicatesReader {
+    /// The duplicates that stand before `end` and were not given yet.
+    pub(super) fn before(&mut self, end: Place) -> Result<Duplicates> {
+        let mut found = Vec::new();
+        loop {
+            let pair = match self.next.take() {
+                Some(pair) => pair,
+                None if self.left == 0 => break,
+                None => self.read()?,
+            };
+            if pair.0 >= end {
+                self.next = Some(pair);
+                break;
+            }
+            found.push(pair);
         }
-        Ok(Duplicates(pairs))
+        Ok(Duplicates(found))
+    }
+
+    fn read(&mut self) -> Result<(Place, Place)> {
+        let mut pair = [0; PAIR_BYTES];
+        let fail = |e| Error::io("read the duplicates", &self.path, e);
+        self.file.read_exact(&mut pair).map_err(fail)?;
+        self.left -= 1;
+        let (duplicate, first) = pair.split_at(PLACE_BYTES);
+        Ok((place(duplicate), place(first)))
     }
 }
 
@@ -81,7 +110,7 @@ fn bytes_of(place: Place) -> [u8; PLACE_BYTES] {
     let mut bytes = [0; PLACE_BYTES];
     bytes[..4].copy_from_slice(&(place.part as u32).to_be_bytes());
     // Offsets and rows are below 2⁶⁴ − 1; 0 stands for the whole file.
-    bytes[4..].copy_from_slice(&place.mark.map_or(0, |mark| mark + 1).to_be_bytes());
+    bytes[4..].copy_from_slice(&place.mark.map_or(0, |mark| mark.saturating_add(1)).to_be_bytes());
     bytes
 }
 
@@ -91,8 +120,13 @@ fn place(bytes: &[u8]) -> Place {
     Place { part, mark: mark.checked_sub(1) }
 }
 
-/// Looks through all units for duplicates; of equal documents, the first in the order of the records stays.
+/// Looks through all units for duplicates; of equal documents, the first in the order of the records stays. What an
+/// earlier attempt at the same plan has found is used again.
 pub(super) fn find(job: &TextJob, work: &Path, threads: usize, stop: &Stop) -> Result<DuplicatesFile> {
+    let path = work.join(FILE_NAME);
+    if path.exists() {
+        return found_before(job, path);
+    }
     let texts = Mutex::new(ExternalSort::<TEXT_BYTES>::new(work, SORT_MEMORY_BYTES));
     let next = AtomicUsize::new(0);
     let hash_units = || -> Result<()> {
@@ -128,27 +162,60 @@ pub(super) fn find(job: &TextJob, work: &Path, threads: usize, stop: &Stop) -> R
             }
         }
     }
-    write(job, work, pairs)
+    write(job, path, pairs)
 }
 
 /// Keeps the pairs for the units.
-fn write(job: &TextJob, work: &Path, pairs: ExternalSort<PAIR_BYTES>) -> Result<DuplicatesFile> {
-    let path = work.join(FILE_NAME);
+fn write(job: &TextJob, path: PathBuf, pairs: ExternalSort<PAIR_BYTES>) -> Result<DuplicatesFile> {
     let mut file = NewFile::create(&path)?;
-    let mut starts = vec![0];
-    let mut written = 0;
+    let mut starts = Starts::new(job);
     for pair in pairs.finish()? {
         let pair = pair?;
-        let part = place(&pair[..PLACE_BYTES]).part;
-        while job.units.get(starts.len() - 1).is_some_and(|unit| unit.end <= part) {
-            starts.push(written);
-        }
         file.write_all(&pair).map_err(|e| Error::io("write", &path, e))?;
-        written += 1;
+        starts.push(&pair);
     }
-    starts.resize(job.units.len() + 1, written);
     file.commit()?;
-    Ok(DuplicatesFile { path, starts })
+    Ok(DuplicatesFile { path, starts: starts.finish() })
+}
+
+/// The pairs that were kept before. The file is there as a whole or not at all.
+fn found_before(job: &TextJob, path: PathBuf) -> Result<DuplicatesFile> {
+    let fail = |e| Error::io("read the duplicates", &path, e);
+    let mut file = BufReader::new(File::open(&path).map_err(fail)?);
+    let pairs = file.get_ref().metadata().map_err(fail)?.len() / PAIR_BYTES as u64;
+    let mut starts = Starts::new(job);
+    let mut pair = [0; PAIR_BYTES];
+    for _ in 0..pairs {
+        file.read_exact(&mut pair).map_err(fail)?;
+        starts.push(&pair);
+    }
+    Ok(DuplicatesFile { starts: starts.finish(), path })
+}
+
+/// Finds out where the pairs of each unit begin.
+struct Starts<'a> {
+    job: &'a TextJob,
+    starts: Vec<u64>,
+    pairs: u64,
+}
+
+impl<'a> Starts<'a> {
+    fn new(job: &'a TextJob) -> Self {
+        Self { job, starts: vec![0], pairs: 0 }
+    }
+
+    fn push(&mut self, pair: &[u8; PAIR_BYTES]) {
+        let part = place(&pair[..PLACE_BYTES]).part;
+        while self.job.units.get(self.starts.len() - 1).is_some_and(|unit| unit.end <= part) {
+            self.starts.push(self.pairs);
+        }
+        self.pairs += 1;
+    }
+
+    fn finish(mut self) -> Vec<u64> {
+        self.starts.resize(self.job.units.len() + 1, self.pairs);
+        self.starts
+    }
 }
 
 /// Collects the hashes of the texts of a task.

@@ -1,35 +1,12 @@
 //! The pieces of a unit's files, in order.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::sync::Arc;
-
-use arrow_array::RecordBatch;
-
 use super::TextJob;
-use super::dedup::Duplicates;
-use super::options::Input;
-use super::plan::{Extent, Part, check_type, wanted_columns};
-use crate::error::{Error, Result};
+use super::dedup::{Duplicates, DuplicatesReader};
+use super::items::Place;
+use super::parts::{self, Reader, Step, Work};
+use crate::error::Result;
 use crate::pipeline::conversion::Feed;
-use crate::sample::{Reject, RejectCode};
-use crate::source::compression::Compression;
-use crate::source::lines::{LineReader, Piece};
-use crate::source::stream::{Broken, Stream};
-use crate::source::text::arrow::Batches;
-use crate::source::text::cut::{Cut, Cutter, Rule};
-use crate::source::text::kind::{Documents, Format};
-use crate::source::text::parquet::{Groups, ParquetFile};
-use crate::source::text::rows::{self, Header};
-use crate::source::text::table::{Columns, Found};
-
-/// Source bytes of one task.
-const TASK_BYTES: usize = 256 << 10;
-/// Bytes held for one source byte: the text, its fields, ids and record.
-const BYTES_HELD_PER_BYTE: u64 = 8;
-/// Rows of one task, however short they are.
-const TASK_ROWS: usize = 4096;
+use crate::source::stream::Broken;
 
 /// A piece of work.
 pub(in crate::pipeline) struct Task {
@@ -41,34 +18,8 @@ pub(in crate::pipeline) struct Task {
     pub(super) careful: bool,
     /// The first one of its unit.
     pub(super) is_first: bool,
-    /// With `--dedup`.
-    pub(super) duplicates: Option<Arc<Duplicates>>,
-}
-
-pub(super) enum Work {
-    /// Whole documents of text, or lines of JSON.
-    Piece(Piece),
-    /// Rows of a table of separated values.
-    Rows { header: Arc<Header>, offset: u64, bytes: Vec<u8> },
-    /// A plain file that is one document, to be read.
-    File,
-    /// Rows of a table, of which the first is the `first`th of the file.
-    Batch { columns: Arc<Columns>, first: u64, batch: RecordBatch },
-    /// Nothing can be read from `mark` on, or of the whole file.
-    Defect { mark: Option<u64>, reject: Reject },
-}
-
-/// Work, the bytes of the file it stands for, and those it holds.
-struct Step {
-    work: Work,
-    source_bytes: u64,
-    held: u64,
-}
-
-impl Step {
-    fn defect(mark: Option<u64>, reject: Reject) -> Self {
-        Self { work: Work::Defect { mark, reject }, source_bytes: 0, held: 0 }
-    }
+    /// Those among its documents, with `--dedup`.
+    pub(super) duplicates: Duplicates,
 }
 
 /// Pieces of the parts of a unit.
@@ -78,7 +29,7 @@ pub(super) struct PartFeed<'a> {
     open: Option<(usize, Reader<'a>)>,
     careful: bool,
     is_first: bool,
-    duplicates: Option<Arc<Duplicates>>,
+    duplicates: Option<DuplicatesReader>,
 }
 
 impl<'a> PartFeed<'a> {
@@ -86,7 +37,7 @@ impl<'a> PartFeed<'a> {
         job: &'a TextJob,
         parts: std::ops::Range<usize>,
         careful: bool,
-        duplicates: Option<Arc<Duplicates>>,
+        duplicates: Option<DuplicatesReader>,
     ) -> Self {
         Self { job, parts, open: None, careful, is_first: true, duplicates }
     }
@@ -111,264 +62,23 @@ impl<'a> PartFeed<'a> {
 
 impl Feed<Task> for PartFeed<'_> {
     fn next_bytes(&self) -> u64 {
-        TASK_BYTES as u64 * BYTES_HELD_PER_BYTE
+        parts::NEXT_BYTES
     }
 
     fn next(&mut self) -> Result<Option<(Task, u64)>> {
         let Some((part, step)) = self.step()? else { return Ok(None) };
+        let duplicates = match &mut self.duplicates {
+            Some(reader) => reader.before(Place { part, mark: Some(step.work.end()) })?,
+            None => Duplicates::default(),
+        };
         let task = Task {
             part,
             work: step.work,
             source_bytes: step.source_bytes,
             careful: self.careful,
             is_first: std::mem::take(&mut self.is_first),
-            duplicates: self.duplicates.clone(),
+            duplicates,
         };
         Ok(Some((task, step.held)))
     }
-}
-
-/// Reads a part.
-enum Reader<'a> {
-    /// One step, and then the end.
-    Once(Option<Step>),
-    Lines(LineReader),
-    Cuts {
-        cutter: Cutter,
-        read: u64,
-    },
-    Rows {
-        table: Table<'a>,
-        read: u64,
-    },
-    Batches {
-        source: Source,
-        read: u64,
-        rest: Option<Rest>,
-        columns: Arc<Columns>,
-    },
-}
-
-/// A table of separated values, whose header is read first.
-struct Table<'a> {
-    cutter: Cutter,
-    format: Format,
-    wanted: rows::Wanted<'a>,
-    header: Option<Arc<Header>>,
-    ended: bool,
-}
-
-impl Table<'_> {
-    fn next(&mut self) -> Result<Option<Work>> {
-        if let Some(cut) = self.cutter.next(TASK_BYTES)?.filter(|_| !self.ended) {
-            let defect = |mark, reject| Ok(Some(Work::Defect { mark, reject }));
-            match (cut, &self.header) {
-                (Cut::Piece(Piece::Lines { offset, bytes }), Some(header)) => {
-                    return Ok(Some(Work::Rows { header: Arc::clone(header), offset, bytes }));
-                }
-                (Cut::Piece(Piece::Lines { offset, mut bytes }), None) => {
-                    match Header::read(self.format, &bytes, self.wanted) {
-                        Ok((header, end)) => {
-                            let header = Arc::clone(self.header.insert(Arc::new(header)));
-                            let bytes = bytes.split_off(end);
-                            return Ok(Some(Work::Rows { header, offset: offset + end as u64, bytes }));
-                        }
-                        Err(reject) => {
-                            self.ended = true;
-                            return defect(None, reject);
-                        }
-                    }
-                }
-                (Cut::Piece(piece), Some(_)) => return Ok(Some(Work::Piece(piece))),
-                (Cut::Piece(_), None) => {
-                    self.ended = true;
-                    let message = "the line that names the columns is longer than --max-document-bytes";
-                    return defect(None, Reject::new(RejectCode::TooLarge, message));
-                }
-                (Cut::Broken { offset, reject }, header) => {
-                    return defect(header.as_ref().map(|_| offset), reject);
-                }
-            }
-        }
-        Ok(None)
-    }
-}
-
-/// Where record batches come from.
-enum Source {
-    /// Row groups, and the bytes that they stand for.
-    Parquet(Groups, u64),
-    Arrow(Batches),
-}
-
-/// Rows that were read and are not given yet.
-struct Rest {
-    first: u64,
-    batch: RecordBatch,
-    /// Bytes of the whole batch in memory, which its first rows count for.
-    memory_bytes: u64,
-}
-
-impl Source {
-    fn next(&mut self) -> Result<Option<Found>> {
-        match self {
-            Self::Parquet(groups, _) => groups.read(),
-            Self::Arrow(batches) => batches.read(),
-        }
-    }
-
-    fn raw_bytes(&self) -> u64 {
-        match self {
-            Self::Parquet(_, bytes) => *bytes,
-            Self::Arrow(batches) => batches.raw_bytes(),
-        }
-    }
-}
-
-impl Rest {
-    /// Takes the rows of a task out; there is at least one.
-    fn take(&mut self, columns: &Columns) -> (u64, RecordBatch, u64) {
-        let (mut rows, mut bytes) = (0, 0);
-        while rows < self.batch.num_rows().min(TASK_ROWS) && bytes < TASK_BYTES as u64 {
-            bytes += columns.text_bytes(&self.batch, rows);
-            rows += 1;
-        }
-        let held =
-            bytes.saturating_mul(BYTES_HELD_PER_BYTE).saturating_add(std::mem::take(&mut self.memory_bytes));
-        let first = self.first;
-        self.first += rows as u64;
-        let batch = self.batch.slice(0, rows);
-        self.batch = self.batch.slice(rows, self.batch.num_rows() - rows);
-        (first, batch, held)
-    }
-}
-
-impl<'a> Reader<'a> {
-    fn open(job: &'a TextJob, part: &Part) -> Result<Self, Broken> {
-        let (options, file, detail) = (&job.options, &job.files[part.file], &job.details[part.file]);
-        let once = |work, source_bytes, held| Ok(Self::Once(Some(Step { work, source_bytes, held })));
-        if let Some(reject) = detail.defect.clone() {
-            return once(Work::Defect { mark: None, reject }, part.source_bytes, 0);
-        }
-        let path = file.path(&job.sources);
-        let kind = detail.kind;
-        let stdin = options.input == Input::Stdin;
-        let most = options.max_document_bytes;
-        let stream = || match stdin {
-            true => Stream::stdin(kind.compression),
-            false => Stream::open(&path, file.bytes, kind.compression),
-        };
-        let cut = |rule| stream().map(|stream| Cutter::new(stream, rule, most)).map_err(Broken::Failed);
-        if let Extent::Lines(bytes) = &part.extent {
-            if let Some(found) = sniff(&path).map_err(Broken::Failed)? {
-                // One reject for the file, whatever it is divided into.
-                let reject = Work::Defect { mark: None, reject: found.unexpected() };
-                return if bytes.start == 0 { once(reject, file.bytes, 0) } else { Ok(Self::Once(None)) };
-            }
-            let reader = LineReader::open(&path, file.bytes, bytes.clone(), most).map_err(Broken::Failed)?;
-            return Ok(Self::Lines(reader));
-        }
-        match kind.format {
-            Format::Text if options.documents == Documents::File && kind.compression.is_none() && !stdin => {
-                once(Work::File, file.bytes, file.bytes.min(most).saturating_mul(BYTES_HELD_PER_BYTE))
-            }
-            Format::Text => Ok(Self::Cuts { cutter: cut(job.rule.clone())?, read: 0 }),
-            Format::JsonLines => Ok(Self::Cuts { cutter: cut(Rule::Lines)?, read: 0 }),
-            Format::Csv | Format::Tsv => {
-                let wanted = rows::Wanted {
-                    text: &options.text_field,
-                    key: options.key_field.as_deref(),
-                    fields: &job.fields,
-                };
-                let cutter = cut(rows::rule(kind.format))?;
-                let table = Table { cutter, format: kind.format, wanted, header: None, ended: false };
-                Ok(Self::Rows { table, read: 0 })
-            }
-            Format::Parquet => {
-                let table = ParquetFile::open(&path, file.bytes)?;
-                let (Extent::Groups(groups), Some(columns)) = (part.extent.clone(), &detail.columns) else {
-                    return Ok(Self::Once(None));
-                };
-                let groups = Groups::new(table, columns, groups, most);
-                Ok(Self::batches(Source::Parquet(groups, part.source_bytes), columns.alone().1))
-            }
-            Format::Arrow => {
-                let batches = Batches::open(stream().map_err(Broken::Failed)?)?;
-                let (columns, types) = batches.columns(&wanted_columns(options)).map_err(Broken::Failed)?;
-                for (field, ty) in job.fields.iter().zip(types) {
-                    check_type(&field.name, ty, field.ty).map_err(Broken::Failed)?;
-                }
-                Ok(Self::batches(Source::Arrow(batches), columns))
-            }
-        }
-    }
-
-    fn batches(source: Source, columns: Columns) -> Self {
-        Self::Batches { source, read: 0, rest: None, columns: Arc::new(columns) }
-    }
-
-    fn next(&mut self) -> Result<Option<Step>> {
-        match self {
-            Self::Once(step) => Ok(step.take()),
-            Self::Lines(reader) => Ok(reader.next(TASK_BYTES)?.map(|piece| {
-                let source_bytes = match &piece {
-                    Piece::Lines { bytes, .. } => bytes.len() as u64,
-                    Piece::Overlong { bytes, .. } => *bytes,
-                };
-                let work = Work::Piece(piece);
-                Step { held: held(&work), work, source_bytes }
-            })),
-            Self::Cuts { cutter, read } => {
-                let Some(cut) = cutter.next(TASK_BYTES)? else { return Ok(None) };
-                let work = match cut {
-                    Cut::Piece(piece) => Work::Piece(piece),
-                    Cut::Broken { offset, reject } => {
-                        Work::Defect { mark: (offset > 0).then_some(offset), reject }
-                    }
-                };
-                Ok(Some(step(work, read, cutter.raw_bytes())))
-            }
-            Self::Rows { table, read } => {
-                let Some(work) = table.next()? else { return Ok(None) };
-                Ok(Some(step(work, read, table.cutter.raw_bytes())))
-            }
-            Self::Batches { source, read, rest, columns } => loop {
-                if let Some(rows) = rest.as_mut().filter(|rows| rows.batch.num_rows() > 0) {
-                    let (first, batch, held) = rows.take(columns);
-                    let work = Work::Batch { columns: Arc::clone(columns), first, batch };
-                    return Ok(Some(Step { held, ..step(work, read, source.raw_bytes()) }));
-                }
-                match source.next()? {
-                    None => return Ok(None),
-                    Some(Found::Broken { row, reject }) => return Ok(Some(Step::defect(Some(row), reject))),
-                    Some(Found::Rows { first, batch }) => {
-                        let memory_bytes = batch.get_array_memory_size() as u64;
-                        *rest = Some(Rest { first, batch, memory_bytes });
-                    }
-                }
-            },
-        }
-    }
-}
-
-/// A step of a stream of which `raw_bytes` bytes are read, `read` of them for the steps before.
-fn step(work: Work, read: &mut u64, raw_bytes: u64) -> Step {
-    let source_bytes = raw_bytes - std::mem::replace(read, raw_bytes);
-    Step { held: held(&work), work, source_bytes }
-}
-
-fn held(work: &Work) -> u64 {
-    let bytes = match work {
-        Work::Piece(Piece::Lines { bytes, .. }) | Work::Rows { bytes, .. } => bytes.len() as u64,
-        _ => 0,
-    };
-    bytes.saturating_mul(BYTES_HELD_PER_BYTE)
-}
-
-/// What the file at `path` is compressed with, by how it begins.
-fn sniff(path: &Path) -> Result<Option<Compression>> {
-    let mut head = [0; Compression::SNIFFED_BYTES];
-    let read = File::open(path).and_then(|file| file.read_at(&mut head, 0));
-    let read = read.map_err(|e| Error::io("read", path, e))?;
-    Ok(Compression::sniff(&head[..read]))
 }

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::TextJob;
-use super::feed::{Task, Work};
+use super::feed::Task;
+use super::parts::Work;
 use crate::error::Result;
 use crate::pipeline::conversion::Converting;
 use crate::pipeline::outcome::Outcomes;
@@ -18,7 +19,7 @@ use crate::source::text::cut::Rule;
 use crate::source::text::kind::{Documents, Format};
 
 /// Where a document stands: in which part, and at which byte or row of its file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) part: usize,
     /// `None` for the whole file.
@@ -90,20 +91,22 @@ impl TextJob {
                 converting
             }
             Work::File => self.file(part, items, out)?,
-            Work::Batch { columns, first, batch } => {
+            Work::Batch { columns, rows } => {
                 let mut hash = Xxh3::new();
                 let mut converting = Converting::Done;
-                for row in 0..batch.num_rows() {
-                    let found = columns.row(&batch, row, &self.fields).and_then(|found| {
-                        hash.update(&(found.text.len() as u64).to_le_bytes());
-                        hash.update(found.text.as_bytes());
-                        hash.update(found.key.as_deref().unwrap_or_default().as_bytes());
-                        self.check_length(found.text.len())?;
-                        let kept = Record { values: found.kept };
+                for (at, row) in rows.iter(&columns, &self.fields).enumerate() {
+                    let mark = rows.first().saturating_add(at as u64);
+                    hash.update(&[u8::from(row.is_ok())]);
+                    let document = row.and_then(|row| {
+                        hash.update(&(row.text.len() as u64).to_le_bytes());
+                        hash.update(row.text.as_bytes());
+                        hash.update(row.key.as_deref().unwrap_or_default().as_bytes());
+                        self.check_length(row.text.len())?;
+                        let kept = Record { values: row.kept };
                         hash.update(&kept.crc32c().to_le_bytes());
-                        Ok(Document { key: found.key, text: found.text.into(), kept: kept.values })
+                        Ok(Document { key: row.key, text: row.text.into(), kept: kept.values })
                     });
-                    converting = items.item(place(Some(first + row as u64)), found, out);
+                    converting = items.item(place(Some(mark)), document, out);
                     if converting == Converting::RedoUnit {
                         break;
                     }

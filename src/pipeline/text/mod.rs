@@ -1,7 +1,7 @@
 //! Text corpora: documents in files of text, lines of JSON, and tables.
 //!
 //! ```text
-//! sources ─▶ parts of files (plan) ─▶ pieces (feed) ─▶ documents (items) ─▶ token ids, records (convert)
+//! sources ─▶ parts of files (plan) ─▶ pieces (parts, feed) ─▶ documents (items) ─▶ token ids, records (convert)
 //! ```
 
 mod convert;
@@ -9,6 +9,7 @@ mod dedup;
 mod feed;
 mod items;
 mod options;
+mod parts;
 mod plan;
 
 use std::ops::Range;
@@ -17,8 +18,8 @@ use std::sync::{Arc, OnceLock};
 use self::convert::Texts;
 pub(super) use self::convert::piece_name;
 pub use self::options::{
-    DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, Input, LengthRange, MAX_PACK_TOKENS, Overflow, Shape,
-    TextOptions,
+    DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, LengthRange, MAX_PACK_TOKENS, Overflow, TextInput,
+    TextOptions, TextShape,
 };
 use self::plan::{Part, TextFile};
 use crate::error::{Error, Result};
@@ -135,7 +136,7 @@ impl Job for TextJob {
     }
 
     fn run(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Report> {
-        if self.options.input == Input::Stdin && options.existing == Existing::Resume {
+        if self.options.input == TextInput::Stdin && options.existing == Existing::Resume {
             return Err(Error::usage("standard input cannot be read again, so there is nothing to resume")
                 .help("start again with --overwrite, or write it to a file first"));
         }
@@ -143,7 +144,7 @@ impl Job for TextJob {
             .map_err(|e| Error::usage("the tokenizer cannot be described as JSON").caused_by(e))?;
         let planned = Planned {
             sources: &self.sources,
-            walked: self.options.input == Input::Walk,
+            walked: self.options.input == TextInput::Walk,
             files: &self.files,
             skipped: self.skipped,
             options: &self.described,

@@ -26,7 +26,7 @@ pub struct TextOptions {
     /// Files and folders; the one folder that names are relative to, when files are named by a list.
     pub sources: Vec<SourceSpec>,
     /// How files are found.
-    pub input: Input,
+    pub input: TextInput,
     /// What standard input and files that are named one by one are, whatever they are called.
     pub input_format: Option<FileKind>,
     /// Whether symbolic links are followed.
@@ -48,7 +48,7 @@ pub struct TextOptions {
     /// What happens to the text before anything else.
     pub normalize: Normalize,
     /// What becomes of the ids of a document.
-    pub shape: Shape,
+    pub shape: TextShape,
     /// Leave out documents whose text is that of an earlier one.
     pub dedup: bool,
     /// What becomes of the records.
@@ -57,7 +57,7 @@ pub struct TextOptions {
 
 /// How the files of the sources are found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Input {
+pub enum TextInput {
     /// The sources are walked.
     #[default]
     Walk,
@@ -69,7 +69,7 @@ pub enum Input {
 
 /// What becomes of the ids of a document.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Shape {
+pub struct TextShape {
     /// Documents with fewer or more tokens are left out.
     pub filter_length: Option<LengthRange>,
     /// Tokens of the longest record, and what happens to longer documents.
@@ -158,7 +158,7 @@ impl Serialize for Overflow {
     }
 }
 
-impl Shape {
+impl TextShape {
     /// Whether a document may become several records, or a record may hold several documents.
     pub(super) fn has_pieces(&self) -> bool {
         self.pack.is_some() || matches!(self.max_length, Some((_, Overflow::Split { .. })))
@@ -187,7 +187,7 @@ impl TextOptions {
     pub fn new(sources: Vec<SourceSpec>, tokenizer: Tokenizer, output: OutputOptions) -> Self {
         Self {
             sources,
-            input: Input::Walk,
+            input: TextInput::Walk,
             input_format: None,
             follow_symlinks: false,
             documents: Documents::File,
@@ -198,7 +198,7 @@ impl TextOptions {
             replace_invalid_utf8: false,
             max_document_bytes: DEFAULT_MAX_DOCUMENT_BYTES,
             normalize: Normalize::None,
-            shape: Shape::default(),
+            shape: TextShape::default(),
             dedup: false,
             output,
         }
@@ -213,7 +213,7 @@ impl TextOptions {
             )
             .help("leave one of them out"));
         }
-        if self.input == Input::Stdin {
+        if self.input == TextInput::Stdin {
             match self.input_format.map(|kind| kind.format) {
                 None => {
                     return Err(Error::usage("standard input has no name that says what it is")
@@ -258,10 +258,10 @@ impl TextOptions {
         });
         let mut add = |name: &str, value: serde_json::Value| described[name] = value;
         match self.input {
-            Input::Walk => {}
+            TextInput::Walk => {}
             // What the list says stands in the plan, file by file.
-            Input::FilesFrom(_) => add("files_from", json!(true)),
-            Input::Stdin => add("stdin", json!(true)),
+            TextInput::FilesFrom(_) => add("files_from", json!(true)),
+            TextInput::Stdin => add("stdin", json!(true)),
         }
         if let Some(kind) = self.input_format {
             add("input_format", json!(kind.to_string()));
@@ -320,8 +320,10 @@ mod tests {
             assert_eq!(text.parse::<Overflow>().unwrap().to_string(), text);
         }
         assert!("split:x".parse::<Overflow>().is_err());
-        let shape =
-            |max, stride| Shape { max_length: Some((max, Overflow::Split { stride })), ..Shape::default() };
+        let shape = |max, stride| TextShape {
+            max_length: Some((max, Overflow::Split { stride })),
+            ..TextShape::default()
+        };
         assert!(shape(4, 3).check().is_ok() && shape(4, 4).check().is_err());
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::options::{Input, TextOptions};
+use super::options::{TextInput, TextOptions};
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::sample::{Reject, RejectCode};
@@ -87,7 +87,7 @@ pub(super) struct Found {
 /// Lists the sources and divides them into units of about `unit_bytes`.
 pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<Found> {
     let Listed { sources, files, defects, skipped } = listed(options)?;
-    super::super::check_origins(&files, &sources)?;
+    crate::pipeline::check_origins(&files, &sources)?;
     let mut types: Vec<Option<FieldType>> = options.keep_fields.iter().map(|k| k.ty).collect();
     let shuffle = options.output.shuffle;
     let part_bytes = if shuffle { unit_bytes.min(SHUFFLE_PIECE_BYTES) } else { unit_bytes };
@@ -124,7 +124,7 @@ struct Listed {
 fn listed(options: &TextOptions) -> Result<Listed> {
     let wanted = |name: &str| FileKind::of_name(name).is_some();
     match &options.input {
-        Input::Stdin => {
+        TextInput::Stdin => {
             let Some(source) = options.sources.first() else {
                 return Err(Error::usage("there is no source"));
             };
@@ -137,7 +137,7 @@ fn listed(options: &TextOptions) -> Result<Listed> {
                 skipped: 0,
             })
         }
-        Input::FilesFrom(from) => {
+        TextInput::FilesFrom(from) => {
             let [folder] = &options.sources[..] else {
                 return Err(
                     Error::usage("files that are named are relative to one folder").help("name one SRC")
@@ -147,8 +147,10 @@ fn listed(options: &TextOptions) -> Result<Listed> {
             let defects = details.into_iter().map(|d| d.defect.map(|defect| *defect)).collect();
             Ok(Listed { sources: options.sources.clone(), files, defects, skipped: 0 })
         }
-        Input::Walk => {
-            let matches = globs::expand(&braces::expand(&options.sources)?, &wanted)?;
+        TextInput::Walk => {
+            // What a pattern matches is named, as if the shell had expanded it.
+            let named = |name: &str| options.input_format.is_some() || wanted(name);
+            let matches = globs::expand(&braces::expand(&options.sources)?, &named)?;
             for source in &matches.sources {
                 if source.path.is_file() && kind_of(options, true, &source.path).is_none() {
                     return Err(Error::usage("this is no kind of text file that is read here")
@@ -193,7 +195,7 @@ impl Finder<'_> {
         path: &Path,
         mut defect: Option<Reject>,
     ) -> Result<TextFile> {
-        let named = file.is_named() || self.options.input != Input::Walk;
+        let named = file.is_named() || self.options.input != TextInput::Walk;
         let kind = kind_of(self.options, named, path);
         if kind.is_none() && defect.is_none() {
             defect = Some(Reject::new(
@@ -204,7 +206,7 @@ impl Finder<'_> {
         let kind = kind.unwrap_or(FileKind { format: Format::Text, compression: None });
         let mut detail = TextFile { kind, defect, columns: None };
         let from = self.parts.len();
-        if detail.defect.is_none() && self.options.input != Input::Stdin {
+        if detail.defect.is_none() && self.options.input != TextInput::Stdin {
             let opened = match kind.format {
                 Format::Parquet => self.parquet(ordinal, file, path),
                 Format::Arrow => self.arrow(file, path),
@@ -298,12 +300,8 @@ pub(super) fn check_type(name: &str, found: FieldType, wanted: FieldType) -> Res
     if found == wanted {
         return Ok(());
     }
-    Err(Error::usage(format!(
-        "the column {name:?} is {} here, and {} elsewhere",
-        found.name(),
-        wanted.name()
-    ))
-    .help("a field has one type: leave the type out of --keep-fields, or convert the files apart"))
+    Err(Error::usage(format!("the column {name:?} is {}, and the field is {}", found.name(), wanted.name()))
+        .help("a field has one type: leave the type out of --keep-fields, or convert the files apart"))
 }
 
 /// Groups small parts into units.

@@ -80,7 +80,7 @@ impl Assembler {
             let column = match *part {
                 Part::Image => {
                     let images = ImageRows {
-                        split: Some(&self.split),
+                        split: &self.split,
                         records: &records,
                         rows,
                         place,

@@ -24,7 +24,7 @@ pub(super) struct ImageScratch {
 /// The images of a batch.
 pub(super) struct ImageRows<'a> {
     /// Names the records of an error.
-    pub(super) split: Option<&'a Split>,
+    pub(super) split: &'a Split,
     pub(super) records: &'a [Record],
     pub(super) rows: usize,
     /// Field of the encoded image.
@@ -128,15 +128,13 @@ impl ImageRows<'_> {
             RejectCode::Unsupported | RejectCode::UnknownType => ErrorKind::Unsupported,
             _ => ErrorKind::Corrupt,
         };
-        let ordinal = record.ordinal();
-        let split = self.split.map(|split| format!(" of split {:?}", split.name())).unwrap_or_default();
+        let (ordinal, split) = (record.ordinal(), self.split.name());
         let key = record.key().map(|key| format!(", key {key:?}")).unwrap_or_default();
-        let what = format!("the image of record {ordinal}{split}{key} cannot be decoded: {}", reject.message);
-        let error = Error::new(kind, what);
-        match self.split {
-            Some(split) => split.at_record(error, ordinal),
-            None => error.at_row(ordinal),
-        }
+        let what = format!(
+            "the image of record {ordinal} of split {split:?}{key} cannot be decoded: {}",
+            reject.message
+        );
+        self.split.at_record(Error::new(kind, what), ordinal)
     }
 }
 

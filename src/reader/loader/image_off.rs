@@ -14,7 +14,7 @@ pub(super) struct ImageScratch;
 
 #[expect(dead_code, reason = "the fields of its counterpart")]
 pub(super) struct ImageRows<'a> {
-    pub(super) split: Option<&'a Split>,
+    pub(super) split: &'a Split,
     pub(super) records: &'a [Record],
     pub(super) rows: usize,
     pub(super) place: usize,

@@ -15,7 +15,7 @@ use arrow_ipc::reader::{read_dictionary, read_record_batch};
 use arrow_ipc::{Message, MessageHeader, RecordBatch as BatchHeader, root_as_message};
 use arrow_schema::{ArrowError, Schema, SchemaRef};
 
-use super::table::{Columns, Found, Wanted};
+use super::table::{Columns, Found, Rows, Wanted};
 use crate::error::Result;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::FieldType;
@@ -38,6 +38,8 @@ const SKIP_BYTES: u64 = 1 << 20;
 pub struct Batches {
     stream: Stream,
     schema: SchemaRef,
+    /// Ordinals of the columns that are decoded; `None`: all.
+    selected: Option<Vec<usize>>,
     dictionaries: HashMap<i64, ArrayRef>,
     is_file: bool,
     /// Ordinal of the next row.
@@ -73,6 +75,7 @@ impl Batches {
         let mut batches = Self {
             stream,
             schema: Arc::new(Schema::empty()),
+            selected: None,
             dictionaries: HashMap::new(),
             is_file: false,
             row: 0,
@@ -103,7 +106,14 @@ impl Batches {
         wanted.columns(&self.schema)
     }
 
-    /// Bytes read from the file so far.
+    /// Decodes no more than `columns` from here on, and says where they stand among themselves.
+    pub fn select(&mut self, columns: &Columns) -> Columns {
+        let (all, alone) = columns.alone();
+        self.selected = Some(all);
+        alone
+    }
+
+    /// Bytes of the file that were used so far.
     pub fn raw_bytes(&self) -> u64 {
         self.stream.raw_bytes()
     }
@@ -120,8 +130,8 @@ impl Batches {
                 Ok(Next::End) => self.ended = true,
                 Ok(Next::Batch(batch)) => {
                     let first = self.row;
-                    self.row += batch.num_rows() as u64;
-                    return Ok(Some(Found::Rows { first, batch }));
+                    self.row = first.saturating_add(batch.num_rows() as u64);
+                    return Ok(Some(Found::Rows(Rows::new(first, batch))));
                 }
                 Ok(Next::TooLarge(rows, reject)) => {
                     let row = self.row;
@@ -221,12 +231,14 @@ impl Batches {
 
     /// Hands a message to the library, which meets some damage with a panic. Nothing is read after one.
     fn decode(&mut self, message: &Message<'_>, body: &Buffer) -> Result<Next, Broken> {
-        let (schema, dictionaries) = (&self.schema, &mut self.dictionaries);
+        let (schema, selected, dictionaries) =
+            (&self.schema, self.selected.as_deref(), &mut self.dictionaries);
         let decode = || -> Result<Next, ArrowError> {
             let version = message.version();
             if let Some(batch) = message.header_as_record_batch() {
                 let schema = Arc::clone(schema);
-                return read_record_batch(body, batch, schema, dictionaries, None, &version).map(Next::Batch);
+                return read_record_batch(body, batch, schema, dictionaries, selected, &version)
+                    .map(Next::Batch);
             }
             if let Some(dictionary) = message.header_as_dictionary_batch() {
                 read_dictionary(body, dictionary, schema, dictionaries, &version)?;

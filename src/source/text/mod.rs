@@ -13,3 +13,5 @@ pub mod parquet;
 pub mod rows;
 mod scan;
 pub mod table;
+#[cfg(test)]
+mod tests;

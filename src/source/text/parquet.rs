@@ -21,7 +21,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 
 use super::pages::PageHeader;
-use super::table::{Columns, Found, Wanted};
+use super::table::{Columns, Found, Rows, Wanted};
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
 use crate::schema::FieldType;
@@ -96,7 +96,8 @@ impl ParquetFile {
         let groups = self.metadata.metadata().row_groups().iter();
         groups
             .map(|group| {
-                let bytes = self.leaves(group, &roots).map(|c| size(c.uncompressed_size())).sum();
+                let sizes = self.leaves(group, &roots).map(|c| size(c.uncompressed_size()));
+                let bytes = sizes.fold(0, u64::saturating_add);
                 (size(group.num_rows()), bytes)
             })
             .collect()
@@ -176,9 +177,9 @@ impl Groups {
                 match next {
                     Ok(Some(batch)) => {
                         let first = open.row;
-                        open.row += batch.num_rows() as u64;
+                        open.row = first.saturating_add(batch.num_rows() as u64);
                         self.open = Some(open);
-                        return Ok(Some(Found::Rows { first, batch }));
+                        return Ok(Some(Found::Rows(Rows::new(first, batch))));
                     }
                     Ok(None) if open.row == open.end => {}
                     Ok(None) => {

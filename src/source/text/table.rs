@@ -96,17 +96,11 @@ impl Columns {
         (all, alone)
     }
 
-    /// Bytes of the text in `row`.
-    pub fn text_bytes(&self, batch: &RecordBatch, row: usize) -> u64 {
+    fn text_bytes(&self, batch: &RecordBatch, row: usize) -> u64 {
         text(batch.column(self.text), row).map_or(0, |text| text.len() as u64)
     }
 
-    /// What `row` holds, for `fields` of the types that the columns have.
-    ///
-    /// # Errors
-    ///
-    /// A null where there must be something.
-    pub fn row<'a>(&self, batch: &'a RecordBatch, row: usize, fields: &[Field]) -> Result<Row<'a>, Reject> {
+    fn row<'a>(&self, batch: &'a RecordBatch, row: usize, fields: &[Field]) -> Result<Row<'a>, Reject> {
         let null = |name: &str| Reject::new(RejectCode::MissingField, format!("the field {name:?} is null"));
         let name = |at: usize| batch.schema().field(at).name().clone();
         let key = match self.key.map(|at| (at, json(batch.column(at), row))) {
@@ -144,16 +138,76 @@ fn text(column: &ArrayRef, row: usize) -> Option<&str> {
     }
 }
 
+/// Neighbouring rows of a table.
+#[derive(Debug)]
+pub struct Rows {
+    first: u64,
+    batch: RecordBatch,
+}
+
+impl Rows {
+    pub(super) fn new(first: u64, batch: RecordBatch) -> Self {
+        Self { first, batch }
+    }
+
+    /// Ordinal of the first row in the file, counted from 0.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Ordinal of the row behind the last.
+    pub fn end(&self) -> u64 {
+        self.first.saturating_add(self.len() as u64)
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.batch.num_rows()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that the columns hold in memory, also for rows that were taken out.
+    pub fn memory_bytes(&self) -> u64 {
+        self.batch.get_array_memory_size() as u64
+    }
+
+    /// Takes the first rows out: as many as have `target_bytes` of text, at most `most`, at least one. Also gives the
+    /// bytes of their texts.
+    pub fn take(&mut self, columns: &Columns, target_bytes: u64, most: usize) -> (Self, u64) {
+        let (mut rows, mut bytes) = (0, 0u64);
+        while rows < self.len().min(most) && bytes < target_bytes {
+            bytes = bytes.saturating_add(columns.text_bytes(&self.batch, rows));
+            rows += 1;
+        }
+        let taken = Self { first: self.first, batch: self.batch.slice(0, rows) };
+        self.first = taken.end();
+        self.batch = self.batch.slice(rows, self.len() - rows);
+        (taken, bytes)
+    }
+
+    /// What the rows hold, in order, for `fields` of the types that the columns have.
+    ///
+    /// # Errors
+    ///
+    /// A row with a null where there must be something is a reject.
+    pub fn iter<'a>(
+        &'a self,
+        columns: &'a Columns,
+        fields: &'a [Field],
+    ) -> impl Iterator<Item = Result<Row<'a>, Reject>> {
+        (0..self.len()).map(|row| columns.row(&self.batch, row, fields))
+    }
+}
+
 /// What comes next in a table.
 #[derive(Debug)]
 pub enum Found {
-    /// Rows, of which the first is the `first`th of the file, counted from 0.
-    Rows {
-        /// Ordinal of the first.
-        first: u64,
-        /// The rows.
-        batch: RecordBatch,
-    },
+    /// Some rows.
+    Rows(Rows),
     /// Rows from `row` on cannot be read; others may follow.
     Broken {
         /// Ordinal of the first row that cannot be read.

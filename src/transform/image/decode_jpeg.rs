@@ -1,13 +1,16 @@
-//! Pixels of JPEG, through libjpeg-turbo-rs: strict by default, and at a smaller scale where nothing is lost by it.
+//! Pixels of JPEG: strict by default, and at a smaller scale where nothing is lost by it. What `decode::baseline` reads
+//! goes through that, everything else through libjpeg-turbo-rs; the pixels are the same.
 
-use libjpeg_turbo_rs::PixelFormat;
+use libjpeg_turbo_rs::{Decoder, JpegError, PixelFormat};
 
 use super::container::jpeg::{self, Header, Process};
 use super::geometry::Size;
 use super::icc::Conversion;
 use super::options::ImageOptions;
 use super::pixels::Pixels;
+use super::scratch::Scratch;
 use super::text::Color;
+use crate::decode::baseline::{self, Baseline};
 use crate::decode::jpeg as codec;
 use crate::sample::Reject;
 
@@ -25,50 +28,94 @@ pub(super) fn reduction(header: &Header<'_>, source: Size, target: Size) -> u32 
     [8, 4, 2].into_iter().find(fits).unwrap_or(1)
 }
 
-/// Decodes the JPEG file `bytes` into `out`: grey when grey is asked for and `profile` (which is not yet applied) does
-/// not need colours, else RGB. True when damage was concealed, which only happens with the lenient option.
-///
-/// Inks are the exception: they are brought to RGB here, by `profile` if it is one for inks.
-pub(super) fn decode(
-    bytes: &[u8],
-    header: &Header<'_>,
-    options: &ImageOptions,
-    reduction: u32,
-    profile: Option<&Conversion>,
-    buffer: &mut Vec<u8>,
-    out: &mut Pixels,
-) -> Result<bool, Reject> {
-    let reject = |error| codec::reject(error, jpeg::is_ended(bytes, header.first_scan));
-    let mut decoder =
-        codec::decoder(bytes, options.max_pixels, options.lenient, reduction).map_err(reject)?;
-    let size = |w: usize, h: usize| Size::new(w as u32, h as u32);
-    if header.frame.components == 4 {
+/// What a JPEG is decoded to.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) header: &'a Header<'a>,
+    pub(super) options: &'a ImageOptions,
+    /// The pixels are to be 1/`reduction` of the size of the file.
+    pub(super) reduction: u32,
+    /// What the pixels will go through; only inks go through it here.
+    pub(super) profile: Option<&'a Conversion>,
+}
+
+impl Asked<'_> {
+    /// Decodes the file `bytes` into `scratch.decoded`: grey when grey is asked for and the profile does not need
+    /// colours, else RGB. True when damage was concealed, which only happens with the lenient option.
+    ///
+    /// Inks are the exception: they are brought to RGB, by the profile if it is one for inks.
+    pub(super) fn decode(&self, bytes: &[u8], scratch: &mut Scratch) -> Result<bool, Reject> {
+        if self.header.frame.components == 4 {
+            return self.inks(bytes, &mut scratch.samples, &mut scratch.decoded);
+        }
+        let (format, channels) = match (self.options.color, self.profile) {
+            (Color::Gray, None | Some(Conversion::Table(_))) => (PixelFormat::Grayscale, 1),
+            _ => (PixelFormat::Rgb, 3),
+        };
+        let Scratch { baseline, decoded: out, .. } = scratch;
+        if self.whole_baseline(bytes, channels, baseline, out) {
+            return Ok(false);
+        }
+        let reject = |error| self.reject(error, bytes);
+        let mut decoder = self.decoder(bytes)?;
+        decoder.set_output_format(format);
+        out.reshape(size(decoder.output_width(), decoder.output_height()), channels);
+        let need = decoder.output_buffer_size().map_err(reject)?;
+        out.data.resize(need, 0);
+        let info = decoder.decode_image_into(&mut out.data).map_err(reject)?;
+        out.reshape(size(info.width, info.height), channels);
+        Ok(!info.warnings.is_empty())
+    }
+
+    /// Decodes the file with the decoder that is faster for what it reads, and gives the same pixels. It takes only files
+    /// without any damage; all others are for libjpeg-turbo to judge.
+    fn whole_baseline(
+        &self,
+        bytes: &[u8],
+        channels: usize,
+        baseline: &mut Baseline,
+        out: &mut Pixels,
+    ) -> bool {
+        let Header { frame, structure, .. } = self.header;
+        if self.reduction != 1 || frame.process != Process::Sequential || frame.precision != 8 {
+            return false;
+        }
+        let (width, height) = (structure.size.width as usize, structure.size.height as usize);
+        out.reshape(structure.size, channels);
+        let all = baseline::Rect { left: 0, top: 0, width, height };
+        baseline.decode(bytes, (width, height), all, channels, &mut out.data).is_ok()
+    }
+
+    fn inks(&self, bytes: &[u8], buffer: &mut Vec<u8>, out: &mut Pixels) -> Result<bool, Reject> {
+        let reject = |error| self.reject(error, bytes);
+        let mut decoder = self.decoder(bytes)?;
         decoder.set_output_format(PixelFormat::Cmyk);
         buffer.resize(decoder.output_buffer_size().map_err(reject)?, 0);
         let info = decoder.decode_image_into(buffer).map_err(reject)?;
-        let size = size(info.width, info.height);
         let inks = &mut buffer[..info.bytes_written];
         // Files with Adobe's segment store the inks inverted.
-        if header.adobe_transform.is_some() {
+        if self.header.adobe_transform.is_some() {
             inks.iter_mut().for_each(|ink| *ink = 255 - *ink);
         }
-        out.reshape(size, 3);
-        if !profile.is_some_and(|profile| profile.cmyk_to_rgb(inks, &mut out.data)) {
+        out.reshape(size(info.width, info.height), 3);
+        if !self.profile.is_some_and(|profile| profile.cmyk_to_rgb(inks, &mut out.data)) {
             naive_cmyk_to_rgb(inks, &mut out.data);
         }
-        return Ok(!info.warnings.is_empty());
+        Ok(!info.warnings.is_empty())
     }
-    let (format, channels) = match (options.color, profile) {
-        (Color::Gray, None | Some(Conversion::Table(_))) => (PixelFormat::Grayscale, 1),
-        _ => (PixelFormat::Rgb, 3),
-    };
-    decoder.set_output_format(format);
-    out.reshape(size(decoder.output_width(), decoder.output_height()), channels);
-    let need = decoder.output_buffer_size().map_err(reject)?;
-    out.data.resize(need, 0);
-    let info = decoder.decode_image_into(&mut out.data).map_err(reject)?;
-    out.reshape(size(info.width, info.height), channels);
-    Ok(!info.warnings.is_empty())
+
+    fn decoder<'b>(&self, bytes: &'b [u8]) -> Result<Decoder<'b>, Reject> {
+        let ImageOptions { max_pixels, lenient, .. } = *self.options;
+        codec::decoder(bytes, max_pixels, lenient, self.reduction).map_err(|error| self.reject(error, bytes))
+    }
+
+    fn reject(&self, error: JpegError, bytes: &[u8]) -> Reject {
+        codec::reject(error, jpeg::is_ended(bytes, self.header.first_scan))
+    }
+}
+
+fn size(width: usize, height: usize) -> Size {
+    Size::new(width as u32, height as u32)
 }
 
 /// Inks (255 being full) to light, without a profile: each channel is what ink and black together let through.

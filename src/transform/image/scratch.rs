@@ -6,12 +6,14 @@
 
 use super::icc::Profiles;
 use super::pixels::Pixels;
+use crate::decode::baseline::Baseline;
 
 /// What is kept from image to image unless told otherwise: the buffers of a photo of about 16 megapixels.
 pub const DEFAULT_KEPT_BYTES: usize = 192 << 20;
 
 /// Per-thread buffers of the image transform. They never influence a result.
 pub struct Scratch {
+    pub(super) baseline: Baseline,
     pub(super) samples: Vec<u8>,
     pub(super) decoded: Pixels,
     pub(super) resized: Pixels,
@@ -35,6 +37,7 @@ impl Scratch {
     /// Empty buffers, of which at most `bytes` are kept from one image to the next.
     pub fn keeping(bytes: usize) -> Self {
         Self {
+            baseline: Baseline::default(),
             samples: Vec::new(),
             decoded: Pixels::default(),
             resized: Pixels::default(),
@@ -46,7 +49,8 @@ impl Scratch {
 
     /// Bytes held for the next image.
     pub fn kept_bytes(&self) -> usize {
-        self.samples.capacity()
+        self.baseline.kept_bytes()
+            + self.samples.capacity()
             + self.decoded.data.capacity()
             + self.resized.data.capacity()
             + self.resizer.size_of_internal_buffers()
@@ -55,6 +59,7 @@ impl Scratch {
     /// Gives back what is more than may be kept.
     pub(super) fn trim(&mut self) {
         if self.kept_bytes() > self.most_kept_bytes {
+            self.baseline = Baseline::default();
             for buffer in [&mut self.samples, &mut self.decoded.data, &mut self.resized.data] {
                 *buffer = Vec::new();
             }

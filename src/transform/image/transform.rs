@@ -159,16 +159,9 @@ impl ImageTransform {
                 plan.stored_resized(source.structure.orientation),
             )
         };
-        let Scratch { samples, decoded, .. } = scratch;
-        let lenient = decode_jpeg::decode(
-            source.bytes,
-            header,
-            &self.options,
-            reduction,
-            profile.as_ref(),
-            samples,
-            decoded,
-        )?;
+        let asked =
+            decode_jpeg::Asked { header, options: &self.options, reduction, profile: profile.as_ref() };
+        let lenient = asked.decode(source.bytes, scratch)?;
         Ok(Decoded { reduction, is_unchanged: profile.is_none(), profile, lenient })
     }
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from ._native import share
@@ -16,12 +16,12 @@ logger = logging.getLogger("dsconvert")
 # Pairs that launchers set: rank and world size.
 _RANKS = [
     ("RANK", "WORLD_SIZE"),  # torchrun, and most others
-    ("SLURM_PROCID", "SLURM_NTASKS"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # of srun; a batch script is process 0 of many, too, and alone
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
 ]
-# How many ranks there are on this machine.
-_LOCAL = ["LOCAL_WORLD_SIZE", "SLURM_NTASKS_PER_NODE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"]
+# How many ranks there are on this machine. Slurm lists machines: `4(x2),3`.
+_LOCAL = ["LOCAL_WORLD_SIZE", "SLURM_STEP_TASKS_PER_NODE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"]
 
 _said: set[tuple[object, ...]] = set()
 
@@ -83,12 +83,11 @@ def _from_environment() -> tuple[tuple[int, int], str] | None:
 
 
 def _number(name: str) -> int | None:
-    value = os.environ.get(name, "")
-    return int(value) if value.isascii() and value.isdigit() else None
+    found = re.match(r"[0-9]+", os.environ.get(name, ""))
+    return int(found[0]) if found else None
 
 
 def default_threads() -> int:
     """Cores this process may use, divided by the ranks on this machine; at least one."""
-    numbers: Iterable[int | None] = map(_number, _LOCAL)
-    local = next((number for number in numbers if number), 1)
+    local = next((number for number in map(_number, _LOCAL) if number), 1)
     return max(1, len(os.sched_getaffinity(0)) // local)

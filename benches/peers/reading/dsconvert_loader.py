@@ -1,0 +1,27 @@
+"""dsconvert: threads in this process."""
+
+import dsconvert
+
+from common import BATCH_DOCUMENTS, BATCH_IMAGES, CROP
+
+IN_PROCESS_ONLY = True
+
+
+def images(records, out):
+    return records.path
+
+
+def image_epochs(path, workers):
+    loader = dsconvert.Loader(path, batch_size=BATCH_IMAGES, center_crop=CROP, as_torch=True)
+    return lambda: ((batch["image"], batch["label"]) for batch in loader)
+
+
+def tokens(records, out):
+    return records.path
+
+
+def token_epochs(path, workers):
+    loader = dsconvert.Loader(
+        path, batch_size=BATCH_DOCUMENTS, bucket="none", fields=["input_ids"], as_torch=True
+    )
+    return lambda: (batch["input_ids"] for batch in loader)

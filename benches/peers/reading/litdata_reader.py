@@ -1,0 +1,45 @@
+"""LitData: optimised chunks on this disk."""
+
+import litdata
+import numpy as np
+
+from common import BATCH_DOCUMENTS, BATCH_IMAGES, pad, stack
+
+
+def _write(rows, out):
+    litdata.optimize(fn=_same, inputs=rows, output_dir=str(out), num_workers=1, chunk_bytes="64MB")
+    return out
+
+
+def _same(row):
+    return row
+
+
+def _epochs(path, workers, batch, collate):
+    dataset = litdata.StreamingDataset(str(path), shuffle=True)
+    loader = litdata.StreamingDataLoader(dataset, batch_size=batch, num_workers=workers, collate_fn=collate)
+    return lambda: loader
+
+
+def images(records, out):
+    return _write([{"image": image, "label": label} for image, label in records], out)
+
+
+def _stack(rows):
+    return stack([(row["image"], row["label"]) for row in rows])
+
+
+def image_epochs(path, workers):
+    return _epochs(path, workers, BATCH_IMAGES, _stack)
+
+
+def tokens(records, out):
+    return _write([{"input_ids": np.array(ids)} for ids in records], out)
+
+
+def _pad(rows):
+    return pad([np.asarray(row["input_ids"]) for row in rows])
+
+
+def token_epochs(path, workers):
+    return _epochs(path, workers, BATCH_DOCUMENTS, _pad)

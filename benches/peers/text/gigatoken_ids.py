@@ -1,0 +1,8 @@
+"""gigatoken over a jsonl file, ids kept in memory, nothing written: CORPUS TOKENIZER OUT CORES."""
+
+import sys
+
+from gigatoken import JsonlFileSource, Tokenizer
+
+corpus, tokenizer, _, cores = sys.argv[1:]
+Tokenizer(tokenizer).encode_files(JsonlFileSource([corpus]), parallel=int(cores) > 1)

@@ -1,0 +1,87 @@
+"""Tokenizing a corpus with dsconvert and its peers, one after the other in one run.
+
+    python run.py CORPUS.jsonl --tokenizer tokenizer.json [--cores 1 2] [--dsconvert PATH] [--peer-megabytes 24]
+
+Every tool is run as a process of its own, on so many cores that it is pinned to; the fastest of the rounds counts. What
+is slow gets only the first megabytes of the corpus: its speed does not depend on the size. A tool that is not
+installed is left out and named. `gigatoken` keeps its ids in memory and writes nothing; all others write a dataset.
+"""
+
+import argparse
+import importlib.util
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).parent
+# Name, the module that must be there, and whether the whole corpus is for it.
+PEERS = [("gigatoken_ids", "gigatoken", True), ("datasets_map", "datasets", False), ("datatrove_tokens", "datatrove", False)]
+FORMATS = ["parquet", "arrow", "msgpack", "protobuf"]
+
+
+def seconds(command, cores, rounds, out):
+    """The fastest of the rounds, on so many cores; each writes to an empty folder."""
+    everything = sorted(os.sched_getaffinity(0))
+    best = float("inf")
+    for _ in range(rounds):
+        shutil.rmtree(out, ignore_errors=True)
+        start = time.perf_counter()
+        subprocess.run(
+            command, check=True, stdout=subprocess.DEVNULL,
+            preexec_fn=lambda: os.sched_setaffinity(0, everything[:cores]),
+            env=os.environ | {"TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": str(cores)},
+        )
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def head(corpus, megabytes, folder):
+    """The first lines of the corpus, about so many megabytes."""
+    path = folder / "head.jsonl"
+    with open(corpus, "rb") as source, open(path, "wb") as target:
+        while target.tell() < megabytes * 1e6 and (line := source.readline()):
+            target.write(line)
+    return path
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=pathlib.Path)
+    parser.add_argument("--tokenizer", type=pathlib.Path, required=True)
+    parser.add_argument("--cores", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--dsconvert", default="dsconvert", help="the command")
+    parser.add_argument("--peer-megabytes", type=float, default=24, help="of the corpus, for peers that are slow")
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args()
+
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        out = folder / "out"
+        less = head(args.corpus, args.peer_megabytes, folder)
+        rows = []
+        for cores in args.cores:
+            for fmt in FORMATS:
+                command = [args.dsconvert, "text", args.corpus, "--tokenizer", args.tokenizer, "--out", out]
+                command += ["--format", fmt, "--threads", str(cores), "--quiet", "--max-rejects", "100%"]
+                rows.append((f"dsconvert, {fmt}", cores, args.corpus, seconds(command, cores, args.rounds, out)))
+            for name, module, is_fast in PEERS:
+                if importlib.util.find_spec(module) is None:
+                    print(f"{name} is left out: no module {module}", file=sys.stderr)
+                    continue
+                corpus = args.corpus if is_fast else less
+                command = [sys.executable, HERE / f"{name}.py", corpus, args.tokenizer, out, str(cores)]
+                rounds = args.rounds if is_fast else 1
+                rows.append((name, cores, corpus, seconds(command, cores, rounds, out)))
+        print(f"{'':24}{'cores':>6}{'MB':>8}{'MB/s':>9}{'parquet is':>14}")
+        for name, cores, corpus, took in rows:
+            speed = corpus.stat().st_size / 1e6 / took
+            ours = next(c.stat().st_size / 1e6 / t for n, k, c, t in rows if k == cores and n.endswith("parquet"))
+            print(f"{name:24}{cores:>6}{corpus.stat().st_size / 1e6:>8.0f}{speed:>9.1f}{ours / speed:>12.1f} ×")
+
+
+if __name__ == "__main__":
+    main()

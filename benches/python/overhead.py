@@ -1,0 +1,65 @@
+"""What Python adds to a batch and to a record, in microseconds.
+
+    python benches/python/overhead.py DATASET      # of text, with the release build of the package
+
+Batches are small and all made before they are asked for, so that only handing them over is measured: the median of
+an epoch, the best of several.
+"""
+
+import statistics
+import sys
+import time
+
+import dsconvert
+
+EPOCHS = 6
+READS = 2000
+
+
+def microseconds(run, times):
+    """Per run, the best of several rounds."""
+    best = float("inf")
+    for _ in range(EPOCHS):
+        begin = time.perf_counter()
+        for i in range(times):
+            run(i)
+        best = min(best, (time.perf_counter() - begin) / times)
+    return best * 1e6
+
+
+def per_batch(path, **options):
+    """Microseconds from asking for a batch that is ready to having it."""
+    loader = dsconvert.Loader(path, batch_size=2, num_threads=2, prefetch=1000, last="drop", **options)
+    medians = []
+    for _ in range(EPOCHS):
+        batches, times = iter(loader), []
+        next(batches)
+        time.sleep(0.5)  # for the threads to make the others
+        for _ in range(min(900, len(loader) - 1)):
+            begin = time.perf_counter()
+            next(batches)
+            times.append(time.perf_counter() - begin)
+        medians.append(statistics.median(times))
+    return min(medians) * 1e6
+
+
+def main():
+    path = sys.argv[1]
+    split = dsconvert.open(path).default
+    some = list(range(0, min(len(split), 320), 10))
+    sampler = iter(dsconvert.BatchSampler(path, batch_size=32, last="wrap"))
+    rows = {
+        "batch of 1 array": per_batch(path, fields=["lengths"]),
+        "batch of 4 arrays": per_batch(path),
+        "batch of 1 tensor": per_batch(path, fields=["lengths"], as_torch=True),
+        "batch of 4 tensors": per_batch(path, as_torch=True),
+        "record by ordinal": microseconds(lambda i: split[i % len(split)], READS),
+        f"record, {len(some)} at once": microseconds(lambda _: split[some], READS // 10) / len(some),
+        "list of a batch sampler": microseconds(lambda _: next(sampler), min(len(split) // 32, READS) // EPOCHS),
+    }
+    for what, time_us in rows.items():
+        print(f"{what:28} {time_us:8.1f} µs")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,296 @@
+//! Reading a part of a file, piece by piece.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::TextJob;
+use super::options::TextInput;
+use super::plan::{Extent, Part, check_type, wanted_columns};
+use crate::error::{Error, Result};
+use crate::sample::{Reject, RejectCode};
+use crate::source::compression::Compression;
+use crate::source::lines::{LineReader, Piece};
+use crate::source::stream::{Broken, Stream};
+use crate::source::text::arrow::Batches;
+use crate::source::text::cut::{Cut, Cutter, Rule};
+use crate::source::text::kind::{Documents, Format};
+use crate::source::text::parquet::{Groups, ParquetFile};
+use crate::source::text::rows::{self, Header};
+use crate::source::text::table::{Columns, Found, Rows};
+
+/// Source bytes of one task.
+const TASK_BYTES: usize = 256 << 10;
+/// Bytes held for one source byte: the text, its fields, ids and record.
+const BYTES_HELD_PER_BYTE: u64 = 8;
+/// Rows of one task, however short they are.
+const TASK_ROWS: usize = 4096;
+/// Bytes that a piece holds unless one document is longer.
+pub(super) const NEXT_BYTES: u64 = TASK_BYTES as u64 * BYTES_HELD_PER_BYTE;
+
+/// What a task is about.
+pub(super) enum Work {
+    /// Whole documents of text, or lines of JSON.
+    Piece(Piece),
+    /// Rows of a table of separated values.
+    Rows { header: Arc<Header>, offset: u64, bytes: Vec<u8> },
+    /// A plain file that is one document, to be read.
+    File,
+    /// Rows of a table of Arrow.
+    Batch { columns: Arc<Columns>, rows: Rows },
+    /// Nothing can be read from `mark` on, or of the whole file.
+    Defect { mark: Option<u64>, reject: Reject },
+}
+
+impl Work {
+    /// The first mark that is none of its documents'.
+    pub(super) fn end(&self) -> u64 {
+        match self {
+            Work::Piece(Piece::Lines { offset, bytes }) | Work::Rows { offset, bytes, .. } => {
+                offset.saturating_add(bytes.len() as u64)
+            }
+            Work::Piece(Piece::Overlong { offset, bytes }) => offset.saturating_add(*bytes),
+            Work::Batch { rows, .. } => rows.end(),
+            Work::File => 0,
+            Work::Defect { mark, .. } => mark.unwrap_or(0),
+        }
+    }
+}
+
+/// Work, the bytes of the file it stands for, and those it holds.
+pub(super) struct Step {
+    pub(super) work: Work,
+    pub(super) source_bytes: u64,
+    pub(super) held: u64,
+}
+
+impl Step {
+    pub(super) fn defect(mark: Option<u64>, reject: Reject) -> Self {
+        Self { work: Work::Defect { mark, reject }, source_bytes: 0, held: 0 }
+    }
+}
+
+/// Reads a part.
+pub(super) enum Reader<'a> {
+    /// One step, and then the end.
+    Once(Option<Step>),
+    Lines(LineReader),
+    Cuts {
+        cutter: Cutter,
+        read: u64,
+    },
+    Rows {
+        table: Table<'a>,
+        read: u64,
+    },
+    /// `rest` was read and is not given yet; `memory_bytes` of it are counted to no task so far.
+    Batches {
+        source: Source,
+        read: u64,
+        rest: Option<Rows>,
+        memory_bytes: u64,
+        columns: Arc<Columns>,
+    },
+}
+
+/// A table of separated values, whose header is read first.
+pub(super) struct Table<'a> {
+    cutter: Cutter,
+    format: Format,
+    wanted: rows::Wanted<'a>,
+    header: Option<Arc<Header>>,
+    ended: bool,
+}
+
+impl Table<'_> {
+    fn next(&mut self) -> Result<Option<Work>> {
+        if let Some(cut) = self.cutter.next(TASK_BYTES)?.filter(|_| !self.ended) {
+            let defect = |mark, reject| Ok(Some(Work::Defect { mark, reject }));
+            match (cut, &self.header) {
+                (Cut::Piece(Piece::Lines { offset, bytes }), Some(header)) => {
+                    return Ok(Some(Work::Rows { header: Arc::clone(header), offset, bytes }));
+                }
+                (Cut::Piece(Piece::Lines { offset, mut bytes }), None) => {
+                    match Header::read(self.format, &bytes, self.wanted) {
+                        Ok((header, end)) => {
+                            let header = Arc::clone(self.header.insert(Arc::new(header)));
+                            let bytes = bytes.split_off(end);
+                            return Ok(Some(Work::Rows { header, offset: offset + end as u64, bytes }));
+                        }
+                        Err(reject) => {
+                            self.ended = true;
+                            return defect(None, reject);
+                        }
+                    }
+                }
+                (Cut::Piece(piece), Some(_)) => return Ok(Some(Work::Piece(piece))),
+                (Cut::Piece(_), None) => {
+                    self.ended = true;
+                    let message = "the line that names the columns is longer than --max-document-bytes";
+                    return defect(None, Reject::new(RejectCode::TooLarge, message));
+                }
+                (Cut::Broken { offset, reject }, header) => {
+                    return defect(header.as_ref().map(|_| offset), reject);
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Where record batches come from.
+pub(super) enum Source {
+    /// Row groups, and the bytes that they stand for.
+    Parquet(Groups, u64),
+    Arrow(Batches),
+}
+
+impl Source {
+    fn next(&mut self) -> Result<Option<Found>> {
+        match self {
+            Self::Parquet(groups, _) => groups.read(),
+            Self::Arrow(batches) => batches.read(),
+        }
+    }
+
+    fn raw_bytes(&self) -> u64 {
+        match self {
+            Self::Parquet(_, bytes) => *bytes,
+            Self::Arrow(batches) => batches.raw_bytes(),
+        }
+    }
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn open(job: &'a TextJob, part: &Part) -> Result<Self, Broken> {
+        let (options, file, detail) = (&job.options, &job.files[part.file], &job.details[part.file]);
+        let once = |work, source_bytes, held| Ok(Self::Once(Some(Step { work, source_bytes, held })));
+        if let Some(reject) = detail.defect.clone() {
+            return once(Work::Defect { mark: None, reject }, part.source_bytes, 0);
+        }
+        let path = file.path(&job.sources);
+        let kind = detail.kind;
+        let stdin = options.input == TextInput::Stdin;
+        let most = options.max_document_bytes;
+        let stream = || match stdin {
+            true => Stream::stdin(kind.compression),
+            false => Stream::open(&path, file.bytes, kind.compression),
+        };
+        let cut = |rule| stream().map(|stream| Cutter::new(stream, rule, most)).map_err(Broken::Failed);
+        if let Extent::Lines(bytes) = &part.extent {
+            if let Some(found) = sniff(&path).map_err(Broken::Failed)? {
+                // One reject for the file, whatever it is divided into.
+                let reject = Work::Defect { mark: None, reject: found.unexpected() };
+                return if bytes.start == 0 { once(reject, file.bytes, 0) } else { Ok(Self::Once(None)) };
+            }
+            let reader = LineReader::open(&path, file.bytes, bytes.clone(), most).map_err(Broken::Failed)?;
+            return Ok(Self::Lines(reader));
+        }
+        match kind.format {
+            Format::Text if options.documents == Documents::File && kind.compression.is_none() && !stdin => {
+                once(Work::File, file.bytes, file.bytes.min(most).saturating_mul(BYTES_HELD_PER_BYTE))
+            }
+            Format::Text => Ok(Self::Cuts { cutter: cut(job.rule.clone())?, read: 0 }),
+            Format::JsonLines => Ok(Self::Cuts { cutter: cut(Rule::Lines)?, read: 0 }),
+            Format::Csv | Format::Tsv => {
+                let wanted = rows::Wanted {
+                    text: &options.text_field,
+                    key: options.key_field.as_deref(),
+                    fields: &job.fields,
+                };
+                let cutter = cut(rows::rule(kind.format))?;
+                let table = Table { cutter, format: kind.format, wanted, header: None, ended: false };
+                Ok(Self::Rows { table, read: 0 })
+            }
+            Format::Parquet => {
+                let table = ParquetFile::open(&path, file.bytes)?;
+                let (Extent::Groups(groups), Some(columns)) = (part.extent.clone(), &detail.columns) else {
+                    return Ok(Self::Once(None));
+                };
+                let groups = Groups::new(table, columns, groups, most);
+                Ok(Self::batches(Source::Parquet(groups, part.source_bytes), columns.alone().1))
+            }
+            Format::Arrow => {
+                let mut batches = Batches::open(stream().map_err(Broken::Failed)?)?;
+                let (columns, types) = batches.columns(&wanted_columns(options)).map_err(Broken::Failed)?;
+                for (field, ty) in job.fields.iter().zip(types) {
+                    check_type(&field.name, ty, field.ty).map_err(Broken::Failed)?;
+                }
+                let columns = batches.select(&columns);
+                Ok(Self::batches(Source::Arrow(batches), columns))
+            }
+        }
+    }
+
+    fn batches(source: Source, columns: Columns) -> Self {
+        Self::Batches { source, read: 0, rest: None, memory_bytes: 0, columns: Arc::new(columns) }
+    }
+
+    pub(super) fn next(&mut self) -> Result<Option<Step>> {
+        match self {
+            Self::Once(step) => Ok(step.take()),
+            Self::Lines(reader) => Ok(reader.next(TASK_BYTES)?.map(|piece| {
+                let source_bytes = match &piece {
+                    Piece::Lines { bytes, .. } => bytes.len() as u64,
+                    Piece::Overlong { bytes, .. } => *bytes,
+                };
+                let work = Work::Piece(piece);
+                Step { held: held(&work), work, source_bytes }
+            })),
+            Self::Cuts { cutter, read } => {
+                let Some(cut) = cutter.next(TASK_BYTES)? else { return Ok(None) };
+                let work = match cut {
+                    Cut::Piece(piece) => Work::Piece(piece),
+                    Cut::Broken { offset, reject } => {
+                        Work::Defect { mark: (offset > 0).then_some(offset), reject }
+                    }
+                };
+                Ok(Some(step(work, read, cutter.raw_bytes())))
+            }
+            Self::Rows { table, read } => {
+                let Some(work) = table.next()? else { return Ok(None) };
+                Ok(Some(step(work, read, table.cutter.raw_bytes())))
+            }
+            Self::Batches { source, read, rest, memory_bytes, columns } => loop {
+                if let Some(all) = rest.as_mut().filter(|rows| !rows.is_empty()) {
+                    let (rows, bytes) = all.take(columns, TASK_BYTES as u64, TASK_ROWS);
+                    let held = bytes.saturating_mul(BYTES_HELD_PER_BYTE);
+                    let held = held.saturating_add(std::mem::take(memory_bytes));
+                    let work = Work::Batch { columns: Arc::clone(columns), rows };
+                    return Ok(Some(Step { held, ..step(work, read, source.raw_bytes()) }));
+                }
+                match source.next()? {
+                    None => return Ok(None),
+                    Some(Found::Broken { row, reject }) => return Ok(Some(Step::defect(Some(row), reject))),
+                    Some(Found::Rows(rows)) => {
+                        *memory_bytes = rows.memory_bytes();
+                        *rest = Some(rows);
+                    }
+                }
+            },
+        }
+    }
+}
+
+/// A step of a stream of which `raw_bytes` bytes are read, `read` of them for the steps before.
+fn step(work: Work, read: &mut u64, raw_bytes: u64) -> Step {
+    let source_bytes = raw_bytes - std::mem::replace(read, raw_bytes);
+    Step { held: held(&work), work, source_bytes }
+}
+
+fn held(work: &Work) -> u64 {
+    let bytes = match work {
+        Work::Piece(Piece::Lines { bytes, .. }) | Work::Rows { bytes, .. } => bytes.len() as u64,
+        _ => 0,
+    };
+    bytes.saturating_mul(BYTES_HELD_PER_BYTE)
+}
+
+/// What the file at `path` is compressed with, by how it begins.
+fn sniff(path: &Path) -> Result<Option<Compression>> {
+    let mut head = [0; Compression::SNIFFED_BYTES];
+    let read = File::open(path).and_then(|file| file.read_at(&mut head, 0));
+    let read = read.map_err(|e| Error::io("read", path, e))?;
+    Ok(Compression::sniff(&head[..read]))
+}
