@@ -14,6 +14,7 @@ mod dedup;
 mod estimate;
 mod images;
 mod keys;
+mod lines;
 mod memory;
 mod outcome;
 mod output;

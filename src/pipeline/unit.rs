@@ -13,7 +13,6 @@
 //! | `<split>.keys` | 16 bytes XXH3-128 of each record's key, when keys may repeat |
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::{Deserialize, Serialize};
 
 use super::conversion::Cuts;
+use super::lines::{DuplicateLine, FilteredLine, RejectLine, append, json_line};
 use super::outcome::{ContentHash, Converted, Outcome, Outcomes};
 use super::pack::Packer;
 use super::rows::{RowEntry, rows_name};
@@ -478,38 +478,4 @@ impl ClosedUnit {
 /// Name of the file with the key hashes of a split.
 pub(super) fn keys_name(split: &str) -> String {
     format!("{split}.keys")
-}
-
-#[derive(Serialize)]
-struct RejectLine<'a> {
-    origin: &'a str,
-    split: &'a str,
-    code: &'a str,
-    message: &'a str,
-}
-
-#[derive(Serialize)]
-struct DuplicateLine<'a> {
-    origin: &'a str,
-    split: &'a str,
-    /// Origin of the item that stays.
-    of: &'a str,
-}
-
-#[derive(Serialize)]
-struct FilteredLine<'a> {
-    origin: &'a str,
-    split: &'a str,
-    reason: &'a str,
-}
-
-fn json_line(file: &mut NewFile, line: &impl Serialize) -> Result<()> {
-    let mut json = serde_json::to_vec(line)
-        .map_err(|e| Error::corrupt("a line cannot be written as JSON").caused_by(e))?;
-    json.push(b'\n');
-    append(file, &json)
-}
-
-fn append(file: &mut NewFile, bytes: &[u8]) -> Result<()> {
-    file.write_all(bytes).map_err(|e| Error::io("write", file.path(), e))
 }

@@ -8,8 +8,8 @@ mod failures;
 mod images_sources;
 mod images_tar;
 mod inspect;
-mod limits;
 mod memory;
+mod open_files;
 mod output_directory;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]
 mod support;

@@ -3,7 +3,6 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use crate::support::*;
 
@@ -14,25 +13,6 @@ const MOST_BYTES: u64 = 512 << 20;
 
 /// Bytes of a document that is just small enough.
 const LARGE_DOCUMENT: usize = 15 << 20;
-
-/// Runs the command, and watches its resident memory.
-fn peak_bytes(mut command: Command) -> Option<u64> {
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let status = format!("/proc/{}/status", child.id());
-    let mut peak = None;
-    loop {
-        // The high-water mark only grows, so the last one that is seen is the peak but for the last moments.
-        let text = std::fs::read_to_string(&status).unwrap_or_default();
-        let line = text.lines().find(|line| line.starts_with("VmHWM:"));
-        let kilobytes = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
-        peak = kilobytes.map(|kb| kb << 10).or(peak);
-        if let Some(status) = child.try_wait().unwrap() {
-            assert!(status.success(), "{:?}", Ran::of(child.wait_with_output().unwrap()));
-            return peak;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(2));
-    }
-}
 
 /// Asserts that the peak of a run is bounded; gives it.
 #[track_caller]
@@ -125,4 +105,37 @@ fn a_large_corpus_needs_no_more_than_a_small_one() {
             large >> 20
         );
     }
+}
+
+/// A picture of 12 megapixels, as PNG and as JPEG, each under several names.
+fn camera_files(dir: &Path) {
+    let (width, height) = (4000, 3000);
+    let row: Vec<u8> = (0..width * 3).map(|i| (i / 3 % 251) as u8).collect();
+    let image = image::RgbImage::from_raw(width, height, row.repeat(height as usize)).unwrap();
+    for extension in ["png", "jpg"] {
+        let first = dir.join(format!("0.{extension}"));
+        image.save(&first).unwrap();
+        for i in 1..6 {
+            std::fs::copy(&first, dir.join(format!("{i}.{extension}"))).unwrap();
+        }
+    }
+}
+
+#[test]
+fn many_threads_over_large_images_stay_within_their_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("in");
+    std::fs::create_dir(&source).unwrap();
+    camera_files(&source);
+    let peak = |memory: &str| {
+        let out = dir.path().join(memory);
+        let mut command = command(["images"]);
+        command.arg(&source).arg("--out").arg(out).args(["--threads", "8", "--memory", memory]);
+        command.args(["--crop", "center:64x64"]);
+        peak_bytes(command)
+    };
+    // Eight of these at one time take more than twice as much, as the larger limit shows.
+    let (Some(little), Some(plenty)) = (peak("256MiB"), peak("4GiB")) else { return };
+    assert!(little < 256 << 20, "{little} bytes");
+    assert!(plenty > little, "{plenty} bytes: the images are too small to show anything");
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use dsconvert::reader::{Dataset, Record};
 use serde_json::Value;
@@ -63,6 +63,25 @@ pub fn convert(kind: &str, source: &Path, out: &Path, options: &str) -> Ran {
     let mut command = command([kind]);
     command.arg(source).arg("--out").arg(out).args(options.split_whitespace());
     Ran::of(command.output().unwrap())
+}
+
+/// Runs the command, which must succeed, and watches its resident memory: the peak in bytes, where Linux tells it.
+pub fn peak_bytes(mut command: Command) -> Option<u64> {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = None;
+    loop {
+        // The high-water mark only grows, so the last one that is seen is the peak but for the last moments.
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find(|line| line.starts_with("VmHWM:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+        peak = kilobytes.map(|kb| kb << 10).or(peak);
+        if let Some(status) = child.try_wait().unwrap() {
+            assert!(status.success(), "{:?}", Ran::of(child.wait_with_output().unwrap()));
+            return peak;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
 }
 
 /// Every file below `dir`: relative path and bytes.

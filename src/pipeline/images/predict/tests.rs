@@ -1,0 +1,166 @@
+//! Predictions beside the runs that they predict.
+
+use super::*;
+use crate::options::{Existing, MaxRejects, OutputOptions, SourceSpec};
+use crate::pipeline::{ImagesOptions, Job, Naming, Progress, Report};
+use crate::sample::RejectCode;
+use crate::source::labels::Layout;
+use crate::transform::image::ImageOptions;
+use std::path::Path;
+
+/// A folder of `count` noisy images of many sizes, every tenth cut short.
+fn folder(dir: &Path, count: u32) {
+    for i in 0..count {
+        let side = 20 + i * 7 % 50;
+        let noise = |x: u32, y: u32, c: u8| {
+            xxh3_64_with_seed(&[x as u8, y as u8, c], u64::from(i)) as u8 | 0x80 >> (i % 3)
+        };
+        let image =
+            image::RgbImage::from_fn(side, side, |x, y| image::Rgb([0, 1, 2].map(|c| noise(x, y, c))));
+        let path = dir.join(format!("{i:04}.png"));
+        image.save(&path).unwrap();
+        if i % 10 == 9 {
+            let bytes = std::fs::read(&path).unwrap();
+            std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+        }
+    }
+}
+
+/// A tar file of the files of `dir`.
+fn pack(dir: &Path, tar: &Path) {
+    let mut builder = tar::Builder::new(std::fs::File::create(tar).unwrap());
+    let mut files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
+    files.sort();
+    for file in files {
+        builder.append_path_with_name(&file, file.file_name().unwrap()).unwrap();
+    }
+    builder.finish().unwrap();
+}
+
+fn job(source: &Path, output: OutputOptions) -> ImagesJob {
+    ImagesJob::plan(ImagesOptions {
+        sources: vec![SourceSpec { label: "in".to_owned(), path: source.to_owned() }],
+        naming: Naming::Walk,
+        follow_symlinks: false,
+        layout: Layout::Auto,
+        classes: None,
+        image: ImageOptions::default(),
+        dedup: None,
+        output,
+    })
+    .unwrap()
+}
+
+fn run_options(out: &Path, threads: usize) -> RunOptions {
+    RunOptions {
+        out: out.to_owned(),
+        threads,
+        memory_bytes: 1 << 28,
+        existing: Existing::Refuse,
+        max_rejects: MaxRejects::Percent(100.0),
+    }
+}
+
+/// A prediction and what comes of it.
+fn compare(source: &Path, output: OutputOptions, sample: u64) -> (Prediction, Report) {
+    let out = tempfile::tempdir().unwrap();
+    let job = job(source, output);
+    let predict = |threads| {
+        let mut prediction =
+            job.predict(sample, &run_options(out.path(), threads), &Stop::default()).unwrap();
+        assert!(prediction.seconds.value > 0.0);
+        prediction.seconds = Estimate::default();
+        prediction
+    };
+    let prediction = predict(1);
+    assert_eq!(prediction, predict(3), "threads do not matter");
+    assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 0, "nothing is written");
+    let report = job.run(&run_options(out.path(), 2), &Progress::default(), &Stop::default()).unwrap();
+    (prediction, report)
+}
+
+fn totals(report: &Report) -> (f64, f64) {
+    let splits = || report.manifest.splits.values();
+    (splits().map(|s| s.bytes).sum::<u64>() as f64, splits().map(|s| s.shards).sum::<u64>() as f64)
+}
+
+#[test]
+fn a_sample_of_everything_is_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    folder(dir.path(), 40);
+    let (prediction, report) = compare(dir.path(), OutputOptions::default(), 1000);
+    let exactly = |n: f64| Estimate { value: n, low: n, high: n };
+    assert_eq!(prediction.sampled, 40);
+    assert_eq!(prediction.found, exactly(40.0));
+    for (predicted, n) in [(prediction.records, 36.0), (prediction.rejected, 4.0)] {
+        assert!((predicted.low - n).abs() + (predicted.high - n).abs() < 1e-6, "{predicted:?}");
+    }
+    assert_eq!(
+        prediction.reject_codes,
+        report.manifest.reject_codes.iter().map(|(k, v)| (code(k), *v)).collect()
+    );
+    let (bytes, shards) = totals(&report);
+    assert_eq!(prediction.shards, exactly(shards));
+    assert!((prediction.bytes.value - bytes).abs() < 1.0, "{:?} {bytes}", prediction.bytes);
+}
+
+fn code(name: &str) -> &'static str {
+    [RejectCode::Truncated, RejectCode::Corrupt]
+        .map(RejectCode::name)
+        .into_iter()
+        .find(|n| *n == name)
+        .unwrap()
+}
+
+#[test]
+fn a_part_predicts_the_whole_with_its_spread() {
+    let dir = tempfile::tempdir().unwrap();
+    folder(dir.path(), 300);
+    let output = OutputOptions {
+        shard_bytes: 200_000,
+        unit_bytes: Some(1 << 20),
+        format: crate::format::Format::Msgpack,
+        ..OutputOptions::default()
+    };
+    let (prediction, report) = compare(dir.path(), output, 100);
+    let (bytes, shards) = totals(&report);
+    for (what, estimate, truth) in [
+        ("records", prediction.records, 270.0),
+        ("rejected", prediction.rejected, 30.0),
+        ("bytes", prediction.bytes, bytes),
+        ("shards", prediction.shards, shards),
+    ] {
+        assert!(estimate.low <= truth && truth <= estimate.high, "{what}: {estimate:?}, not {truth}");
+        assert!(estimate.high < 2.0 * truth, "{what}: {estimate:?} says little");
+    }
+    assert!(shards > 3.0);
+}
+
+#[test]
+fn of_tar_files_the_first_samples_stand_for_the_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    let (images, source) = (dir.path().join("images"), dir.path().join("source"));
+    std::fs::create_dir_all(&images).unwrap();
+    std::fs::create_dir_all(&source).unwrap();
+    folder(&images, 120);
+    pack(&images, &source.join("a.tar"));
+    pack(&images, &source.join("b.tar"));
+    let (prediction, report) = compare(&source, OutputOptions::default(), 80);
+    assert!((80..120).contains(&prediction.sampled), "{}", prediction.sampled);
+    let (bytes, _) = totals(&report);
+    assert!(prediction.found.low <= 240.0 && 240.0 <= prediction.found.high, "{:?}", prediction.found);
+    assert!(
+        prediction.bytes.low <= bytes && bytes <= prediction.bytes.high,
+        "{:?} {bytes}",
+        prediction.bytes
+    );
+}
+
+#[test]
+fn a_sample_that_says_nothing_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    folder(dir.path(), 1);
+    let job = job(dir.path(), OutputOptions::default());
+    let error = job.predict(3, &run_options(dir.path(), 1), &Stop::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Usage);
+}

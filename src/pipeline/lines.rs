@@ -1,0 +1,47 @@
+//! The files beside the shards that say, line by line, what did not become a record and why.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::storage::NewFile;
+
+/// A line of `rejects.jsonl`.
+#[derive(Serialize)]
+pub(super) struct RejectLine<'a> {
+    pub(super) origin: &'a str,
+    pub(super) split: &'a str,
+    pub(super) code: &'a str,
+    pub(super) message: &'a str,
+}
+
+/// A line of `duplicates.jsonl`.
+#[derive(Serialize)]
+pub(super) struct DuplicateLine<'a> {
+    pub(super) origin: &'a str,
+    pub(super) split: &'a str,
+    /// Origin of the item that stays.
+    pub(super) of: &'a str,
+}
+
+/// A line of `filtered.jsonl`.
+#[derive(Serialize)]
+pub(super) struct FilteredLine<'a> {
+    pub(super) origin: &'a str,
+    pub(super) split: &'a str,
+    pub(super) reason: &'a str,
+}
+
+/// Appends `line` as JSON.
+pub(super) fn json_line(file: &mut NewFile, line: &impl Serialize) -> Result<()> {
+    let mut json = serde_json::to_vec(line)
+        .map_err(|e| Error::corrupt("a line cannot be written as JSON").caused_by(e))?;
+    json.push(b'\n');
+    append(file, &json)
+}
+
+/// Appends `bytes`.
+pub(super) fn append(file: &mut NewFile, bytes: &[u8]) -> Result<()> {
+    file.write_all(bytes).map_err(|e| Error::io("write", file.path(), e))
+}
