@@ -8,7 +8,7 @@ use std::sync::{Mutex, TryLockError};
 use super::array::{Block, Element};
 use crate::error::{Error, Result};
 
-/// Blocks that came back. The last one to come back is the first to be taken: it is still in the cache.
+/// Blocks that came back.
 #[derive(Debug)]
 pub(super) struct Pool {
     blocks: Mutex<Vec<Block>>,
@@ -35,24 +35,25 @@ impl Pool {
     pub(super) fn take_many<T: Element>(&self, len: usize) -> Result<Vec<T>> {
         let mut block = self.reuse::<T>(len).unwrap_or_default();
         if block.len() < len {
+            // Where one batch was larger than those before, others will be: a little more saves the next growth.
+            let room = if block.is_empty() { len } else { len.saturating_add(len / 4) };
             // Nothing of the old content is worth the copy that growing would make.
-            if block.capacity() < len {
-                block = Vec::new();
-            }
-            block.try_reserve_exact(len - block.len()).map_err(|e| {
+            block = Vec::new();
+            block.try_reserve_exact(room).map_err(|e| {
                 let what = format!("there is no memory for {len} numbers of a batch");
                 Error::usage(what).caused_by(e).help("use a smaller batch size, budget or crop")
             })?;
-            block.resize(len, T::default());
+            block.resize(room, T::default());
         }
         Ok(block)
     }
 
-    /// The block that came back last among those that are large enough, else the largest.
+    /// The smallest block that is large enough, so that small arrays leave the large blocks alone; of equal ones that
+    /// which came back last, as it is still in the cache. Else the largest.
     fn reuse<T: Element>(&self, len: usize) -> Option<Vec<T>> {
         let mut blocks = self.blocks.try_lock().ok()?;
         let of_type = || blocks.iter().enumerate().filter(|(_, block)| block.dtype() == T::DTYPE);
-        let at = of_type().rev().find(|(_, block)| block.len() >= len);
+        let at = of_type().rev().filter(|(_, block)| block.len() >= len).min_by_key(|(_, block)| block.len());
         let (at, _) = at.or_else(|| of_type().max_by_key(|(_, block)| block.len()))?;
         let mut block = blocks.remove(at);
         T::of_mut(&mut block).map(std::mem::take)
@@ -100,6 +101,16 @@ mod tests {
         pool.put(Block::UInt8(vec![2; 20]));
         assert_eq!(pool.take::<u8>(5)[..5], [1; 5]);
         assert_eq!(pool.take::<u8>(5), [0; 5]);
+    }
+
+    #[test]
+    fn small_arrays_leave_large_blocks_alone() {
+        let pool = Pool::new(8);
+        pool.put(Block::Int64(vec![1; 10]));
+        pool.put(Block::Int64(vec![2; 10]));
+        pool.put(Block::Int64(vec![3; 1000]));
+        assert_eq!(pool.take::<i64>(5)[0], 2, "of equal ones the last");
+        assert_eq!(pool.take::<i64>(11)[0], 3);
     }
 
     #[test]
