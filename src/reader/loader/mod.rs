@@ -1,6 +1,6 @@
 //! Batches for a training loop: read, decoded and put together by threads, in order, ahead of who asks.
 //!
-//! A [`Loader`] is a [`Split`](super::Split), a plan of batches ([`BatchOptions`] or [`PackOptions`]) and a pool of
+//! A [`Loader`] is a [`Split`], a plan of batches ([`BatchOptions`] or [`PackOptions`]) and a pool of
 //! threads in this process. Which records a batch holds, in which order batches come, and every random choice depend on
 //! the plan, the seed and the epoch: never on threads.
 //!
