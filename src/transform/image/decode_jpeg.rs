@@ -73,14 +73,21 @@ impl Asked<'_> {
     /// without any damage; all others are for libjpeg-turbo to judge.
     fn whole_baseline(&self, channels: usize, baseline: &mut Baseline, out: &mut Pixels) -> bool {
         let frame = self.header.frame;
-        if self.reduction != 1 || frame.process != Process::Sequential || frame.precision != 8 {
+        if frame.process != Process::Sequential || frame.precision != 8 {
             return false;
         }
         let size = self.source.structure.size;
-        let (width, height) = (size.width as usize, size.height as usize);
-        out.reshape(size, channels);
-        let all = baseline::Rect { left: 0, top: 0, width, height };
-        baseline.decode(self.source.bytes, (width, height), all, channels, &mut out.data).is_ok()
+        out.reshape(
+            Size::new(size.width.div_ceil(self.reduction), size.height.div_ceil(self.reduction)),
+            channels,
+        );
+        let wanted = baseline::Wanted {
+            size: (size.width as usize, size.height as usize),
+            reduction: self.reduction as usize,
+            rect: baseline::Rect { left: 0, top: 0, width: out.width as usize, height: out.height as usize },
+            channels,
+        };
+        baseline.decode(self.source.bytes, wanted, &mut out.data).is_ok()
     }
 
     fn inks(&self, buffer: &mut Vec<u8>, out: &mut Pixels) -> Result<bool, Reject> {
@@ -140,10 +147,12 @@ mod tests {
             let bytes = encoder.quality(90).subsampling(subsampling).encode().unwrap();
             let source = Source::read(&bytes, &options).unwrap();
             let header = source.jpeg.as_ref().unwrap();
-            let asked = Asked { source: &source, header, options: &options, reduction: 1, profile: None };
-            let mut out = Pixels::default();
-            assert!(asked.whole_baseline(3, &mut Baseline::default(), &mut out));
-            assert_eq!((out.size(), out.data.len()), (Size::new(40, 30), 3 * 40 * 30));
+            for (reduction, size) in [(1, Size::new(40, 30)), (4, Size::new(10, 8))] {
+                let asked = Asked { source: &source, header, options: &options, reduction, profile: None };
+                let mut out = Pixels::default();
+                assert!(asked.whole_baseline(3, &mut Baseline::default(), &mut out));
+                assert_eq!(out.size(), size);
+            }
         }
     }
 }
