@@ -101,7 +101,14 @@ impl Decoder {
                     height: size.height as usize,
                 };
                 let whole = (image.size.width as usize, image.size.height as usize);
-                let wanted = baseline::Wanted { size: whole, reduction: 1, rect: rect_here, channels };
+                let wanted = baseline::Wanted {
+                    size: whole,
+                    reduction: 1,
+                    rect: rect_here,
+                    stride: rect_here.width,
+                    channels,
+                    to_the_end: false,
+                };
                 if self.baseline.decode(image.bytes, wanted, out).is_ok() {
                     return Ok(());
                 }

@@ -1,8 +1,8 @@
 //! From planes to pixels: colours at full resolution, then red, green and blue.
 
-use super::Rect;
 use super::idct::Machine;
 use super::planes::{Layer, Planes};
+use super::{Rect, Wanted};
 
 /// Fractional bits of the constants.
 const SCALE_BITS: u32 = 16;
@@ -17,23 +17,24 @@ const CB_TO_BLUE: i32 = -14_942;
 /// Pixels that are converted together.
 pub(super) const GROUP: usize = 32;
 
-/// Writes `rect` to `out`.
+/// Writes what is wanted to `out`.
 #[inline(always)]
 pub(super) fn write(
     machine: impl Machine,
     is_gray: bool,
     planes: &mut Planes,
-    rect: Rect,
-    channels: usize,
+    wanted: Wanted,
     out: &mut [u8],
 ) {
+    let Wanted { rect, stride, channels, .. } = wanted;
     let colors = planes.layer(1);
     let mut blended = std::mem::take(&mut planes.blended);
     for colors in &mut blended {
         // Two more than the width: blending works in pairs.
         colors.resize(rect.width + 2 * GROUP, 128);
     }
-    for (n, out) in out.chunks_exact_mut(rect.width * channels).enumerate() {
+    for (n, out) in out.chunks_mut(stride * channels).enumerate() {
+        let out = &mut out[..rect.width * channels];
         let y = rect.top + n;
         let luma = &planes.row(0, y)[rect.left - planes.origins[0].0..][..rect.width];
         match (channels, colors.spread) {

@@ -53,8 +53,21 @@ pub(crate) struct Wanted {
     pub(crate) reduction: usize,
     /// Which of them.
     pub(crate) rect: Rect,
+    /// Pixels from one row of the output to the next.
+    pub(crate) stride: usize,
     /// Samples per pixel: 1 or 3.
     pub(crate) channels: usize,
+    /// Whether the file is to be read to its end, wherever the pixels stand: then it is known to be sound.
+    pub(crate) to_the_end: bool,
+}
+
+impl Wanted {
+    /// Samples from the first pixel to the last.
+    fn samples(&self) -> Option<usize> {
+        let Rect { width, height, .. } = self.rect;
+        let pixels = height.checked_sub(1)?.checked_mul(self.stride)?.checked_add(width)?;
+        pixels.checked_mul(self.channels).filter(|_| width <= self.stride)
+    }
 }
 
 /// Buffers and tables that outlive one image.
@@ -71,8 +84,8 @@ impl Baseline {
         self.scan.kept_bytes() + self.planes.kept_bytes()
     }
 
-    /// Decodes the JPEG `bytes` into `out`: rows of samples without gaps, [`Wanted::channels`] per pixel. Afterwards `out`
-    /// is complete or, on failure, of no use.
+    /// Decodes the JPEG `bytes` into `out`, the samples from the first pixel that is wanted to the last. Afterwards it is
+    /// complete or, on failure, of no use.
     pub(crate) fn decode(&mut self, bytes: &[u8], wanted: Wanted, out: &mut [u8]) -> Result<(), NotOurs> {
         #[cfg(target_arch = "x86_64")]
         if let Some(v3) = pulp::x86::V3::try_new() {
@@ -90,7 +103,7 @@ impl Baseline {
         out: &mut [u8],
     ) -> Result<(), NotOurs> {
         let frame = Frame::read(bytes, &mut self.tables)?;
-        let Wanted { size, reduction, rect, channels } = wanted;
+        let Wanted { size, reduction, rect, .. } = wanted;
         let fits = |start: usize, length: usize, all: usize| {
             length > 0 && start.checked_add(length).is_some_and(|end| end <= all.div_ceil(reduction))
         };
@@ -98,12 +111,12 @@ impl Baseline {
             || !matches!(reduction, 1 | 2 | 4 | 8)
             || !fits(rect.left, rect.width, frame.width)
             || !fits(rect.top, rect.height, frame.height)
-            || out.len() != rect.width * rect.height * channels
+            || wanted.samples() != Some(out.len())
         {
             return Err(NotOurs);
         }
         self.scan.read(frame.scan)?;
-        let job = rows::Job { frame: &frame, reduction, rect, channels };
+        let job = rows::Job { frame: &frame, wanted };
         job.run(machine, &self.tables, &self.scan, &mut self.planes, out)
     }
 }

@@ -13,17 +13,13 @@ use super::huffman::{Cache, Table};
 use super::idct::{self, Block, Machine};
 use super::planes::{Layer, Planes, Span};
 use super::scan::{PADDING, Parts, Scan};
-use super::{NotOurs, Rect};
+use super::{NotOurs, Wanted};
 
 /// What is decoded.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Job<'a> {
     pub(super) frame: &'a Frame<'a>,
-    /// At 1/`reduction` of the size: 1, 2, 4 or 8.
-    pub(super) reduction: usize,
-    /// Of the image at that size.
-    pub(super) rect: Rect,
-    pub(super) channels: usize,
+    pub(super) wanted: Wanted,
 }
 
 impl Job<'_> {
@@ -36,7 +32,8 @@ impl Job<'_> {
         planes: &mut Planes,
         out: &mut [u8],
     ) -> Result<(), NotOurs> {
-        let Self { frame, reduction, rect, channels } = self;
+        let Self { frame, wanted: asked } = self;
+        let Wanted { reduction, rect, channels, .. } = asked;
         let layers = Layer::of(frame, reduction)?;
         let span = Span::of(&layers, rect);
         planes.reshape(frame.sampling.is_gray, layers, &span);
@@ -59,7 +56,8 @@ impl Job<'_> {
         };
         let mut blocks = std::mem::take(&mut planes.blocks);
         let none = 0..0;
-        for row in 0..span.rows.end {
+        let end = if asked.to_the_end { rows } else { span.rows.end };
+        for row in 0..end {
             let wanted = if span.rows.contains(&row) { &span.columns } else { &none };
             machine.run(ReadRow { reader: &mut reader, components, columns, wanted, blocks: &mut blocks })?;
             if !wanted.is_empty() {
@@ -68,8 +66,8 @@ impl Job<'_> {
             }
         }
         planes.blocks = blocks;
-        machine.run(WritePixels { machine, is_gray: frame.sampling.is_gray, planes, rect, channels, out });
-        reader.check_end(span.rows.end == rows)
+        machine.run(WritePixels { machine, is_gray: frame.sampling.is_gray, planes, wanted: asked, out });
+        reader.check_end(end == rows)
     }
 }
 
@@ -204,8 +202,7 @@ struct WritePixels<'a, M> {
     machine: M,
     is_gray: bool,
     planes: &'a mut Planes,
-    rect: Rect,
-    channels: usize,
+    wanted: Wanted,
     out: &'a mut [u8],
 }
 
@@ -214,6 +211,6 @@ impl<M: Machine> NullaryFnOnce for WritePixels<'_, M> {
 
     #[inline(always)]
     fn call(self) {
-        color::write(self.machine, self.is_gray, self.planes, self.rect, self.channels, self.out);
+        color::write(self.machine, self.is_gray, self.planes, self.wanted, self.out);
     }
 }

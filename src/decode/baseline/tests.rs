@@ -25,12 +25,17 @@ fn crop(pixels: &[u8], width: usize, rect: Rect, channels: usize) -> Vec<u8> {
 }
 
 fn decode(bytes: &[u8], size: (usize, usize), rect: Rect, channels: usize) -> Result<Vec<u8>, NotOurs> {
-    decode_wanted(bytes, Wanted { size, reduction: 1, rect, channels })
+    decode_wanted(bytes, wanted(size, 1, rect, channels))
+}
+
+/// Rows without gaps, and no more of the file than they need.
+fn wanted(size: (usize, usize), reduction: usize, rect: Rect, channels: usize) -> Wanted {
+    Wanted { size, reduction, rect, stride: rect.width, channels, to_the_end: false }
 }
 
 /// Decodes with the code for this processor and with that for any; both must agree.
 fn decode_wanted(bytes: &[u8], wanted: Wanted) -> Result<Vec<u8>, NotOurs> {
-    let mut out = vec![0; wanted.rect.width * wanted.rect.height * wanted.channels];
+    let mut out = vec![0; wanted.samples().unwrap_or(0)];
     let done = Baseline::default().decode(bytes, wanted, &mut out);
     let mut portable = vec![0; out.len()];
     assert_eq!(Baseline::default().decode_on(Portable, bytes, wanted, &mut portable), done);
@@ -105,7 +110,7 @@ proptest! {
         let channels = if grey_wanted { 1 } else { 3 };
         let expected = reduced_reference(&bytes, reduction, channels).unwrap();
         let expected = crop(&expected, width, rect, channels);
-        match decode_wanted(&bytes, Wanted { size, reduction, rect, channels }) {
+        match decode_wanted(&bytes, wanted(size, reduction, rect, channels)) {
             Ok(found) => prop_assert!(found == expected),
             // Only what it is documented not to read.
             Err(NotOurs) => prop_assert!(color && subsampling != Subsampling::S444 && width < 5),
@@ -165,7 +170,7 @@ proptest! {
         let rect =
             Rect { left: 0, top: 0, width: width.div_ceil(reduction), height: height.div_ceil(reduction) };
         for channels in [1, 3] {
-            if let Ok(found) = decode_wanted(&damaged, Wanted { size, reduction, rect, channels }) {
+            if let Ok(found) = decode_wanted(&damaged, Wanted { to_the_end: true, ..wanted(size, reduction, rect, channels) }) {
                 let expected = reduced_reference(&damaged, reduction, channels);
                 prop_assert!(expected.is_ok(), "{:?}", expected.err());
                 prop_assert!(found == expected.unwrap());
@@ -209,7 +214,7 @@ fn buffers_of_one_image_do_not_show_in_the_next() {
             let bytes = encode(&pixels, size, 3, 90, subsampling);
             let rect = Rect { left: 0, top: 0, width: size.0, height: size.1 };
             let mut out = vec![0; size.0 * size.1 * 3];
-            let wanted = Wanted { size, reduction: 1, rect, channels: 3 };
+            let wanted = wanted(size, 1, rect, 3);
             decoder.decode(&bytes, wanted, &mut out).unwrap();
             assert_eq!(out, reference(&bytes, 3).unwrap());
             // A failure in between leaves coefficients behind.
@@ -240,14 +245,7 @@ fn what_it_does_not_read_is_refused() {
         Rect { height: 41, ..rect },
     ] {
         let mut out = vec![0; rect.width.min(100) * rect.height.min(100) * 3];
-        assert_eq!(
-            Baseline::default().decode(
-                &plain,
-                Wanted { size: (40, 40), reduction: 1, rect, channels: 3 },
-                &mut out
-            ),
-            Err(NotOurs)
-        );
+        assert_eq!(Baseline::default().decode(&plain, wanted((40, 40), 1, rect, 3), &mut out), Err(NotOurs));
     }
 }
 
@@ -271,4 +269,23 @@ fn colours_are_known_by_jfif_or_adobe_or_by_their_numbers() {
     for segments in [&[&adobe(0)[..]][..], &[jfif, &adobe(0)], &[&adobe(2)]] {
         assert_eq!(decode(&file(segments), (40, 40), rect, 3), Err(NotOurs));
     }
+}
+
+#[test]
+fn rows_are_written_where_they_are_wanted_and_damage_is_found_behind_them() {
+    let pixels = picture(64, 64, 3, 5, 30);
+    let mut bytes = encode(&pixels, (64, 64), 3, 90, Subsampling::S420);
+    let rect = Rect { left: 20, top: 9, width: 11, height: 7 };
+    let wanted = Wanted { stride: 64, to_the_end: true, ..wanted((64, 64), 1, rect, 3) };
+    let mut out = vec![7; wanted.samples().unwrap()];
+    Baseline::default().decode(&bytes, wanted, &mut out).unwrap();
+    let expected = crop(&reference(&bytes, 3).unwrap(), 64, rect, 3);
+    for (n, row) in out.chunks(64 * 3).enumerate() {
+        assert_eq!(row[..33], expected[n * 33..][..33]);
+        assert!(row[33..].iter().all(|&v| v == 7), "what is between them is left alone");
+    }
+    // The last bytes of the scan go, the end of the image stays.
+    bytes.drain(bytes.len() - 40..bytes.len() - 2);
+    assert_eq!(Baseline::default().decode(&bytes, wanted, &mut out), Err(NotOurs));
+    assert_eq!(Baseline::default().decode(&bytes, Wanted { to_the_end: false, ..wanted }, &mut out), Ok(()));
 }
