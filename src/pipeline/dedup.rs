@@ -5,6 +5,7 @@
 //! order of the records stays.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +17,10 @@ use super::progress::Stop;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::sort::ExternalSort;
 use crate::source::{hash_planned, same_content};
+use crate::storage::NewFile;
 
+/// Name of the file with the duplicates that were found, in the working directory.
+pub(super) const FILE_NAME: &str = "duplicates";
 /// Bytes that sorting may hold.
 const SORT_MEMORY_BYTES: usize = 64 << 20;
 /// Hash, size and ordinal of a file, big-endian, so that equal files sort together and in order.
@@ -51,18 +55,39 @@ pub(super) struct Candidate {
     pub(super) ordinal: usize,
 }
 
-/// The ordinals of all duplicates among `files`, and of the files that stay instead. What does not fit in memory is
-/// kept in the folder `work`.
+/// The ordinals of all duplicates, and of the files that stay instead.
+type Found = BTreeMap<usize, usize>;
+
+/// The duplicates among `files`. They, and what does not fit in memory, are kept in the folder `work`: what an earlier
+/// attempt at the same plan has found there is used again.
 ///
 /// # Errors
 ///
 /// A file that cannot be read, or is not what it was when it was planned; a request to stop.
-pub(super) fn duplicates(
-    mut files: Vec<Candidate>,
-    work: &Path,
-    threads: usize,
-    stop: &Stop,
-) -> Result<BTreeMap<usize, usize>> {
+pub(super) fn duplicates(files: Vec<Candidate>, work: &Path, threads: usize, stop: &Stop) -> Result<Found> {
+    let path = work.join(FILE_NAME);
+    if path.exists() {
+        return found_before(&path);
+    }
+    let found = find(files, work, threads, stop)?;
+    let mut file = NewFile::create(&path)?;
+    for (&duplicate, &first) in &found {
+        let pair = [duplicate as u64, first as u64].map(u64::to_be_bytes);
+        file.write_all(pair.as_flattened()).map_err(|e| Error::io("write", &path, e))?;
+    }
+    file.commit()?;
+    Ok(found)
+}
+
+/// The pairs that were kept before. The file is there as a whole or not at all.
+fn found_before(path: &Path) -> Result<Found> {
+    let bytes = std::fs::read(path).map_err(|e| Error::io("read the duplicates", path, e))?;
+    let numbers = bytes.as_chunks::<8>().0.iter().map(|number| u64::from_be_bytes(*number) as usize);
+    let numbers: Vec<usize> = numbers.collect();
+    Ok(numbers.as_chunks::<2>().0.iter().map(|&[duplicate, first]| (duplicate, first)).collect())
+}
+
+fn find(mut files: Vec<Candidate>, work: &Path, threads: usize, stop: &Stop) -> Result<Found> {
     keep_equal_sizes(&mut files);
     let mut sort = ExternalSort::<ROW_BYTES>::new(work, SORT_MEMORY_BYTES);
     hash_all(&files, &mut sort, threads, stop)?;
@@ -165,9 +190,12 @@ mod tests {
             };
             contents.iter().enumerate().map(one).collect::<Vec<_>>()
         };
+        let expected = BTreeMap::from([(3, 0), (4, 1), (6, 0)]);
         for threads in [1, 3] {
-            let found = duplicates(files(), dir.path(), threads, &Stop::default()).unwrap();
-            assert_eq!(found.into_iter().collect::<Vec<_>>(), [(3, 0), (4, 1), (6, 0)]);
+            let work = tempfile::tempdir().unwrap();
+            assert_eq!(duplicates(files(), work.path(), threads, &Stop::default()).unwrap(), expected);
+            // Another attempt reads no file.
+            assert_eq!(duplicates(Vec::new(), work.path(), threads, &Stop::default()).unwrap(), expected);
         }
         let stop = Stop::default();
         stop.request(2);

@@ -18,7 +18,7 @@ use super::items::{Document, Items, Place};
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
 use crate::pipeline::conversion::{Converting, Feed};
-use crate::pipeline::dedup::check_stop;
+use crate::pipeline::dedup::{FILE_NAME, check_stop};
 use crate::pipeline::outcome::Outcomes;
 use crate::pipeline::progress::Stop;
 use crate::sample::Reject;
@@ -33,8 +33,6 @@ const PLACE_BYTES: usize = 4 + 8;
 const TEXT_BYTES: usize = HASH_BYTES + PLACE_BYTES;
 /// Place of a duplicate, and of the document that stays.
 const PAIR_BYTES: usize = 2 * PLACE_BYTES;
-/// Name of the file with the duplicates, in the working directory.
-const FILE_NAME: &str = "duplicates";
 
 /// Duplicates, ascending, with the documents that stay.
 #[derive(Default)]
