@@ -10,8 +10,7 @@ use arrow_array::builder::{
 };
 use arrow_array::types::{ArrowPrimitiveType, UInt16Type, UInt32Type};
 use arrow_array::{
-    Array, ArrayRef, ListArray, PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray,
-    StructArray,
+    Array, ArrayRef, ListArray, PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray, StructArray,
 };
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_schema::SchemaRef;

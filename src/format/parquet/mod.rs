@@ -98,7 +98,8 @@ impl Writer {
         }
         let columns = Columns::of(&schema, |field| !Payload::holds(field.ty))?;
         let path = file.path().to_owned();
-        let file = SerializedFileWriter::new(file, descriptor.root_schema_ptr(), properties).map_err(unfit)?;
+        let file =
+            SerializedFileWriter::new(file, descriptor.root_schema_ptr(), properties).map_err(unfit)?;
         let factory = ArrowRowGroupWriterFactory::new(&file, arrow);
         let (encoders, group, rows, bytes) = (None, 0, 0, 0);
         Ok(Self { schema, file, path, leaves, columns, factory, encoders, group, rows, bytes })

@@ -31,7 +31,7 @@ pub use options::{EngineChoice, SpecialInText, TokenizerOptions, VERIFY_PER_MILL
 pub use special::SpecialToken;
 use special::{Finder, IdSet};
 
-use crate::sample::{Reject, RejectCode};
+use crate::sample::{PackedIds, Reject, RejectCode};
 use crate::schema::IdWidth;
 
 /// Name of the tokenizer that needs no file.
@@ -69,13 +69,80 @@ impl Base {
     }
 }
 
+/// Bytes of text that are encoded at one time, where the engine can divide a document: ids as they are made take much
+/// more memory than ids as they are kept.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Most ids that the buffer of a thread has room for when nothing is encoded.
+const KEPT_IDS: usize = 1 << 20;
+
+/// Takes the ids of a document.
+pub trait IdSink {
+    /// Number of ids taken.
+    fn count(&self) -> usize;
+
+    /// Takes more ids.
+    ///
+    /// # Errors
+    ///
+    /// A reject, when one cannot be kept.
+    fn append(&mut self, ids: &[u32]) -> Result<(), Reject>;
+
+    /// Keeps the first `count` ids.
+    fn cut_back(&mut self, count: usize);
+}
+
+impl IdSink for Vec<u32> {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn append(&mut self, ids: &[u32]) -> Result<(), Reject> {
+        self.extend_from_slice(ids);
+        Ok(())
+    }
+
+    fn cut_back(&mut self, count: usize) {
+        self.truncate(count);
+    }
+}
+
+impl IdSink for PackedIds {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn append(&mut self, ids: &[u32]) -> Result<(), Reject> {
+        let beyond =
+            || Reject::new(RejectCode::Unsupported, "the tokenizer gave an id beyond its largest one");
+        self.push(ids).then_some(()).ok_or_else(beyond)
+    }
+
+    fn cut_back(&mut self, count: usize) {
+        self.truncate(count);
+    }
+}
+
+/// The first and the last id of the text itself.
+#[derive(Default)]
+struct Ends {
+    first: Option<u32>,
+    last: Option<u32>,
+}
+
 /// Buffers and caches of one thread. Made by [`Tokenizer::scratch`]; using one with another tokenizer empties it.
 pub struct Scratch {
     serial: u64,
     buffers: Option<Box<Buffers>>,
+    /// Ids as they are made.
+    ids: Vec<u32>,
 }
 
 impl Scratch {
+    fn new(serial: u64) -> Self {
+        Self { serial, buffers: None, ids: Vec::new() }
+    }
+
     /// Made when an engine first wants them.
     fn buffers(&mut self) -> &mut Buffers {
         self.buffers.get_or_insert_with(|| Box::new(Buffers::new()))
@@ -111,7 +178,7 @@ impl Tokenizer {
 
     /// Buffers and caches for one thread.
     pub fn scratch(&self) -> Scratch {
-        Scratch { serial: self.serial, buffers: None }
+        Scratch::new(self.serial)
     }
 
     /// Whether the document whose key hashes to `key_hash` (64 well-mixed bits) is to be checked with
@@ -131,7 +198,7 @@ impl Tokenizer {
         &self,
         text: &str,
         scratch: &mut Scratch,
-        out: &mut Vec<u32>,
+        out: &mut impl IdSink,
     ) -> Result<EncodeStats, Reject> {
         self.encode_by(self.fast.as_deref(), text, scratch, out)
     }
@@ -145,15 +212,20 @@ impl Tokenizer {
         &self,
         text: &str,
         scratch: &mut Scratch,
-        out: &mut Vec<u32>,
+        out: &mut impl IdSink,
     ) -> Result<EncodeStats, Reject> {
         self.encode_by(None, text, scratch, out)
     }
 
     /// Whether the reference gives exactly `ids` for `text`; a text that the reference rejects gives no ids.
-    pub fn matches_reference(&self, text: &str, ids: &[u32], scratch: &mut Scratch) -> bool {
-        let mut expected = Vec::with_capacity(ids.len());
-        self.encode_reference(text, scratch, &mut expected).is_ok() && expected == ids
+    pub fn matches_reference(
+        &self,
+        text: &str,
+        ids: impl IntoIterator<Item = u32>,
+        scratch: &mut Scratch,
+    ) -> bool {
+        let mut expected = Vec::new();
+        self.encode_reference(text, scratch, &mut expected).is_ok() && ids.into_iter().eq(expected)
     }
 
     fn encode_by(
@@ -161,57 +233,82 @@ impl Tokenizer {
         fast: Option<&dyn Engine>,
         text: &str,
         scratch: &mut Scratch,
-        out: &mut Vec<u32>,
+        out: &mut impl IdSink,
     ) -> Result<EncodeStats, Reject> {
         if scratch.serial != self.serial {
             *scratch = self.scratch();
         }
         let special_in_text = self.special_in_text(text)?;
-        let start = out.len();
-        out.extend_from_slice(&self.prefix);
-        let body = out.len();
-        match self.append_ids(fast, text, scratch, out) {
-            Ok(by_reference) => {
-                let ids = &out[body..];
-                let stats = EncodeStats {
-                    special_in_text,
-                    doubled_bos: self.prefix.last().is_some_and(|id| ids.first() == Some(id)),
-                    doubled_eos: self.suffix.first().is_some_and(|id| ids.last() == Some(id)),
-                    by_reference,
-                };
-                out.extend_from_slice(&self.suffix);
-                Ok(stats)
-            }
+        let before = out.count();
+        let mut ids = std::mem::take(&mut scratch.ids);
+        let mut encode = |engine| self.encode_pieces(engine, text, scratch, &mut ids, out);
+        let reference = self.reference.engine();
+        let by_fast = fast.map(&mut encode).transpose().map(Option::flatten);
+        let encoded = match by_fast {
+            Ok(Some(ends)) => Ok((ends, false)),
+            Ok(None) => match encode(reference) {
+                Ok(ends) => Ok((ends.unwrap_or_default(), true)),
+                Err(reject) => Err(reject),
+            },
+            Err(reject) => Err(reject),
+        };
+        ids.clear();
+        ids.shrink_to(KEPT_IDS);
+        scratch.ids = ids;
+        match encoded {
+            Ok((Ends { first, last }, by_reference)) => Ok(EncodeStats {
+                special_in_text,
+                doubled_bos: self.prefix.last().is_some_and(|id| first == Some(*id)),
+                doubled_eos: self.suffix.first().is_some_and(|id| last == Some(*id)),
+                by_reference,
+            }),
             Err(reject) => {
-                out.truncate(start);
+                out.cut_back(before);
                 Err(reject)
             }
         }
     }
 
-    /// Appends the ids of the text alone; says whether the reference made them.
-    fn append_ids(
+    /// Appends all ids, a piece of the text at a time; `None`, and `out` is as it was, when the engine declines.
+    fn encode_pieces(
         &self,
-        fast: Option<&dyn Engine>,
+        engine: &dyn Engine,
         text: &str,
         scratch: &mut Scratch,
-        out: &mut Vec<u32>,
-    ) -> Result<bool, Reject> {
-        let body = out.len();
-        let by_reference = match fast.map(|engine| engine.encode(text, scratch, out)).transpose()? {
-            Some(Outcome::Done) => false,
-            Some(Outcome::Declined) | None => {
-                self.reference.engine().encode(text, scratch, out)?;
-                true
+        ids: &mut Vec<u32>,
+        out: &mut impl IdSink,
+    ) -> Result<Option<Ends>, Reject> {
+        let before = out.count();
+        let mut ends = Ends::default();
+        ids.clear();
+        ids.extend_from_slice(&self.prefix);
+        let mut rest = text;
+        loop {
+            let divided = (rest.len() > PIECE_BYTES).then(|| engine.divide(rest, PIECE_BYTES)).flatten();
+            let (piece, following) = rest.split_at(divided.unwrap_or(rest.len()));
+            let body = ids.len();
+            if engine.encode(piece, scratch, ids)? == Outcome::Declined {
+                out.cut_back(before);
+                return Ok(None);
             }
-        };
-        if !self.hidden.is_empty() && out[body..].iter().any(|&id| self.hidden.contains(id)) {
-            return Err(Reject::new(
-                RejectCode::SpecialToken,
-                "the text spells the hidden name of a control token",
-            ));
+            let made = ids.get(body..).unwrap_or_default();
+            if !self.hidden.is_empty() && made.iter().any(|&id| self.hidden.contains(id)) {
+                return Err(Reject::new(
+                    RejectCode::SpecialToken,
+                    "the text spells the hidden name of a control token",
+                ));
+            }
+            ends.first = ends.first.or(made.first().copied());
+            ends.last = made.last().copied().or(ends.last);
+            if divided.is_none() {
+                ids.extend_from_slice(&self.suffix);
+                out.append(ids)?;
+                return Ok(Some(ends));
+            }
+            out.append(ids)?;
+            ids.clear();
+            rest = following;
         }
-        Ok(by_reference)
     }
 
     /// How many strings of special tokens stand in the text, or the reject that the policy asks for.

@@ -102,8 +102,7 @@ impl Levels {
         }
         self.encoded.push((self.packed.len() / GROUP) as u8 * 2 + 1);
         for group in self.packed.chunks(GROUP) {
-            let bits =
-                group.iter().rev().fold(0u64, |bits, &level| bits << self.width | u64::from(level));
+            let bits = group.iter().rev().fold(0u64, |bits, &level| bits << self.width | u64::from(level));
             self.encoded.extend_from_slice(&bits.to_le_bytes()[..self.width]);
         }
         self.packed.clear();

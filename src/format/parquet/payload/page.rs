@@ -207,7 +207,8 @@ fn header(page_bytes: usize, stored: usize, levels: usize) -> Result<Vec<u8>> {
     const STRUCTURE_AFTER_NEXT: u8 = 0x2c;
     const END: u8 = 0;
     let mut header = Vec::with_capacity(32);
-    let (sizes, counts) = ([DATA_PAGE, number(page_bytes)?, number(stored)?], [number(levels)?, PLAIN, RLE, RLE]);
+    let (sizes, counts) =
+        ([DATA_PAGE, number(page_bytes)?, number(stored)?], [number(levels)?, PLAIN, RLE, RLE]);
     sizes.into_iter().for_each(|value| push_field(&mut header, value));
     header.push(STRUCTURE_AFTER_NEXT);
     counts.into_iter().for_each(|value| push_field(&mut header, value));

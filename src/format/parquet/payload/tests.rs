@@ -67,7 +67,8 @@ fn assert_same_bytes(schema: &Schema, records: &[Record]) {
     let dir = tempfile::tempdir().unwrap();
     let (ours, wanted) = (dir.path().join("ours"), dir.path().join("wanted"));
     let mut reference = Reference::new(schema, NewFile::create(&wanted).unwrap());
-    let mut writer = Box::new(Writer::new(Arc::new(schema.clone()), NewFile::create(&ours).unwrap()).unwrap());
+    let mut writer =
+        Box::new(Writer::new(Arc::new(schema.clone()), NewFile::create(&ours).unwrap()).unwrap());
     for record in records {
         assert_eq!(writer.push(record).unwrap(), reference.push(record));
     }
@@ -147,13 +148,16 @@ const ALL_PAYLOAD: [FieldType; 4] =
 fn columns_of_every_type_stand_side_by_side() {
     use FieldType::*;
     let all = [
-        Image, String, Binary, Json, Bool, Int32, IdsU32, Int64, UInt32, Binary, UInt64, Float32, Float64, IdsU16,
-        Label,
+        Image, String, Binary, Json, Bool, Int32, IdsU32, Int64, UInt32, Binary, UInt64, Float32, Float64,
+        IdsU16, Label,
     ];
     let extra = all.iter().zip(0..).map(|(ty, i)| Field::nullable(&format!("{i}"), *ty)).collect();
     let schema = Schema::images(Some(vec!["cat".into(), "dog".into()]), extra).unwrap();
     for count in [0, 1, 40, CHUNK_ROWS + 1] {
-        assert_same_bytes(&schema, &records(&schema, count, Shape { seed: 1, missing: 5, size: 60, large: 9 }));
+        assert_same_bytes(
+            &schema,
+            &records(&schema, count, Shape { seed: 1, missing: 5, size: 60, large: 9 }),
+        );
     }
 }
 
@@ -171,7 +175,10 @@ fn missing_and_empty_values_alike_or_mixed() {
 #[test]
 fn row_groups_end_by_rows_and_by_bytes() {
     let schema = texts(IdWidth::U16, &[]);
-    assert_same_bytes(&schema, &records(&schema, GROUP_ROWS + 20, Shape { seed: 3, missing: 0, size: 4, large: 0 }));
+    assert_same_bytes(
+        &schema,
+        &records(&schema, GROUP_ROWS + 20, Shape { seed: 3, missing: 0, size: 4, large: 0 }),
+    );
     let schema = images(&[]);
     let shape = Shape { seed: 4, missing: 0, size: 60_000, large: 0 };
     assert_same_bytes(&schema, &records(&schema, 900, shape));
@@ -189,7 +196,10 @@ fn row_groups_end_by_rows_and_by_bytes() {
         };
         let around = record(0).canonical_size();
         for size in [limit - around - 1, limit - around, limit - around + 1] {
-            assert_same_bytes(&schema, &[record(5), record(size), record(6), record(size - 6 - around), record(7)]);
+            assert_same_bytes(
+                &schema,
+                &[record(5), record(size), record(6), record(size - 6 - around), record(7)],
+            );
         }
     }
 }

@@ -10,7 +10,7 @@ use super::cache::WordCache;
 use super::classes::Classes;
 use super::normal::nfc;
 use super::split::{Cl100k, Gpt2, Pattern, Split};
-use super::{Buffers, Build, Stop, engine_info};
+use super::{Buffers, Build, Stop, between_words, engine_info};
 use crate::sample::Reject;
 use crate::transform::text::Scratch;
 use crate::transform::text::engine::{Engine, EngineInfo, Outcome};
@@ -138,6 +138,11 @@ impl Engine for ByteLevel {
         });
         buffers.trim();
         super::finish(result, before, out)
+    }
+
+    fn divide(&self, text: &str, from: usize) -> Option<usize> {
+        let whole = self.raw.is_across_words() || self.normalized.is_across_words();
+        if whole { None } else { between_words(text, from) }
     }
 }
 
