@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
@@ -47,8 +48,8 @@ impl Conversion for Texts<'_> {
         &self.job.schema
     }
 
-    fn scratch(&self) -> Worker {
-        Worker { tokens: self.job.options.tokenizer.scratch() }
+    fn scratch(&self, idle: &Arc<AtomicUsize>) -> Worker {
+        Worker { tokens: self.job.options.tokenizer.scratch().with_idle(Arc::clone(idle)) }
     }
 
     fn prepare(&self, work: &Path, threads: usize, stop: &Stop) -> Result<()> {

@@ -12,26 +12,29 @@ mod info;
 mod load;
 mod normalize;
 mod options;
+mod pieces;
 mod special;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
+use engine::Engine;
 pub use engine::EngineInfo;
 use engine::bytes::Bytes;
 use engine::fast::Buffers;
 use engine::reference::Reference;
-use engine::{Engine, Outcome};
 pub use info::{EncodeStats, TokenizerInfo};
 pub use normalize::Normalize;
 pub use options::{EngineChoice, SpecialInText, TokenizerOptions, VERIFY_PER_MILLION, Verify};
+pub use pieces::IdSink;
 pub use special::SpecialToken;
 use special::{Finder, IdSet};
 
-use crate::sample::{PackedIds, Reject, RejectCode};
+use crate::sample::{Reject, RejectCode};
 use crate::schema::IdWidth;
 
 /// Name of the tokenizer that needs no file.
@@ -69,78 +72,26 @@ impl Base {
     }
 }
 
-/// Bytes of text that are encoded at one time, where the engine can divide a document: ids as they are made take much
-/// more memory than ids as they are kept.
-const PIECE_BYTES: usize = 1 << 20;
-
-/// Most ids that the buffer of a thread has room for when nothing is encoded.
-const KEPT_IDS: usize = 1 << 20;
-
-/// Takes the ids of a document.
-pub trait IdSink {
-    /// Number of ids taken.
-    fn count(&self) -> usize;
-
-    /// Takes more ids.
-    ///
-    /// # Errors
-    ///
-    /// A reject, when one cannot be kept.
-    fn append(&mut self, ids: &[u32]) -> Result<(), Reject>;
-
-    /// Keeps the first `count` ids.
-    fn cut_back(&mut self, count: usize);
-}
-
-impl IdSink for Vec<u32> {
-    fn count(&self) -> usize {
-        self.len()
-    }
-
-    fn append(&mut self, ids: &[u32]) -> Result<(), Reject> {
-        self.extend_from_slice(ids);
-        Ok(())
-    }
-
-    fn cut_back(&mut self, count: usize) {
-        self.truncate(count);
-    }
-}
-
-impl IdSink for PackedIds {
-    fn count(&self) -> usize {
-        self.len()
-    }
-
-    fn append(&mut self, ids: &[u32]) -> Result<(), Reject> {
-        let beyond =
-            || Reject::new(RejectCode::Unsupported, "the tokenizer gave an id beyond its largest one");
-        self.push(ids).then_some(()).ok_or_else(beyond)
-    }
-
-    fn cut_back(&mut self, count: usize) {
-        self.truncate(count);
-    }
-}
-
-/// The first and the last id of the text itself.
-#[derive(Default)]
-struct Ends {
-    first: Option<u32>,
-    last: Option<u32>,
-}
-
 /// Buffers and caches of one thread. Made by [`Tokenizer::scratch`]; using one with another tokenizer empties it.
 pub struct Scratch {
     serial: u64,
     buffers: Option<Box<Buffers>>,
     /// Ids as they are made.
     ids: Vec<u32>,
+    /// How many other threads have nothing to do.
+    idle: Arc<AtomicUsize>,
 }
 
 impl Scratch {
     fn new(serial: u64) -> Self {
-        Self { serial, buffers: None, ids: Vec::new() }
+        Self { serial, buffers: None, ids: Vec::new(), idle: Arc::default() }
+    }
+
+    /// Has a long document encoded by as many more threads as `idle` says have nothing to do.
+    #[must_use]
+    pub fn with_idle(mut self, idle: Arc<AtomicUsize>) -> Self {
+        self.idle = idle;
+        self
     }
 
     /// Made when an engine first wants them.
@@ -236,79 +187,27 @@ impl Tokenizer {
         out: &mut impl IdSink,
     ) -> Result<EncodeStats, Reject> {
         if scratch.serial != self.serial {
-            *scratch = self.scratch();
+            *scratch = self.scratch().with_idle(Arc::clone(&scratch.idle));
         }
         let special_in_text = self.special_in_text(text)?;
         let before = out.count();
-        let mut ids = std::mem::take(&mut scratch.ids);
-        let mut encode = |engine| self.encode_pieces(engine, text, scratch, &mut ids, out);
-        let reference = self.reference.engine();
-        let by_fast = fast.map(&mut encode).transpose().map(Option::flatten);
-        let encoded = match by_fast {
-            Ok(Some(ends)) => Ok((ends, false)),
-            Ok(None) => match encode(reference) {
-                Ok(ends) => Ok((ends.unwrap_or_default(), true)),
-                Err(reject) => Err(reject),
-            },
-            Err(reject) => Err(reject),
+        let mut encode = |engine| {
+            let encoded = self.encode_whole_or_pieces(engine, text, scratch, out);
+            if !matches!(encoded, Ok(Some(_))) {
+                out.cut_back(before);
+            }
+            encoded
         };
-        ids.clear();
-        ids.shrink_to(KEPT_IDS);
-        scratch.ids = ids;
-        match encoded {
-            Ok((Ends { first, last }, by_reference)) => Ok(EncodeStats {
-                special_in_text,
-                doubled_bos: self.prefix.last().is_some_and(|id| first == Some(*id)),
-                doubled_eos: self.suffix.first().is_some_and(|id| last == Some(*id)),
-                by_reference,
-            }),
-            Err(reject) => {
-                out.cut_back(before);
-                Err(reject)
-            }
-        }
-    }
-
-    /// Appends all ids, a piece of the text at a time; `None`, and `out` is as it was, when the engine declines.
-    fn encode_pieces(
-        &self,
-        engine: &dyn Engine,
-        text: &str,
-        scratch: &mut Scratch,
-        ids: &mut Vec<u32>,
-        out: &mut impl IdSink,
-    ) -> Result<Option<Ends>, Reject> {
-        let before = out.count();
-        let mut ends = Ends::default();
-        ids.clear();
-        ids.extend_from_slice(&self.prefix);
-        let mut rest = text;
-        loop {
-            let divided = (rest.len() > PIECE_BYTES).then(|| engine.divide(rest, PIECE_BYTES)).flatten();
-            let (piece, following) = rest.split_at(divided.unwrap_or(rest.len()));
-            let body = ids.len();
-            if engine.encode(piece, scratch, ids)? == Outcome::Declined {
-                out.cut_back(before);
-                return Ok(None);
-            }
-            let made = ids.get(body..).unwrap_or_default();
-            if !self.hidden.is_empty() && made.iter().any(|&id| self.hidden.contains(id)) {
-                return Err(Reject::new(
-                    RejectCode::SpecialToken,
-                    "the text spells the hidden name of a control token",
-                ));
-            }
-            ends.first = ends.first.or(made.first().copied());
-            ends.last = made.last().copied().or(ends.last);
-            if divided.is_none() {
-                ids.extend_from_slice(&self.suffix);
-                out.append(ids)?;
-                return Ok(Some(ends));
-            }
-            out.append(ids)?;
-            ids.clear();
-            rest = following;
-        }
+        let (ends, by_reference) = match fast.map(&mut encode).transpose()?.flatten() {
+            Some(ends) => (ends, false),
+            None => (encode(self.reference.engine())?.unwrap_or_default(), true),
+        };
+        Ok(EncodeStats {
+            special_in_text,
+            doubled_bos: self.prefix.last().is_some_and(|id| ends.first == Some(*id)),
+            doubled_eos: self.suffix.first().is_some_and(|id| ends.last == Some(*id)),
+            by_reference,
+        })
     }
 
     /// How many strings of special tokens stand in the text, or the reject that the policy asks for.

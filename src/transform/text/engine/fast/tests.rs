@@ -1,15 +1,17 @@
 //! Every fast engine against the reference, on small tokenizers and nasty texts.
 
-use std::sync::LazyLock;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::transform::text::engine::Outcome;
+use crate::transform::text::pieces::PIECE_BYTES;
 use crate::transform::text::testing::{
     PAGE, add_token, bpe, bpe_with_pattern, bytes, precompiled, tricky, unigram, wordlevel, wordpiece,
 };
-use crate::transform::text::{EngineChoice, PIECE_BYTES, SpecialInText, Tokenizer, TokenizerOptions};
+use crate::transform::text::{EngineChoice, SpecialInText, Tokenizer, TokenizerOptions};
 
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
@@ -160,13 +162,29 @@ fn a_long_text_is_divided_where_the_engine_knows_how() {
         divided.push(*name);
         let (mut scratch, mut whole, mut ids) = (tokenizer.scratch(), Vec::new(), Vec::new());
         assert_eq!(engine.encode(&text, &mut scratch, &mut whole).unwrap(), Outcome::Done);
-        tokenizer.encode(&text, &mut scratch, &mut ids).unwrap();
-        assert!(ids == whole, "{name}");
+        for idle in [0, 2] {
+            let mut scratch = tokenizer.scratch().with_idle(Arc::new(AtomicUsize::new(idle)));
+            ids.clear();
+            tokenizer.encode(&text, &mut scratch, &mut ids).unwrap();
+            assert!(ids == whole, "{name}");
+        }
     }
     for name in ["gpt2", "neox", "llama3", "bert"] {
         assert!(divided.contains(&name), "{divided:?}");
     }
     assert!(!divided.contains(&"across"));
+}
+
+#[test]
+fn a_document_of_which_a_piece_is_declined_goes_to_the_reference() {
+    let page = PAGE.repeat(PIECE_BYTES / PAGE.len());
+    let text = format!("{page} {page} <dog> {page}");
+    let (_, tokenizer) = TOKENIZERS.iter().find(|(name, _)| *name == "strips").unwrap();
+    let mut scratch = tokenizer.scratch().with_idle(Arc::new(AtomicUsize::new(2)));
+    let mut ids = vec![7];
+    let stats = tokenizer.encode(&text, &mut scratch, &mut ids).unwrap();
+    assert!(stats.by_reference && ids.remove(0) == 7);
+    assert!(tokenizer.matches_reference(&text, ids, &mut scratch));
 }
 
 #[test]
