@@ -1,7 +1,7 @@
 //! What stands before the entropy-coded data.
 
 use super::NotOurs;
-use super::block::Steps;
+use super::block::Quant;
 use super::huffman::Cache;
 
 /// Resolution of the colour components, and whether there are any.
@@ -44,7 +44,7 @@ pub(super) struct Frame<'a> {
     pub(super) sampling: Sampling,
     pub(super) components: [Component; 3],
     /// Tables of quantisation; those that are not defined are `None`.
-    pub(super) quant: [Option<Steps>; 4],
+    pub(super) quant: [Option<Quant>; 4],
     /// What follows the scan header.
     pub(super) scan: &'a [u8],
 }
@@ -101,7 +101,7 @@ impl<'a> Frame<'a> {
             if numbers.contains(&0) {
                 return Err(NotOurs);
             }
-            *table = Some(Steps::new(numbers));
+            *table = Some(Quant::new(numbers));
             payload = rest;
         }
         Ok(())

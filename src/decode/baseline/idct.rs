@@ -1,10 +1,10 @@
 //! The inverse transform: the accurate integer one of libjpeg (Loeffler, Ligtenberg and Moschytz, 12 multiplications).
 
 use super::NotOurs;
-use super::block::Content;
+use super::block::{Content, Quant};
 use super::color::GROUP;
 
-/// Dequantised coefficients. Row and column stand at [`place`].
+/// Coefficients. Row and column stand at [`place`].
 pub(super) type Block = [i16; 64];
 
 /// Where a coefficient stands: rows 0 and 4, 1 and 5, 2 and 6, 3 and 7 take turns, as the transform needs them together.
@@ -12,28 +12,35 @@ pub(super) const fn place(row: usize, column: usize) -> usize {
     row % 4 * 16 + column * 2 + row / 4
 }
 
+/// Coefficients of 8-bit samples are below this, whatever quantisation does.
+pub(super) const MAX_COEFFICIENT: u32 = 1 << 12;
+
 /// Sum of the squares of the coefficients of a block up to which no implementation of the transform leaves 16 bits.
 /// Blocks of real pixels have at most a quarter of it, and what quantisation adds.
-const MAX_ENERGY: i32 = 1 << 22;
+pub(super) const MAX_ENERGY: i32 = 1 << 22;
 
 /// A kind of processor. All give the same samples.
 pub(super) trait Machine: Copy {
     /// Calls `work` as compiled for this kind of processor. What it calls must be inlined into it.
     fn run<F: pulp::NullaryFnOnce>(self, work: F) -> F::Output;
 
-    /// The samples of a block, row by row.
+    /// `block` times `quant`, unless a coefficient is [`MAX_COEFFICIENT`] or more, or all have more than [`MAX_ENERGY`].
+    fn dequantised(self, block: &Block, quant: &Quant) -> Option<Block>;
+
+    /// The samples of a block of coefficients, row by row.
     fn samples(self, block: &Block) -> [[u8; 8]; 8];
 
     /// Red, green and blue of each pixel, one behind the other.
     fn interleave(self, planes: &[[u8; GROUP]; 3], out: &mut [u8; 3 * GROUP]);
 }
 
-/// Transforms `block` and writes the samples to the block of `plane` that starts at `at`. All coefficients are zero
-/// afterwards.
+/// Transforms `block`, stored in units of `quant`, and writes the samples to the block of `plane` that starts at `at`.
+/// All coefficients are zero afterwards.
 #[inline(always)]
 pub(super) fn write(
     machine: impl Machine,
     content: Content,
+    quant: &Quant,
     block: &mut Block,
     plane: &mut [u8],
     stride: usize,
@@ -42,17 +49,16 @@ pub(super) fn write(
     let plane = plane.get_mut(at..at + 7 * stride + 8).ok_or(NotOurs)?;
     let samples = match content {
         Content::Flat => {
-            let mean = i32::from(block[0]) << PASS1_BITS;
-            let mean = (mean + (1 << (PASS1_BITS + 2))) >> (PASS1_BITS + 3);
+            let mean = i32::from(block[0]) * i32::from(quant.0[0]);
+            if mean.unsigned_abs() >= MAX_COEFFICIENT {
+                return Err(NotOurs);
+            }
+            let mean = ((mean << PASS1_BITS) + (1 << (PASS1_BITS + 2))) >> (PASS1_BITS + 3);
             block[0] = 0;
             [[sample(mean); 8]; 8]
         }
         Content::Any => {
-            // Each is below 2¹², so 32 bits hold the sum.
-            if block.iter().map(|&c| i32::from(c) * i32::from(c)).sum::<i32>() > MAX_ENERGY {
-                return Err(NotOurs);
-            }
-            let samples = machine.samples(block);
+            let samples = machine.samples(&machine.dequantised(block, quant).ok_or(NotOurs)?);
             *block = [0; 64];
             samples
         }
@@ -72,6 +78,21 @@ pub(super) struct Portable;
 impl Machine for Portable {
     fn run<F: pulp::NullaryFnOnce>(self, work: F) -> F::Output {
         work.call()
+    }
+
+    #[inline(always)]
+    fn dequantised(self, block: &Block, quant: &Quant) -> Option<Block> {
+        const MOST: i32 = MAX_COEFFICIENT as i32;
+        let (mut out, mut energy) = ([0; 64], 0);
+        for ((out, &c), &quant) in out.iter_mut().zip(block).zip(&quant.0) {
+            let product = i32::from(c) * i32::from(quant);
+            if !(-MOST..MOST).contains(&product) {
+                return None;
+            }
+            energy += product * product;
+            *out = product as i16;
+        }
+        (energy <= MAX_ENERGY).then_some(out)
     }
 
     #[inline(always)]

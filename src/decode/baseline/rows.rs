@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use pulp::NullaryFnOnce;
 
-use super::block::{Content, Reader, Steps};
+use super::block::{Content, Quant, Reader};
 use super::color;
 use super::header::Frame;
 use super::huffman::{Cache, Table};
@@ -38,9 +38,9 @@ impl Job<'_> {
         let mut components = [None; 3];
         for (n, component) in frame.components.iter().enumerate().take(frame.sampling.components()) {
             let (dc, ac) = tables.pair(component.dc, component.ac).ok_or(NotOurs)?;
-            let steps = frame.quant.get(component.quant).and_then(Option::as_ref).ok_or(NotOurs)?;
+            let quant = frame.quant.get(component.quant).and_then(Option::as_ref).ok_or(NotOurs)?;
             let side = if n == 0 { mcu / 8 } else { 1 };
-            components[n] = Some(Source { dc, ac, steps, side, wanted: n == 0 || channels == 3 });
+            components[n] = Some(Source { dc, ac, quant, side, wanted: n == 0 || channels == 3 });
         }
         let mut reader = Reader::new(data);
         let mut last = [0; 3];
@@ -73,7 +73,7 @@ impl Job<'_> {
 struct Source<'a> {
     dc: &'a Table,
     ac: &'a Table,
-    steps: &'a Steps,
+    quant: &'a Quant,
     side: usize,
     wanted: bool,
 }
@@ -106,7 +106,7 @@ impl NullaryFnOnce for ReadRow<'_, '_> {
                 for _ in 0..source.side * source.side {
                     if inside && source.wanted {
                         let (block, content) = blocks.next().ok_or(NotOurs)?;
-                        *content = reader.read(source.dc, source.ac, source.steps, last, block)?;
+                        *content = reader.read(source.dc, source.ac, last, block)?;
                     } else {
                         reader.skip(source.dc, source.ac, last)?;
                     }
@@ -143,7 +143,7 @@ impl<M: Machine> NullaryFnOnce for WriteRow<'_, M> {
                         (unit * source.side + n % source.side, self.row * source.side + n / source.side);
                     let (block, content) = blocks.next().ok_or(NotOurs)?;
                     let (plane, stride, at) = self.planes.block(component, place);
-                    idct::write(self.machine, *content, block, plane, stride, at)?;
+                    idct::write(self.machine, *content, source.quant, block, plane, stride, at)?;
                 }
             }
         }

@@ -159,9 +159,14 @@ impl ImageTransform {
                 plan.stored_resized(source.structure.orientation),
             )
         };
-        let asked =
-            decode_jpeg::Asked { header, options: &self.options, reduction, profile: profile.as_ref() };
-        let lenient = asked.decode(source.bytes, scratch)?;
+        let asked = decode_jpeg::Asked {
+            source,
+            header,
+            options: &self.options,
+            reduction,
+            profile: profile.as_ref(),
+        };
+        let lenient = asked.decode(scratch)?;
         Ok(Decoded { reduction, is_unchanged: profile.is_none(), profile, lenient })
     }
 
