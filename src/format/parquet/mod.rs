@@ -69,7 +69,7 @@ pub(super) struct Writer {
 /// A column of Parquet, and who encodes it.
 enum Leaf {
     /// The values of the field at this place of the schema, by us.
-    Payload(usize, Payload),
+    Payload(usize, Box<Payload>),
     /// The file name of the image before it, which is never there, by the `parquet` crate.
     ImagePath(FieldRef),
     /// One of the [`Columns`], by the `parquet` crate.
@@ -92,7 +92,7 @@ impl Writer {
                 _ if !Payload::holds(ty) => Leaf::Column(field.clone()),
                 _ => {
                     let compression = properties.compression(column.path());
-                    Leaf::Payload(place, Payload::new(ty, column.clone(), compression)?)
+                    Leaf::Payload(place, Box::new(Payload::new(ty, column.clone(), compression)?))
                 }
             });
         }

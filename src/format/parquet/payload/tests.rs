@@ -113,9 +113,9 @@ fn records(schema: &Schema, count: usize, shape: Shape) -> Vec<Record> {
         match field.ty {
             FieldType::String | FieldType::Json => Value::Text(first.to_string().into()),
             FieldType::Binary | FieldType::Image => {
-                Value::Bytes((0..size).map(|i| (i * first >> 3) as u8).collect::<Bytes>())
+                Value::Bytes((0..size).map(|i| ((i * first) >> 3) as u8).collect::<Bytes>())
             }
-            FieldType::Bool => Value::Bool(first % 2 == 0),
+            FieldType::Bool => Value::Bool(first.is_multiple_of(2)),
             FieldType::Int32 | FieldType::Int64 => Value::Int(first as i64),
             FieldType::Label => Value::Int(first as i64 % 2),
             FieldType::UInt32 | FieldType::UInt64 => Value::UInt(first as u64),
