@@ -3,6 +3,7 @@
 use super::NotOurs;
 use super::huffman::{END_OF_BLOCK, Entry, MAX_ENTRY_BITS, Table};
 use super::idct::{Block, place};
+use super::scan::PADDING;
 
 /// Place in the block of each coefficient, in the order in which they are stored.
 static PLACES: [u8; 64] = {
@@ -55,9 +56,6 @@ const REFILLED: u32 = 56;
 /// Codes and numbers that are surely there then.
 const PER_REFILL: u32 = REFILLED / MAX_ENTRY_BITS;
 
-/// Zero bytes behind the data, so that eight bytes can be read anywhere.
-const PADDING: usize = 16;
-
 /// Which coefficients a block has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
@@ -65,45 +63,6 @@ pub(super) enum Content {
     Flat,
     /// More.
     Any,
-}
-
-/// Takes the stuffing out of entropy-coded data: a zero byte behind each `ff`. The data must end with the end of the
-/// image: no restarts, no other scan.
-pub(super) fn unstuff(scan: &[u8], out: &mut Vec<u8>) -> Result<(), NotOurs> {
-    out.clear();
-    out.reserve(scan.len() + PADDING);
-    let mut rest = scan;
-    loop {
-        let at = find_ff(rest).ok_or(NotOurs)?;
-        match rest.get(at + 1) {
-            Some(0) => {
-                out.extend_from_slice(&rest[..=at]);
-                rest = &rest[at + 2..];
-            }
-            Some(0xd9) => {
-                out.extend_from_slice(&rest[..at]);
-                out.extend_from_slice(&[0; PADDING]);
-                return Ok(());
-            }
-            _ => return Err(NotOurs),
-        }
-    }
-}
-
-/// The position of the first `ff`, eight bytes at a time.
-fn find_ff(bytes: &[u8]) -> Option<usize> {
-    const LOW: u64 = 0x0101_0101_0101_0101;
-    let mut at = 0;
-    for word in bytes.as_chunks::<8>().0 {
-        // The lowest byte that was ff is zero when inverted, and borrows first.
-        let inverted = !u64::from_le_bytes(*word);
-        let zeros = inverted.wrapping_sub(LOW) & !inverted & (LOW << 7);
-        if zeros != 0 {
-            return Some(at + zeros.trailing_zeros() as usize / 8);
-        }
-        at += 8;
-    }
-    bytes.get(at..)?.iter().position(|&byte| byte == 0xff).map(|n| at + n)
 }
 
 /// Reads bits, first bit at the top.
@@ -224,21 +183,5 @@ mod tests {
             [(0, 0), (0, 1), (1, 0), (2, 0), (1, 1), (0, 2), (0, 3), (1, 2), (2, 1), (3, 0), (4, 0), (3, 1)];
         assert_eq!(ZIGZAG[..12], begin);
         assert_eq!(ZIGZAG[61..], [(6, 7), (7, 6), (7, 7)]);
-    }
-
-    #[test]
-    fn stuffing_is_taken_out() {
-        let mut out = Vec::new();
-        let scan = [1, 2, 0xff, 0, 3, 4, 5, 6, 7, 8, 9, 0xff, 0, 0xff, 0, 0xff, 0xd9, 7];
-        assert_eq!(unstuff(&scan, &mut out), Ok(()));
-        assert_eq!(out[..12], [1, 2, 0xff, 3, 4, 5, 6, 7, 8, 9, 0xff, 0xff]);
-        assert_eq!(out.len(), 12 + PADDING);
-        assert_eq!(unstuff(&[1, 0xff, 0xd0, 1, 0xff, 0xd9], &mut out), Err(NotOurs));
-        assert_eq!(unstuff(&[1, 2, 3], &mut out), Err(NotOurs));
-        for at in 0..20 {
-            let mut bytes = vec![0xfe; 20];
-            bytes[at] = 0xff;
-            assert_eq!(find_ff(&bytes), Some(at));
-        }
     }
 }

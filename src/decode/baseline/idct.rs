@@ -3,6 +3,7 @@
 use super::NotOurs;
 use super::block::{Content, Quant};
 use super::color::GROUP;
+use super::idct_reduced;
 
 /// Coefficients. Row and column stand at [`place`].
 pub(super) type Block = [i16; 64];
@@ -34,38 +35,52 @@ pub(super) trait Machine: Copy {
     fn interleave(self, planes: &[[u8; GROUP]; 3], out: &mut [u8; 3 * GROUP]);
 }
 
-/// Transforms `block`, stored in units of `quant`, and writes the samples to the block of `plane` that starts at `at`.
-/// All coefficients are zero afterwards.
+/// Transforms `block`, stored in units of `quant`, to `side` × `side` samples (8, 4, 2 or 1) at the beginning of `plane`,
+/// whose rows have `stride` samples. All coefficients are zero afterwards.
 #[inline(always)]
 pub(super) fn write(
     machine: impl Machine,
     content: Content,
     quant: &Quant,
     block: &mut Block,
+    side: usize,
     plane: &mut [u8],
     stride: usize,
-    at: usize,
 ) -> Result<(), NotOurs> {
-    let plane = plane.get_mut(at..at + 7 * stride + 8).ok_or(NotOurs)?;
-    let samples = match content {
-        Content::Flat => {
-            let mean = i32::from(block[0]) * i32::from(quant.0[0]);
-            if mean.unsigned_abs() >= MAX_COEFFICIENT {
-                return Err(NotOurs);
-            }
-            let mean = ((mean << PASS1_BITS) + (1 << (PASS1_BITS + 2))) >> (PASS1_BITS + 3);
-            block[0] = 0;
-            [[sample(mean); 8]; 8]
+    if content == Content::Flat {
+        let mean = i32::from(block[0]) * i32::from(quant.0[0]);
+        if mean.unsigned_abs() >= MAX_COEFFICIENT {
+            return Err(NotOurs);
         }
-        Content::Any => {
-            let samples = machine.samples(&machine.dequantised(block, quant).ok_or(NotOurs)?);
-            *block = [0; 64];
-            samples
-        }
-    };
+        block[0] = 0;
+        let mean = sample(((mean << PASS1_BITS) + (1 << (PASS1_BITS + 2))) >> (PASS1_BITS + 3));
+        return match side {
+            8 => put(&[[mean; 8]; 8], plane, stride),
+            4 => put(&[[mean; 4]; 4], plane, stride),
+            2 => put(&[[mean; 2]; 2], plane, stride),
+            _ => put(&[[mean]], plane, stride),
+        };
+    }
+    let coefficients = machine.dequantised(block, quant).ok_or(NotOurs)?;
+    *block = [0; 64];
+    match side {
+        8 => put(&machine.samples(&coefficients), plane, stride),
+        4 => put(&idct_reduced::four(&coefficients), plane, stride),
+        _ => put(&idct_reduced::two(&coefficients), plane, stride),
+    }
+}
+
+/// Puts samples at the beginning of `plane`.
+#[inline(always)]
+fn put<const SIDE: usize>(
+    samples: &[[u8; SIDE]; SIDE],
+    plane: &mut [u8],
+    stride: usize,
+) -> Result<(), NotOurs> {
+    let plane = plane.get_mut(..(SIDE - 1) * stride + SIDE).ok_or(NotOurs)?;
     for (row, samples) in plane.chunks_mut(stride).zip(samples) {
         if let Some(row) = row.first_chunk_mut() {
-            *row = samples;
+            *row = *samples;
         }
     }
     Ok(())
@@ -113,7 +128,7 @@ impl Machine for Portable {
 
 /// Samples are stored as their distance from the middle.
 #[inline(always)]
-fn sample(value: i32) -> u8 {
+pub(super) fn sample(value: i32) -> u8 {
     value.wrapping_add(128).clamp(0, 255) as u8
 }
 

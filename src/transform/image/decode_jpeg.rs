@@ -4,7 +4,7 @@
 use libjpeg_turbo_rs::{Decoder, JpegError, PixelFormat};
 
 use super::container::jpeg::{self, Header, Process};
-use super::geometry::Size;
+use super::geometry::{Rect, Size};
 use super::icc::Conversion;
 use super::options::ImageOptions;
 use super::pixels::Pixels;
@@ -29,6 +29,11 @@ pub(super) fn reduction(header: &Header<'_>, source: Size, target: Size) -> u32 
     [8, 4, 2].into_iter().find(fits).unwrap_or(1)
 }
 
+/// A size after a reduced decode.
+pub(super) fn reduced(size: Size, reduction: u32) -> Size {
+    Size::new(size.width.div_ceil(reduction), size.height.div_ceil(reduction))
+}
+
 /// What a JPEG is decoded to.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
@@ -37,6 +42,8 @@ pub(super) struct Asked<'a> {
     pub(super) options: &'a ImageOptions,
     /// The pixels are to be 1/`reduction` of the size of the file.
     pub(super) reduction: u32,
+    /// The pixels, at that size, that count; what others hold is left open.
+    pub(super) needed: Rect,
     /// What the pixels will go through; only inks go through it here.
     pub(super) profile: Option<&'a Conversion>,
 }
@@ -73,14 +80,31 @@ impl Asked<'_> {
     /// without any damage; all others are for libjpeg-turbo to judge.
     fn whole_baseline(&self, channels: usize, baseline: &mut Baseline, out: &mut Pixels) -> bool {
         let frame = self.header.frame;
-        if self.reduction != 1 || frame.process != Process::Sequential || frame.precision != 8 {
+        if frame.process != Process::Sequential || frame.precision != 8 {
             return false;
         }
         let size = self.source.structure.size;
-        let (width, height) = (size.width as usize, size.height as usize);
-        out.reshape(size, channels);
-        let all = baseline::Rect { left: 0, top: 0, width, height };
-        baseline.decode(self.source.bytes, (width, height), all, channels, &mut out.data).is_ok()
+        out.reshape(reduced(size, self.reduction), channels);
+        let Rect { left, top, size: Size { width, height } } = self.needed;
+        let rect = baseline::Rect {
+            left: left as usize,
+            top: top as usize,
+            width: width as usize,
+            height: height as usize,
+        };
+        let stride = out.width as usize;
+        let wanted = baseline::Wanted {
+            size: (size.width as usize, size.height as usize),
+            reduction: self.reduction as usize,
+            rect,
+            stride,
+            channels,
+            to_the_end: true,
+        };
+        let first = rect.top * stride + rect.left;
+        let end = first + rect.height.saturating_sub(1) * stride + rect.width;
+        let out = out.data.get_mut(first * channels..end * channels);
+        out.is_some_and(|out| baseline.decode(self.source.bytes, wanted, out).is_ok())
     }
 
     fn inks(&self, buffer: &mut Vec<u8>, out: &mut Pixels) -> Result<bool, Reject> {
@@ -140,10 +164,14 @@ mod tests {
             let bytes = encoder.quality(90).subsampling(subsampling).encode().unwrap();
             let source = Source::read(&bytes, &options).unwrap();
             let header = source.jpeg.as_ref().unwrap();
-            let asked = Asked { source: &source, header, options: &options, reduction: 1, profile: None };
-            let mut out = Pixels::default();
-            assert!(asked.whole_baseline(3, &mut Baseline::default(), &mut out));
-            assert_eq!((out.size(), out.data.len()), (Size::new(40, 30), 3 * 40 * 30));
+            for (reduction, size) in [(1, Size::new(40, 30)), (4, Size::new(10, 8))] {
+                let needed = Rect { left: 0, top: 0, size };
+                let options = &options;
+                let asked = Asked { source: &source, header, options, reduction, needed, profile: None };
+                let mut out = Pixels::default();
+                assert!(asked.whole_baseline(3, &mut Baseline::default(), &mut out));
+                assert_eq!(out.size(), size);
+            }
         }
     }
 }
