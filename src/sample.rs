@@ -18,10 +18,12 @@
 //!
 //! Its size in bytes is the record's *canonical size*, from which shard cuts are decided.
 
+mod ids;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::schema::IdWidth;
+pub use ids::{Ids, PackedIds};
 
 /// One value of a record.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,67 +85,6 @@ impl From<&str> for Text {
 impl std::fmt::Debug for Text {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.as_str().fmt(f)
-    }
-}
-
-/// Token ids as little-endian bytes of one width.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ids {
-    width: IdWidth,
-    bytes: Bytes,
-}
-
-impl Ids {
-    /// Ids over little-endian `bytes`; `None` when their number is not a multiple of the width.
-    pub fn new(width: IdWidth, bytes: Bytes) -> Option<Self> {
-        bytes.len().is_multiple_of(width.bytes()).then_some(Self { width, bytes })
-    }
-
-    /// Packs `ids`; `None` when one does not fit the width.
-    pub fn pack(width: IdWidth, ids: &[u32]) -> Option<Self> {
-        let mut bytes = Vec::with_capacity(ids.len() * width.bytes());
-        match width {
-            IdWidth::U16 => {
-                for &id in ids {
-                    bytes.extend_from_slice(&u16::try_from(id).ok()?.to_le_bytes());
-                }
-            }
-            IdWidth::U32 => {
-                for &id in ids {
-                    bytes.extend_from_slice(&id.to_le_bytes());
-                }
-            }
-        }
-        Some(Self { width, bytes: Bytes::from(bytes) })
-    }
-
-    /// Bytes per id.
-    pub fn width(&self) -> IdWidth {
-        self.width
-    }
-
-    /// The little-endian bytes.
-    pub fn as_bytes(&self) -> &Bytes {
-        &self.bytes
-    }
-
-    /// Number of ids.
-    pub fn len(&self) -> usize {
-        self.bytes.len() / self.width.bytes()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
-    /// The ids, widened.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
-        self.bytes.chunks_exact(self.width.bytes()).map(|c| match *c {
-            [a, b] => u32::from(u16::from_le_bytes([a, b])),
-            [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
-            _ => 0, // widths are 2 and 4 only
-        })
     }
 }
 
@@ -283,14 +224,7 @@ impl Reject {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ids_pack_little_endian_and_refuse_to_wrap() {
-        let ids = Ids::pack(IdWidth::U16, &[1, 0x1234, 65_535]).unwrap();
-        assert_eq!(ids.as_bytes().as_ref(), [1, 0, 0x34, 0x12, 0xff, 0xff]);
-        assert_eq!(ids.iter().collect::<Vec<_>>(), [1, 0x1234, 65_535]);
-        assert_eq!(Ids::pack(IdWidth::U16, &[65_536]), None);
-    }
+    use crate::schema::IdWidth;
 
     /// The canonical form is a promise to every dataset written: this test never changes.
     #[test]

@@ -1,4 +1,6 @@
 //! Records into Arrow columns: what the Arrow and the Parquet writer share.
+//!
+//! The Parquet writer leaves out the columns that it encodes itself.
 
 use std::sync::Arc;
 
@@ -7,7 +9,9 @@ use arrow_array::builder::{
     UInt32Builder, UInt64Builder,
 };
 use arrow_array::types::{ArrowPrimitiveType, UInt16Type, UInt32Type};
-use arrow_array::{Array, ArrayRef, ListArray, PrimitiveArray, RecordBatch, StringArray, StructArray};
+use arrow_array::{
+    Array, ArrayRef, ListArray, PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray, StructArray,
+};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_schema::SchemaRef;
 
@@ -21,16 +25,25 @@ use crate::schema::{Field, FieldType, Schema};
 /// The caller bounds them: offsets have 32 bits, so fewer than 2 GiB may be gathered before [`Columns::take`].
 pub(super) struct Columns {
     arrow: SchemaRef,
-    columns: Vec<Column>,
+    /// With the place of their field in the schema.
+    columns: Vec<(usize, Column)>,
     rows: usize,
     bytes: u64,
 }
 
 impl Columns {
-    /// No rows yet.
+    /// All columns, and no rows yet.
     pub(super) fn new(schema: &Schema) -> Result<Self> {
-        let columns = schema.fields.iter().map(Column::new).collect();
-        Ok(Self { arrow: to_arrow(schema)?, columns, rows: 0, bytes: 0 })
+        Self::of(schema, |_| true)
+    }
+
+    /// The columns of the fields that are `wanted`, and no rows yet.
+    pub(super) fn of(schema: &Schema, wanted: impl Fn(&Field) -> bool) -> Result<Self> {
+        let fields = schema.fields.iter().enumerate().filter(|(_, field)| wanted(field));
+        let columns: Vec<_> = fields.map(|(place, field)| (place, Column::new(field))).collect();
+        let places: Vec<usize> = columns.iter().map(|(place, _)| *place).collect();
+        let arrow = to_arrow(schema)?.project(&places).map_err(internal)?;
+        Ok(Self { arrow: Arc::new(arrow), columns, rows: 0, bytes: 0 })
     }
 
     /// The schema of the batches.
@@ -50,8 +63,8 @@ impl Columns {
 
     /// Appends a record that fits the schema and has `bytes` canonical bytes.
     pub(super) fn push(&mut self, record: &Record, bytes: u64) -> Result<()> {
-        for (column, value) in self.columns.iter_mut().zip(&record.values) {
-            column.push(value)?;
+        for (place, column) in &mut self.columns {
+            column.push(record.values.get(*place).unwrap_or(&Value::Null))?;
         }
         self.rows += 1;
         self.bytes += bytes;
@@ -60,10 +73,11 @@ impl Columns {
 
     /// The rows gathered, as one batch; none remain.
     pub(super) fn take(&mut self) -> Result<RecordBatch> {
-        let arrays = self.columns.iter_mut().map(Column::take).collect::<Result<Vec<_>>>()?;
+        let arrays = self.columns.iter_mut().map(|(_, column)| column.take()).collect::<Result<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
         self.rows = 0;
         self.bytes = 0;
-        RecordBatch::try_new(self.arrow.clone(), arrays).map_err(internal)
+        RecordBatch::try_new_with_options(self.arrow.clone(), arrays, &options).map_err(internal)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use super::outcome::Outcomes;
 use super::pack::Pack;
@@ -28,7 +29,8 @@ pub(super) trait Conversion: Sync {
 
     fn schema(&self) -> &Arc<Schema>;
 
-    fn scratch(&self) -> Self::Scratch;
+    /// What a worker keeps from task to task; `idle` is how many workers have nothing to do.
+    fn scratch(&self, idle: &Arc<AtomicUsize>) -> Self::Scratch;
 
     /// What needs to see all sources before the first unit. `work` is a folder for what does not fit in memory.
     fn prepare(&self, _work: &Path, _threads: usize, _stop: &Stop) -> Result<()> {

@@ -8,11 +8,13 @@
 //! unit's sink writes, in that order. Memory is bounded by the bytes that tasks hold from being fed to being written;
 //! the tasks of a unit are fed in order, so the one that must be written next always has its share already.
 //!
-//! Waiting for the disk (fsync, rename) happens on one more thread.
+//! Waiting for the disk (fsync, rename) happens on one more thread. A task that is so long that others run out of work
+//! is told how many these are ([`Conversion::scratch`]), and may have as many threads help.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::conversion::{Conversion, Converting, Feed};
 use super::outcome::{Outcome, Outcomes};
@@ -53,6 +55,7 @@ pub(super) fn run<C: Conversion>(schedule: &Schedule<'_, C>, units: Vec<u32>) ->
     let shared = Shared {
         state: Mutex::new(State { todo: units.into(), ..State::default() }),
         changed: Condvar::new(),
+        idle: Arc::default(),
     };
     let (closing, closed) = sync_channel(CLOSING_QUEUE);
     std::thread::scope(|scope| {
@@ -79,6 +82,8 @@ pub(super) fn run<C: Conversion>(schedule: &Schedule<'_, C>, units: Vec<u32>) ->
 struct Shared<'c, T> {
     state: Mutex<State<'c, T>>,
     changed: Condvar,
+    /// Workers that wait.
+    idle: Arc<AtomicUsize>,
 }
 
 struct State<'c, T> {
@@ -150,13 +155,15 @@ struct Worker<'a, 'c, C: Conversion> {
 
 impl<'c, C: Conversion> Worker<'_, 'c, C> {
     fn run(&self) {
-        let mut scratch = self.schedule.conversion.scratch();
+        let mut scratch = self.schedule.conversion.scratch(&self.shared.idle);
         loop {
             let mut state = self.lock();
             let action = loop {
                 match self.next_action(&mut state) {
                     Action::Wait => {
+                        self.shared.idle.fetch_add(1, Ordering::Relaxed);
                         state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                        self.shared.idle.fetch_sub(1, Ordering::Relaxed);
                     }
                     action => break action,
                 }

@@ -27,6 +27,30 @@ fn threads_and_memory_do_not_change_a_byte() {
     }
 }
 
+/// Threads that have nothing else to do encode pieces of it.
+#[test]
+fn a_long_document_has_the_same_ids_whoever_helps() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("long.txt");
+    let sentence =
+        "It was a long story, and nobody's patience was as long as that; 12 of 345 readers read on.\n";
+    std::fs::write(&source, sentence.repeat((4 << 20) / sentence.len())).unwrap();
+    let tokenizer = fixture("tokenizers/bpe.json");
+    let run = |options: &str| {
+        let out = dir.path().join(options.replace(' ', ""));
+        let options = format!("--tokenizer {} {options}", tokenizer.display());
+        convert("text", &source, &out, &options).exits(0);
+        out
+    };
+    let one = tree(&run("--threads 1"));
+    assert_same(&one, &tree(&run("--threads 2")));
+    assert_same(&one, &tree(&run("--threads 5")));
+    // The document was chosen for the reference, which encodes it as a whole.
+    let checked = run("--threads 3 --verify-ids all");
+    let notes = &manifest(&checked)["notes"];
+    assert_eq!((&notes["verified_documents"], &notes["units_redone"]), (&1.into(), &serde_json::Value::Null));
+}
+
 #[test]
 fn the_dataset_does_not_know_where_it_was_made() {
     let dir = tempfile::tempdir().unwrap();

@@ -4,26 +4,31 @@
 //! writer holds one in memory. Nothing that the bytes depend on is left to a default of the library.
 
 mod guard;
+mod payload;
 mod reader;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ::parquet::arrow::ArrowWriter;
-use ::parquet::arrow::arrow_writer::ArrowWriterOptions;
+use ::parquet::arrow::ArrowSchemaConverter;
+use ::parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use ::parquet::basic::{Compression, ZstdLevel};
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::KeyValue;
 use ::parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::types::ColumnPath;
+use arrow_array::{ArrayRef, BinaryArray, RecordBatch, StringArray, StructArray};
+use arrow_schema::FieldRef;
 
-use super::arrow_schema::{IMAGE_BYTES, METADATA_KEY, metadata};
+use super::arrow_schema::{IMAGE_BYTES, METADATA_KEY, image_fields, metadata, to_arrow};
 use super::columns::Columns;
 use super::{Placed, ShardWriter, check};
 use crate::error::{Error, Result};
-use crate::sample::Record;
+use crate::sample::{Record, Value};
 use crate::schema::{FieldType, KEY, ORIGIN, Schema};
 use crate::storage::NewFile;
+use payload::Payload;
 
 pub(super) use reader::{MAGIC, Reader, infer_schema};
 
@@ -47,42 +52,117 @@ const ZSTD_LEVEL: i32 = 1;
 /// Writes one Parquet shard.
 pub(super) struct Writer {
     schema: Arc<Schema>,
-    columns: Columns,
-    writer: ArrowWriter<NewFile>,
+    file: SerializedFileWriter<NewFile>,
     path: PathBuf,
+    leaves: Vec<Leaf>,
+    /// What is encoded by the `parquet` crate.
+    columns: Columns,
+    factory: ArrowRowGroupWriterFactory,
+    /// The encoders of the row group that is under way, if anything of it was encoded: one for each leaf.
+    encoders: Option<Vec<ArrowColumnWriter>>,
     group: u32,
     /// Rows and canonical bytes of the current row group, whether still in `columns` or not.
     rows: usize,
     bytes: u64,
 }
 
+/// A column of Parquet, and who encodes it.
+enum Leaf {
+    /// The values of the field at this place of the schema, by us.
+    Payload(usize, Box<Payload>),
+    /// The file name of the image before it, which is never there, by the `parquet` crate.
+    ImagePath(FieldRef),
+    /// One of the [`Columns`], by the `parquet` crate.
+    Column(FieldRef),
+}
+
 impl Writer {
     pub(super) fn new(schema: Arc<Schema>, file: NewFile) -> Result<Self> {
-        let columns = Columns::new(&schema)?;
+        let unfit = |e| Error::usage("parquet cannot hold this schema").caused_by(e);
+        let arrow = to_arrow(&schema)?;
+        let properties = Arc::new(properties(&schema)?);
+        let converter = ArrowSchemaConverter::new().with_coerce_types(properties.coerce_types());
+        let descriptor = converter.convert(&arrow).map_err(unfit)?;
+        let mut leaves = Vec::with_capacity(descriptor.num_columns());
+        for (leaf, column) in descriptor.columns().iter().enumerate() {
+            let place = descriptor.get_column_root_idx(leaf);
+            let (ty, field) = (schema.fields[place].ty, &arrow.fields()[place]);
+            leaves.push(match leaves.last() {
+                Some(Leaf::Payload(image, _)) if *image == place => Leaf::ImagePath(field.clone()),
+                _ if !Payload::holds(ty) => Leaf::Column(field.clone()),
+                _ => {
+                    let compression = properties.compression(column.path());
+                    Leaf::Payload(place, Box::new(Payload::new(ty, column.clone(), compression)?))
+                }
+            });
+        }
+        let columns = Columns::of(&schema, |field| !Payload::holds(field.ty))?;
         let path = file.path().to_owned();
-        // The Arrow schema would be a second copy of the metadata; Parquet's own types say everything.
-        let options =
-            ArrowWriterOptions::new().with_properties(properties(&schema)?).with_skip_arrow_metadata(true);
-        let writer = ArrowWriter::try_new_with_options(file, columns.arrow().clone(), options)
-            .map_err(|e| Error::usage("parquet cannot hold this schema").caused_by(e))?;
-        Ok(Self { schema, columns, writer, path, group: 0, rows: 0, bytes: 0 })
+        let file =
+            SerializedFileWriter::new(file, descriptor.root_schema_ptr(), properties).map_err(unfit)?;
+        let factory = ArrowRowGroupWriterFactory::new(&file, arrow);
+        let (encoders, group, rows, bytes) = (None, 0, 0, 0);
+        Ok(Self { schema, file, path, leaves, columns, factory, encoders, group, rows, bytes })
     }
 
-    /// Hands what was gathered to the encoder.
+    /// Encodes what was gathered.
     fn encode(&mut self) -> Result<()> {
         if self.columns.rows() == 0 {
             return Ok(());
         }
-        let batch = self.columns.take()?;
-        self.writer.write(&batch).map_err(|e| failed(&self.path, e))
+        let rows = self.columns.take()?;
+        self.try_encode(&rows).map_err(|e| failed(&self.path, e))
+    }
+
+    fn try_encode(&mut self, rows: &RecordBatch) -> Result<(), ParquetError> {
+        let encoders = match &mut self.encoders {
+            Some(encoders) => encoders,
+            none => none.insert(self.factory.create_column_writers(self.group as usize)?),
+        };
+        let mut columns = rows.columns().iter();
+        let mut present = None;
+        for (leaf, encoder) in self.leaves.iter_mut().zip(encoders) {
+            let encoded = match leaf {
+                Leaf::Payload(_, payload) => {
+                    present = payload.present();
+                    payload.encode()?;
+                    None
+                }
+                Leaf::ImagePath(field) => {
+                    let bytes = Arc::new(BinaryArray::new_null(rows.num_rows()));
+                    let path = Arc::new(StringArray::new_null(rows.num_rows()));
+                    let image = StructArray::try_new(image_fields(), vec![bytes, path], present.take())?;
+                    compute_leaves(field, &(Arc::new(image) as ArrayRef))?.pop()
+                }
+                Leaf::Column(field) => match columns.next() {
+                    Some(column) => compute_leaves(field, column)?.pop(),
+                    None => None,
+                },
+            };
+            encoded.iter().try_for_each(|leaf| encoder.write(leaf))?;
+        }
+        Ok(())
     }
 
     fn end_group(&mut self) -> Result<()> {
         self.encode()?;
-        self.writer.flush().map_err(|e| failed(&self.path, e))?;
+        self.try_end_group().map_err(|e| failed(&self.path, e))?;
         self.group += 1;
         self.rows = 0;
         self.bytes = 0;
+        Ok(())
+    }
+
+    fn try_end_group(&mut self) -> Result<(), ParquetError> {
+        let Some(encoders) = self.encoders.take() else { return Ok(()) };
+        let mut group = self.file.next_row_group()?;
+        for (leaf, encoder) in self.leaves.iter_mut().zip(encoders) {
+            match leaf {
+                Leaf::Payload(_, payload) => payload.finish(&mut group)?,
+                _ => encoder.close()?.append_to_row_group(&mut group)?,
+            }
+        }
+        group.close()?;
         Ok(())
     }
 }
@@ -97,15 +177,26 @@ impl ShardWriter for Writer {
         }
         let placed = Placed::in_group(self.group, self.rows as u32, bytes);
         self.columns.push(record, bytes)?;
+        for leaf in &mut self.leaves {
+            if let Leaf::Payload(place, payload) = leaf {
+                payload.push(record.values.get(*place).unwrap_or(&Value::Null))?;
+            }
+        }
         self.rows += 1;
         self.bytes += bytes;
+        // What any further record would do. A large record need not be held until there is one.
+        if self.bytes >= GROUP_BYTES {
+            self.end_group()?;
+        } else if self.columns.bytes() >= CHUNK_BYTES {
+            self.encode()?;
+        }
         Ok(placed)
     }
 
     fn finish(mut self: Box<Self>) -> Result<NewFile> {
-        self.encode()?;
+        self.end_group()?;
         let path = self.path;
-        self.writer.into_inner().map_err(|e| failed(&path, e))
+        self.file.into_inner().map_err(|e| failed(&path, e))
     }
 }
 
@@ -135,8 +226,7 @@ fn properties(schema: &Schema) -> Result<WriterProperties> {
         };
         let leaf = ColumnPath::new(leaf);
         // Values that never repeat gain nothing from a dictionary, and those nobody compares nothing from statistics.
-        let payload =
-            matches!(field.ty, FieldType::Image | FieldType::Binary) || field.ty.id_width().is_some();
+        let payload = Payload::holds(field.ty);
         if payload {
             properties = properties.set_column_statistics_enabled(leaf.clone(), EnabledStatistics::None);
         }

@@ -7,6 +7,7 @@ mod tars;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
 use self::find::{describe, find, shuffle};
@@ -265,7 +266,7 @@ impl Conversion for Images<'_> {
         &self.job.schema
     }
 
-    fn scratch(&self) -> Scratch {
+    fn scratch(&self, _idle: &Arc<AtomicUsize>) -> Scratch {
         Scratch::keeping(self.kept_bytes)
     }
 

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -230,7 +230,7 @@ impl<'a> Sampled<'a> {
         std::thread::scope(|scope| {
             for _ in 0..threads {
                 scope.spawn(|| {
-                    let mut scratch = images.scratch();
+                    let mut scratch = images.scratch(&Arc::default());
                     loop {
                         let next = locked(&pieces).next();
                         let Some((number, piece)) = next else { return };

@@ -1,6 +1,8 @@
 //! From documents to records: normal form, token ids, lengths.
 
+use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
@@ -14,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::pipeline::conversion::{Conversion, Converting, Feed};
 use crate::pipeline::outcome::{Converted, Outcome, Outcomes};
 use crate::pipeline::progress::Stop;
-use crate::sample::{Ids, Record, Reject, RejectCode, Value};
+use crate::sample::{Ids, PackedIds, Record, Reject, RejectCode, Value};
 use crate::schema::Schema;
 use crate::transform::text::{EncodeStats, Scratch};
 
@@ -28,7 +30,6 @@ pub(super) struct Texts<'a> {
 /// What a worker keeps from task to task.
 pub(in crate::pipeline) struct Worker {
     tokens: Scratch,
-    ids: Vec<u32>,
 }
 
 impl Conversion for Texts<'_> {
@@ -47,8 +48,8 @@ impl Conversion for Texts<'_> {
         &self.job.schema
     }
 
-    fn scratch(&self) -> Worker {
-        Worker { tokens: self.job.options.tokenizer.scratch(), ids: Vec::new() }
+    fn scratch(&self, idle: &Arc<AtomicUsize>) -> Worker {
+        Worker { tokens: self.job.options.tokenizer.scratch().with_idle(Arc::clone(idle)) }
     }
 
     fn prepare(&self, work: &Path, threads: usize, stop: &Stop) -> Result<()> {
@@ -107,15 +108,15 @@ impl Items for Documents<'_> {
         }
         let options = &self.job.options;
         let text = options.normalize.apply(&document.text, options.max_document_bytes);
-        let encoded = text.and_then(|text| self.encode(&text).map(|stats| (text, stats)));
-        let (text, stats) = match encoded {
+        let encoded = text.and_then(|text| self.encode(&text).map(|encoded| (text, encoded)));
+        let (text, (ids, stats)) = match encoded {
             Ok(encoded) => encoded,
             Err(reject) => {
                 out.list.push(Outcome::Rejected { split, origin, reject });
                 return Converting::Done;
             }
         };
-        if self.verify(&key, &text, out) == Converting::RedoUnit {
+        if self.verify(&key, &text, &ids, out) == Converting::RedoUnit {
             return Converting::RedoUnit;
         }
         for (name, happened) in [
@@ -135,7 +136,7 @@ impl Items for Documents<'_> {
             origin,
             hashed: options.key_field.is_some() || options.shape.has_pieces(),
         };
-        match self.records(&identity, document.kept, out) {
+        match self.records(&identity, ids, document.kept, out) {
             Err(reject) => {
                 out.list.truncate(from);
                 out.list.push(Outcome::Rejected { split, origin: identity.origin, reject });
@@ -157,42 +158,46 @@ struct Identity {
 }
 
 impl Documents<'_> {
-    /// Fills in the ids.
-    fn encode(&mut self, text: &str) -> Result<EncodeStats, Reject> {
+    fn encode(&mut self, text: &str) -> Result<(Ids, EncodeStats), Reject> {
         let tokenizer = &self.job.options.tokenizer;
-        let Worker { tokens, ids } = &mut *self.worker;
-        ids.clear();
+        let tokens = &mut self.worker.tokens;
+        let mut ids = PackedIds::new(tokenizer.id_width());
         if text.is_empty() {
             return Err(Reject::new(RejectCode::Empty, "the document is empty"));
         }
         let stats = match self.careful {
-            true => tokenizer.encode_reference(text, tokens, ids)?,
-            false => tokenizer.encode(text, tokens, ids)?,
+            true => tokenizer.encode_reference(text, tokens, &mut ids)?,
+            false => tokenizer.encode(text, tokens, &mut ids)?,
         };
         if ids.len() == tokenizer.added_per_document() {
             return Err(Reject::new(RejectCode::Empty, "the tokenizer makes no token of the document"));
         }
-        Ok(stats)
+        Ok((ids.take(), stats))
     }
 
     /// Compares with the reference, if this document was chosen for it.
-    fn verify(&mut self, key: &str, text: &str, out: &mut Outcomes) -> Converting {
+    fn verify(&mut self, key: &str, text: &str, ids: &Ids, out: &mut Outcomes) -> Converting {
         let tokenizer = &self.job.options.tokenizer;
         if self.careful || !tokenizer.should_verify(xxh3_64_with_seed(key.as_bytes(), VERIFY_SEED)) {
             return Converting::Done;
         }
         out.note("verified_documents");
         out.count("verified_bytes", text.len() as u64);
-        match tokenizer.matches_reference(text, &self.worker.ids, &mut self.worker.tokens) {
+        match tokenizer.matches_reference(text, ids.iter(), &mut self.worker.tokens) {
             true => Converting::Done,
             false => Converting::RedoUnit,
         }
     }
 
     /// Makes records of the ids.
-    fn records(&mut self, identity: &Identity, kept: Vec<Value>, out: &mut Outcomes) -> Result<(), Reject> {
+    fn records(
+        &self,
+        identity: &Identity,
+        ids: Ids,
+        kept: Vec<Value>,
+        out: &mut Outcomes,
+    ) -> Result<(), Reject> {
         let shape = &self.job.options.shape;
-        let ids = &self.worker.ids;
         if let Some(range) = shape.filter_length
             && !(range.min..=range.max).contains(&(ids.len() as u64))
         {
@@ -217,7 +222,7 @@ impl Documents<'_> {
             )),
             Overflow::Truncate => {
                 out.note("truncated");
-                let record = self.record(identity, None, &ids[..most], kept, false)?;
+                let record = self.record(identity, None, part(&ids, 0..most)?, kept, false)?;
                 out.list.push(record);
                 Ok(())
             }
@@ -229,7 +234,8 @@ impl Documents<'_> {
                 loop {
                     let end = (start + most).min(ids.len());
                     let (continues, kept) = (start > 0, kept.clone());
-                    let record = self.record(identity, Some(start), &ids[start..end], kept, continues)?;
+                    let piece = part(&ids, start..end)?;
+                    let record = self.record(identity, Some(start), piece, kept, continues)?;
                     out.list.push(record);
                     if end == ids.len() {
                         return Ok(());
@@ -245,15 +251,12 @@ impl Documents<'_> {
         &self,
         identity: &Identity,
         start: Option<usize>,
-        ids: &[u32],
+        ids: Ids,
         kept: Vec<Value>,
         continues: bool,
     ) -> Result<Outcome, Reject> {
         let too_many = || Reject::new(RejectCode::TooLarge, "the document has more than 2^32 - 1 tokens");
         let length = u32::try_from(ids.len()).map_err(|_| too_many())?;
-        let packed = Ids::pack(self.job.options.tokenizer.id_width(), ids).ok_or_else(|| {
-            Reject::new(RejectCode::Unsupported, "the tokenizer gave an id beyond its largest one")
-        })?;
         let named = |name: &str| match start {
             None => name.to_owned(),
             Some(start) => piece_name(name, start as u64),
@@ -262,7 +265,7 @@ impl Documents<'_> {
         let key_hash = identity.hashed.then(|| xxh3_128(key.as_bytes()));
         let mut values = vec![
             Value::Text(key.into()),
-            Value::Ids(packed),
+            Value::Ids(ids),
             Value::UInt(u64::from(length)),
             Value::Text(origin.into()),
         ];
@@ -272,6 +275,12 @@ impl Documents<'_> {
         converted.continues = continues;
         Ok(Outcome::Converted(converted))
     }
+}
+
+/// Some of the ids of a document. A copy, because a piece may be kept for long where all of it would be too much.
+fn part(ids: &Ids, range: Range<usize>) -> Result<Ids, Reject> {
+    ids.copy_of(range)
+        .ok_or_else(|| Reject::new(RejectCode::Unsupported, "a piece has more tokens than its document"))
 }
 
 /// Key or origin of the piece of a document that begins at the token `start`.

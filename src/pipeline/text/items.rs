@@ -15,7 +15,7 @@ use crate::source::compression::Compression;
 use crate::source::jsonl::{self, Fields};
 use crate::source::lines::Piece;
 use crate::source::read_planned;
-use crate::source::text::cut::Rule;
+use crate::source::text::cut::{Rule, lines};
 use crate::source::text::kind::{Documents, Format};
 
 /// Where a document stands: in which part, and at which byte or row of its file.
@@ -175,16 +175,15 @@ impl TextJob {
         items: &mut impl Items,
         out: &mut Outcomes,
     ) -> Converting {
-        let mut at = 0;
-        for line in bytes.split_inclusive(|&b| b == b'\n') {
+        let mut buffer = String::new();
+        for (at, line) in lines(bytes) {
             let start = offset + at as u64;
-            at += line.len();
             let place = Place { part, mark: Some(start) };
             let converting = match self.check_length(line.len()) {
                 Err(reject) => items.item(place, Err(reject), out),
                 Ok(()) => {
                     let line = without_mark(start, line.strip_suffix(b"\n").unwrap_or(line));
-                    self.json_line(place, line, items, out)
+                    self.json_line(place, line, &mut buffer, items, out)
                 }
             };
             if converting == Converting::RedoUnit {
@@ -194,7 +193,14 @@ impl TextJob {
         Converting::Done
     }
 
-    fn json_line(&self, place: Place, line: &[u8], items: &mut impl Items, out: &mut Outcomes) -> Converting {
+    fn json_line(
+        &self,
+        place: Place,
+        line: &[u8],
+        buffer: &mut String,
+        items: &mut impl Items,
+        out: &mut Outcomes,
+    ) -> Converting {
         let replaced = match self.options.replace_invalid_utf8 {
             true => self.utf8(line, "the line", out),
             // Looked at by the parser, which names the line.
@@ -208,7 +214,7 @@ impl TextJob {
             None => {
                 let options = &self.options;
                 let fields = Fields { text: &options.text_field, key: options.key_field.as_deref() };
-                let found = jsonl::parse(line, fields);
+                let found = jsonl::parse(line, fields, buffer);
                 found.map(|found| Document { key: found.key, text: found.text, kept: Vec::new() })
             }
             Some(wanted) => {

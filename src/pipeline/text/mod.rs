@@ -11,6 +11,8 @@ mod items;
 mod options;
 mod parts;
 mod plan;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};

@@ -1,7 +1,7 @@
 //! Pieces of whole documents from a stream.
 
-pub use super::scan::Rule;
 use super::scan::Scanner;
+pub use super::scan::{Rule, lines};
 use crate::error::Result;
 use crate::sample::Reject;
 use crate::source::lines::Piece;

@@ -33,11 +33,7 @@ impl Rule {
         match self {
             Rule::Whole | Rule::Rows { .. } => found.push((0, piece)),
             Rule::Lines => {
-                let mut at = 0;
-                for line in piece.split_inclusive(|&b| b == b'\n') {
-                    found.push((at, without_line_end(line)));
-                    at += line.len();
-                }
+                found.extend(lines(piece).map(|(at, line)| (at, without_line_end(line))));
             }
             Rule::Separator(separator) => {
                 let mut at = 0;
@@ -50,20 +46,30 @@ impl Rule {
                 }
             }
             Rule::BlankLines => {
-                let (mut at, mut begin) = (0, None);
-                for line in piece.split_inclusive(|&b| b == b'\n') {
+                let mut begin = None;
+                for (at, line) in lines(piece) {
                     if line.iter().all(|&b| is_blank(b)) {
                         found.extend(begin.take().map(|begin| (begin, without_line_end(&piece[begin..at]))));
                     } else {
                         begin.get_or_insert(at);
                     }
-                    at += line.len();
                 }
                 found.extend(begin.map(|begin| (begin, without_line_end(&piece[begin..]))));
             }
         }
         found
     }
+}
+
+/// The lines of `piece` with their line ends, and where they begin.
+pub fn lines(piece: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let rest = piece.get(at..).filter(|rest| !rest.is_empty())?;
+        let line = &rest[..memchr(b'\n', rest).map_or(rest.len(), |end| end + 1)];
+        at += line.len();
+        Some((at - line.len(), line))
+    })
 }
 
 fn is_blank(byte: u8) -> bool {

@@ -149,7 +149,7 @@ fn choose(choice: EngineChoice, build: &Build<'_>) -> Result<Chosen> {
         return Ok(Chosen { fast: None, note: None });
     }
     let engine = engine::fast::build(build).and_then(|engine| {
-        let mut scratch = Scratch { serial: 0, buffers: None };
+        let mut scratch = Scratch::new(0);
         engine::proof::check(&*engine, build.reference, &mut scratch).map(|()| engine)
     });
     match (engine, choice) {

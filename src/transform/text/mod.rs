@@ -12,22 +12,25 @@ mod info;
 mod load;
 mod normalize;
 mod options;
+mod pieces;
 mod special;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
+use engine::Engine;
 pub use engine::EngineInfo;
 use engine::bytes::Bytes;
 use engine::fast::Buffers;
 use engine::reference::Reference;
-use engine::{Engine, Outcome};
 pub use info::{EncodeStats, TokenizerInfo};
 pub use normalize::Normalize;
 pub use options::{EngineChoice, SpecialInText, TokenizerOptions, VERIFY_PER_MILLION, Verify};
+pub use pieces::IdSink;
 pub use special::SpecialToken;
 use special::{Finder, IdSet};
 
@@ -73,9 +76,24 @@ impl Base {
 pub struct Scratch {
     serial: u64,
     buffers: Option<Box<Buffers>>,
+    /// Ids as they are made.
+    ids: Vec<u32>,
+    /// How many other threads have nothing to do.
+    idle: Arc<AtomicUsize>,
 }
 
 impl Scratch {
+    fn new(serial: u64) -> Self {
+        Self { serial, buffers: None, ids: Vec::new(), idle: Arc::default() }
+    }
+
+    /// Has a long document encoded by as many more threads as `idle` says have nothing to do.
+    #[must_use]
+    pub fn with_idle(mut self, idle: Arc<AtomicUsize>) -> Self {
+        self.idle = idle;
+        self
+    }
+
     /// Made when an engine first wants them.
     fn buffers(&mut self) -> &mut Buffers {
         self.buffers.get_or_insert_with(|| Box::new(Buffers::new()))
@@ -111,7 +129,7 @@ impl Tokenizer {
 
     /// Buffers and caches for one thread.
     pub fn scratch(&self) -> Scratch {
-        Scratch { serial: self.serial, buffers: None }
+        Scratch::new(self.serial)
     }
 
     /// Whether the document whose key hashes to `key_hash` (64 well-mixed bits) is to be checked with
@@ -131,7 +149,7 @@ impl Tokenizer {
         &self,
         text: &str,
         scratch: &mut Scratch,
-        out: &mut Vec<u32>,
+        out: &mut impl IdSink,
     ) -> Result<EncodeStats, Reject> {
         self.encode_by(self.fast.as_deref(), text, scratch, out)
     }
@@ -145,15 +163,20 @@ impl Tokenizer {
         &self,
         text: &str,
         scratch: &mut Scratch,
-        out: &mut Vec<u32>,
+        out: &mut impl IdSink,
     ) -> Result<EncodeStats, Reject> {
         self.encode_by(None, text, scratch, out)
     }
 
     /// Whether the reference gives exactly `ids` for `text`; a text that the reference rejects gives no ids.
-    pub fn matches_reference(&self, text: &str, ids: &[u32], scratch: &mut Scratch) -> bool {
-        let mut expected = Vec::with_capacity(ids.len());
-        self.encode_reference(text, scratch, &mut expected).is_ok() && expected == ids
+    pub fn matches_reference(
+        &self,
+        text: &str,
+        ids: impl IntoIterator<Item = u32>,
+        scratch: &mut Scratch,
+    ) -> bool {
+        let mut expected = Vec::new();
+        self.encode_reference(text, scratch, &mut expected).is_ok() && ids.into_iter().eq(expected)
     }
 
     fn encode_by(
@@ -161,57 +184,30 @@ impl Tokenizer {
         fast: Option<&dyn Engine>,
         text: &str,
         scratch: &mut Scratch,
-        out: &mut Vec<u32>,
+        out: &mut impl IdSink,
     ) -> Result<EncodeStats, Reject> {
         if scratch.serial != self.serial {
-            *scratch = self.scratch();
+            *scratch = self.scratch().with_idle(Arc::clone(&scratch.idle));
         }
         let special_in_text = self.special_in_text(text)?;
-        let start = out.len();
-        out.extend_from_slice(&self.prefix);
-        let body = out.len();
-        match self.append_ids(fast, text, scratch, out) {
-            Ok(by_reference) => {
-                let ids = &out[body..];
-                let stats = EncodeStats {
-                    special_in_text,
-                    doubled_bos: self.prefix.last().is_some_and(|id| ids.first() == Some(id)),
-                    doubled_eos: self.suffix.first().is_some_and(|id| ids.last() == Some(id)),
-                    by_reference,
-                };
-                out.extend_from_slice(&self.suffix);
-                Ok(stats)
+        let before = out.count();
+        let mut encode = |engine| {
+            let encoded = self.encode_whole_or_pieces(engine, text, scratch, out);
+            if !matches!(encoded, Ok(Some(_))) {
+                out.cut_back(before);
             }
-            Err(reject) => {
-                out.truncate(start);
-                Err(reject)
-            }
-        }
-    }
-
-    /// Appends the ids of the text alone; says whether the reference made them.
-    fn append_ids(
-        &self,
-        fast: Option<&dyn Engine>,
-        text: &str,
-        scratch: &mut Scratch,
-        out: &mut Vec<u32>,
-    ) -> Result<bool, Reject> {
-        let body = out.len();
-        let by_reference = match fast.map(|engine| engine.encode(text, scratch, out)).transpose()? {
-            Some(Outcome::Done) => false,
-            Some(Outcome::Declined) | None => {
-                self.reference.engine().encode(text, scratch, out)?;
-                true
-            }
+            encoded
         };
-        if !self.hidden.is_empty() && out[body..].iter().any(|&id| self.hidden.contains(id)) {
-            return Err(Reject::new(
-                RejectCode::SpecialToken,
-                "the text spells the hidden name of a control token",
-            ));
-        }
-        Ok(by_reference)
+        let (ends, by_reference) = match fast.map(&mut encode).transpose()?.flatten() {
+            Some(ends) => (ends, false),
+            None => (encode(self.reference.engine())?.unwrap_or_default(), true),
+        };
+        Ok(EncodeStats {
+            special_in_text,
+            doubled_bos: self.prefix.last().is_some_and(|id| ends.first == Some(*id)),
+            doubled_eos: self.suffix.first().is_some_and(|id| ends.last == Some(*id)),
+            by_reference,
+        })
     }
 
     /// How many strings of special tokens stand in the text, or the reject that the policy asks for.

@@ -14,6 +14,11 @@ use tokenizers::pre_tokenizers::metaspace::Metaspace;
 use tokenizers::pre_tokenizers::whitespace::WhitespaceSplit;
 use tokenizers::{AddedToken, Model, Tokenizer};
 
+use super::Scratch;
+use super::engine::bytes::Bytes;
+use super::engine::{Engine, EngineInfo, Outcome};
+use crate::sample::Reject;
+
 /// What the tokenizers learn from.
 pub(crate) const PAGE: &str = "The quick brown fox jumps over the lazy dog; the dog's owner isn't pleased, they've \
     said. Don't I'll we're 1234 5678 90 numbers: 3.14159, 2026-11-20.\n\tdef encode(text):\n        return text\r\n\r\n \
@@ -242,4 +247,30 @@ pub(crate) fn tricky() -> impl Strategy<Value = String> {
         2 => any::<String>(),
         1 => ("[ab \u{e9}]{1,4}", 1usize..200).prop_map(|(word, times)| word.repeat(times)),
     ]
+}
+
+/// The tokenizer of bytes behind an engine that loses the last id of documents with `word`.
+pub(crate) fn bytes_without_the_last_of(
+    word: &'static str,
+    options: super::TokenizerOptions,
+) -> super::Tokenizer {
+    let mut tokenizer = super::Tokenizer::bytes(options).unwrap();
+    tokenizer.fast = Some(Box::new(Forgetful(word)));
+    tokenizer
+}
+
+struct Forgetful(&'static str);
+
+impl Engine for Forgetful {
+    fn info(&self) -> EngineInfo {
+        EngineInfo { name: "forgetful".to_owned(), version: "0".to_owned() }
+    }
+
+    fn encode(&self, text: &str, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<Outcome, Reject> {
+        let outcome = Bytes.encode(text, scratch, out);
+        if text.contains(self.0) {
+            out.pop();
+        }
+        outcome
+    }
 }

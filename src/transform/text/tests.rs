@@ -279,8 +279,8 @@ fn the_reference_checks_what_it_is_told_to() {
     let t = tokenizer(&bpe(), all.clone());
     assert!(t.should_verify(u64::MAX));
     let (ids, _) = encode(&t, PAGE);
-    assert!(t.matches_reference(PAGE, &ids, &mut t.scratch()));
-    assert!(!t.matches_reference(PAGE, &ids[1..], &mut t.scratch()));
+    assert!(t.matches_reference(PAGE, ids.iter().copied(), &mut t.scratch()));
+    assert!(!t.matches_reference(PAGE, ids[1..].iter().copied(), &mut t.scratch()));
     let by_reference = TokenizerOptions { engine: EngineChoice::Reference, ..all };
     assert!(!tokenizer(&bpe(), by_reference).should_verify(0));
 }

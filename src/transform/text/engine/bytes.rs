@@ -21,4 +21,8 @@ impl Engine for Bytes {
         out.extend(text.bytes().map(u32::from));
         Ok(Outcome::Done)
     }
+
+    fn divide(&self, text: &str, from: usize) -> Option<usize> {
+        (from < text.len()).then(|| text.floor_char_boundary(from)).filter(|at| *at > 0)
+    }
 }

@@ -38,4 +38,11 @@ pub(super) trait Engine: Send + Sync {
 
     /// Appends the ids of `text` to `out`. On [`Outcome::Declined`] and on a reject, `out` is as it was.
     fn encode(&self, text: &str, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<Outcome, Reject>;
+
+    /// A place from byte `from` on at which `text` can be divided: the ids of the whole are those of both parts in a row,
+    /// whatever stands on either side. `None` when there is none, or the engine does not know.
+    fn divide(&self, text: &str, from: usize) -> Option<usize> {
+        let _ = (text, from);
+        None
+    }
 }

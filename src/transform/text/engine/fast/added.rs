@@ -30,7 +30,11 @@ pub(super) enum Piece<'a> {
 
 /// The automaton of one stage; nothing to find is the usual case.
 #[derive(Default)]
-pub(super) struct Stage(Option<(AhoCorasick, Vec<Action>)>);
+pub(super) struct Stage {
+    tokens: Option<(AhoCorasick, Vec<Action>)>,
+    /// Whether one of the tokens has a space behind a letter.
+    across_words: bool,
+}
 
 /// A token was found whose match depends on its neighbours.
 pub(super) struct NeedsReference;
@@ -70,7 +74,7 @@ impl Stage {
     fn new(patterns: Vec<(String, Action)>) -> Result<Self, String> {
         // Nothing can match: the search would be for nothing.
         if patterns.iter().all(|(_, action)| *action == Action::Skip) {
-            return Ok(Self(None));
+            return Ok(Self::default());
         }
         if patterns.iter().any(|(string, _)| string.is_empty()) {
             return Err("an added token is empty after normalization".to_owned());
@@ -79,12 +83,20 @@ impl Stage {
             .match_kind(MatchKind::LeftmostLongest)
             .build(patterns.iter().map(|(string, _)| string.as_bytes()))
             .map_err(|e| format!("the added tokens cannot be searched for: {e}"))?;
-        Ok(Self(Some((automaton, patterns.into_iter().map(|(_, action)| action).collect()))))
+        let across = |pair: &[u8]| pair[0].is_ascii_alphabetic() && pair[1] == b' ';
+        let across_words = patterns.iter().any(|(string, _)| string.as_bytes().windows(2).any(across));
+        let actions = patterns.into_iter().map(|(_, action)| action).collect();
+        Ok(Self { tokens: Some((automaton, actions)), across_words })
     }
 
     /// Whether nothing is ever found.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_none()
+        self.tokens.is_none()
+    }
+
+    /// Whether a token may reach from a letter of ASCII to a space behind it.
+    pub(super) fn is_across_words(&self) -> bool {
+        self.across_words
     }
 
     /// Calls `each` with the parts of `text` in order, until it returns an error.
@@ -95,7 +107,7 @@ impl Stage {
         mut each: impl FnMut(Piece<'a>) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut start = 0;
-        if let Some((automaton, actions)) = &self.0 {
+        if let Some((automaton, actions)) = &self.tokens {
             for found in automaton.find_iter(text) {
                 match actions.get(found.pattern().as_usize()) {
                     Some(Action::Token(id)) => {

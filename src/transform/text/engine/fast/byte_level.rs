@@ -1,6 +1,10 @@
 //! The fast engine for byte-level BPE: hand-written split, cached words, array merges.
 
+use std::borrow::Cow;
+use std::fmt;
+
 use serde::Deserialize;
+use serde::de::{Deserializer, Error, IgnoredAny, SeqAccess, Visitor};
 use serde_json::Value;
 use tokenizers::ModelWrapper;
 
@@ -10,7 +14,7 @@ use super::cache::WordCache;
 use super::classes::Classes;
 use super::normal::nfc;
 use super::split::{Cl100k, Gpt2, Pattern, Split};
-use super::{Buffers, Build, Stop, engine_info};
+use super::{Buffers, Build, Stop, between_words, engine_info};
 use crate::sample::Reject;
 use crate::transform::text::Scratch;
 use crate::transform::text::engine::{Engine, EngineInfo, Outcome};
@@ -32,22 +36,57 @@ pub(super) struct ByteLevel {
     bpe: Bpe,
 }
 
-/// The merges of a model, as lists or as lines.
+/// The merges of a model.
 #[derive(Deserialize)]
-struct File {
-    model: MergesOnly,
+struct File<'a> {
+    #[serde(borrow)]
+    model: MergesOnly<'a>,
 }
 
 #[derive(Deserialize)]
-struct MergesOnly {
-    merges: Vec<Merge>,
+struct MergesOnly<'a> {
+    #[serde(borrow)]
+    merges: Vec<Merge<'a>>,
+}
+
+/// A merge, as a list or as a line. There are hundreds of thousands, so neither is tried before the other.
+enum Merge<'a> {
+    Pair(Part<'a>, Part<'a>),
+    Line(Cow<'a, str>),
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum Merge {
-    Pair(String, String),
-    Line(String),
+struct Part<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Merge<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(MergeVisitor)
+    }
+}
+
+struct MergeVisitor;
+
+impl<'de> Visitor<'de> for MergeVisitor {
+    type Value = Merge<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("two tokens")
+    }
+
+    fn visit_borrowed_str<E>(self, line: &'de str) -> Result<Self::Value, E> {
+        Ok(Merge::Line(line.into()))
+    }
+
+    fn visit_str<E>(self, line: &str) -> Result<Self::Value, E> {
+        Ok(Merge::Line(line.to_owned().into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
+        match (parts.next_element()?, parts.next_element()?, parts.next_element::<IgnoredAny>()?) {
+            (Some(left), Some(right), None) => Ok(Merge::Pair(left, right)),
+            _ => Err(A::Error::custom("a merge is not of two tokens")),
+        }
+    }
 }
 
 impl ByteLevel {
@@ -71,7 +110,7 @@ impl ByteLevel {
         let file: File =
             serde_json::from_slice(build.json).map_err(|e| format!("the merges are malformed: {e}"))?;
         let merges = file.model.merges.iter().filter_map(|merge| match merge {
-            Merge::Pair(left, right) => Some((left.as_str(), right.as_str())),
+            Merge::Pair(left, right) => Some((&*left.0, &*right.0)),
             Merge::Line(line) if line.starts_with("#version") => None,
             // The reference refuses other lines.
             Merge::Line(line) => line.split_once(' '),
@@ -138,6 +177,11 @@ impl Engine for ByteLevel {
         });
         buffers.trim();
         super::finish(result, before, out)
+    }
+
+    fn divide(&self, text: &str, from: usize) -> Option<usize> {
+        let whole = self.raw.is_across_words() || self.normalized.is_across_words();
+        if whole { None } else { between_words(text, from) }
     }
 }
 

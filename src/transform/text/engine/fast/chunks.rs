@@ -27,7 +27,7 @@ use super::classes::decode;
 use super::spaces::Spaces;
 use super::unigram::Unigram;
 use super::wordpiece::WordPiece;
-use super::{Build, Stop, engine_info};
+use super::{Build, Stop, between_words, engine_info};
 use crate::sample::{Reject, RejectCode};
 use crate::transform::text::Scratch;
 use crate::transform::text::engine::reference::{Reference, guarded};
@@ -161,6 +161,14 @@ impl Engine for Chunks {
             Piece::Text(piece) => self.piece(piece, &mut buffers.words, out),
         });
         super::finish(result, before, out)
+    }
+
+    fn divide(&self, text: &str, from: usize) -> Option<usize> {
+        match &self.cut {
+            Cut::Bert { .. } if !self.raw.is_across_words() => between_words(text, from),
+            // A text that begins with a space is not one that follows a space.
+            Cut::Bert { .. } | Cut::Spaces(_) => None,
+        }
     }
 }
 

@@ -77,6 +77,16 @@ pub(crate) fn build(build: &Build<'_>) -> Result<Box<dyn Engine>, String> {
     }
 }
 
+/// The first place from `from` on between a letter and a space that another letter follows, all of ASCII; it is before
+/// the space. No split pattern that is known here has a word across it or looks across it, no normalizer changes what
+/// is on one side because of the other, and an added token lies across it only if it has such a place itself.
+fn between_words(text: &str, from: usize) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let is_letter = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_alphabetic);
+    let spaces = memchr::memchr_iter(b' ', bytes.get(from..)?);
+    spaces.map(|at| from + at).find(|&at| at > 0 && is_letter(at - 1) && is_letter(at + 1))
+}
+
 fn engine_info(name: &str) -> EngineInfo {
     EngineInfo { name: format!("dsconvert {name}"), version: env!("CARGO_PKG_VERSION").to_owned() }
 }

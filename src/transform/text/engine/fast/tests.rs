@@ -1,10 +1,13 @@
 //! Every fast engine against the reference, on small tokenizers and nasty texts.
 
-use std::sync::LazyLock;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::transform::text::engine::Outcome;
+use crate::transform::text::pieces::PIECE_BYTES;
 use crate::transform::text::testing::{
     PAGE, add_token, bpe, bpe_with_pattern, bytes, precompiled, tricky, unigram, wordlevel, wordpiece,
 };
@@ -21,6 +24,8 @@ fn values() -> Vec<(&'static str, Value)> {
         add_token(&mut neox, spaces, false, true);
     }
     add_token(&mut neox, "<dog>", false, false);
+    let mut across = bpe();
+    add_token(&mut across, "lazy dog", false, false);
     let mut roberta = bpe();
     roberta["pre_tokenizer"]["add_prefix_space"] = json!(true);
     add_token(&mut roberta, "<dog>", false, false);
@@ -62,6 +67,7 @@ fn values() -> Vec<(&'static str, Value)> {
     vec![
         ("gpt2", bpe()),
         ("neox", neox),
+        ("across", across),
         ("roberta", roberta),
         ("strips", strips),
         ("llama3", bpe_with_pattern(LLAMA3, true)),
@@ -116,6 +122,71 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn the_parts_of_a_divided_text_have_its_ids(texts in prop::collection::vec(tricky(), 1..4), from in 0usize..200) {
+        for between in ["a b", " a bc ", "x y\u{301}", "'s t", "a b'"] {
+            let text = texts.join(between);
+            for (name, tokenizer) in &*TOKENIZERS {
+                let engine = tokenizer.fast.as_deref().unwrap();
+                let Some(at) = engine.divide(&text, from) else { continue };
+                prop_assert!(at >= from && at > 0);
+                let mut scratch = tokenizer.scratch();
+                let mut ids = |text: &str| {
+                    let mut ids = Vec::new();
+                    let done = engine.encode(text, &mut scratch, &mut ids);
+                    (done.is_ok_and(|done| done == Outcome::Done)).then_some(ids)
+                };
+                let parts = (ids(&text[..at]), ids(&text[at..]));
+                let joined = match parts {
+                    (Some(left), Some(right)) => Some([left, right].concat()),
+                    _ => None,
+                };
+                prop_assert_eq!(joined, ids(&text), "{} {:?} at {}", name, text, at);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_long_text_is_divided_where_the_engine_knows_how() {
+    let text = PAGE.repeat(3 * PIECE_BYTES / PAGE.len());
+    let mut divided = Vec::new();
+    for (name, tokenizer) in &*TOKENIZERS {
+        let engine = tokenizer.fast.as_deref().unwrap();
+        if engine.divide(&text, PIECE_BYTES).is_none() {
+            continue;
+        }
+        divided.push(*name);
+        let (mut scratch, mut whole, mut ids) = (tokenizer.scratch(), Vec::new(), Vec::new());
+        assert_eq!(engine.encode(&text, &mut scratch, &mut whole).unwrap(), Outcome::Done);
+        for idle in [0, 2] {
+            let mut scratch = tokenizer.scratch().with_idle(Arc::new(AtomicUsize::new(idle)));
+            ids.clear();
+            tokenizer.encode(&text, &mut scratch, &mut ids).unwrap();
+            assert!(ids == whole, "{name}");
+        }
+    }
+    for name in ["gpt2", "neox", "llama3", "bert"] {
+        assert!(divided.contains(&name), "{divided:?}");
+    }
+    assert!(!divided.contains(&"across"));
+}
+
+#[test]
+fn a_document_of_which_a_piece_is_declined_goes_to_the_reference() {
+    let page = PAGE.repeat(PIECE_BYTES / PAGE.len());
+    let text = format!("{page} {page} <dog> {page}");
+    let (_, tokenizer) = TOKENIZERS.iter().find(|(name, _)| *name == "strips").unwrap();
+    let mut scratch = tokenizer.scratch().with_idle(Arc::new(AtomicUsize::new(2)));
+    let mut ids = vec![7];
+    let stats = tokenizer.encode(&text, &mut scratch, &mut ids).unwrap();
+    assert!(stats.by_reference && ids.remove(0) == 7);
+    assert!(tokenizer.matches_reference(&text, ids, &mut scratch));
+}
+
 #[test]
 fn a_page_has_the_ids_of_the_reference_and_hardly_anything_is_declined() {
     check(PAGE).unwrap();
@@ -141,7 +212,7 @@ fn a_run_of_spaces_that_the_reference_stumbles_over_goes_to_it() {
             let (mut scratch, mut ids) = (tokenizer.scratch(), Vec::new());
             let stats = tokenizer.encode(&text, &mut scratch, &mut ids).unwrap();
             assert_eq!(stats.by_reference, by_reference);
-            assert!(tokenizer.matches_reference(&text, &ids, &mut scratch));
+            assert!(tokenizer.matches_reference(&text, ids, &mut scratch));
         }
     }
 }
@@ -176,7 +247,7 @@ fn an_engine_that_is_wrong_is_not_used() {
     use crate::transform::text::engine::reference::Reference;
     use crate::transform::text::engine::{Engine, proof};
 
-    let scratch = || Scratch { serial: 0, buffers: None };
+    let scratch = || Scratch::new(0);
     let reference = |value: &Value| Reference::new(serde_json::from_value(value.clone()).unwrap(), true);
     let right = reference(&bpe());
     assert_eq!(proof::check(&right as &dyn Engine, &right, &mut scratch()), Ok(()));

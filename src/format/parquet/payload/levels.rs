@@ -1,0 +1,138 @@
+//! Repetition and definition levels, in the hybrid of runs and bit-packed groups that data pages hold.
+//!
+//! A level that comes eight times or more from the border of a group on is a run; everything else is packed in groups
+//! of eight. The choices are those of the `parquet` crate, because the bytes of a shard may depend on no release of
+//! ours.
+//!
+//! Format: <https://parquet.apache.org/docs/file-format/data-pages/encodings/>
+
+/// Levels that are packed together.
+const GROUP: usize = 8;
+
+/// Most groups behind one header, whose first byte then says it all.
+const MOST_GROUPS: usize = 63;
+
+/// Levels of one page, as they come.
+#[derive(Debug)]
+pub(super) struct Levels {
+    /// Bits of a level.
+    width: usize,
+    encoded: Vec<u8>,
+    /// Levels that are to be packed: whole groups, and the beginning of one.
+    packed: Vec<u8>,
+    /// The last level, and how often it came since the last border of a group or as a run.
+    level: u8,
+    repeated: usize,
+}
+
+impl Levels {
+    /// Levels of `width` bits, 8 at most.
+    pub(super) fn new(width: usize) -> Self {
+        let packed = Vec::with_capacity(GROUP * (MOST_GROUPS + 1));
+        Self { width, encoded: Vec::new(), packed, level: 0, repeated: 0 }
+    }
+
+    /// Adds `level` `count` times.
+    pub(super) fn add(&mut self, level: u8, count: usize) {
+        for left in (1..=count).rev() {
+            if self.repeated >= GROUP && self.level == level {
+                self.repeated += left;
+                return;
+            }
+            self.add_one(level);
+        }
+    }
+
+    fn add_one(&mut self, level: u8) {
+        if level != self.level {
+            if self.repeated >= GROUP {
+                self.end_run();
+            }
+            self.level = level;
+            self.repeated = 0;
+        }
+        self.repeated += 1;
+        self.packed.push(level);
+        if !self.packed.len().is_multiple_of(GROUP) {
+            return;
+        }
+        if self.repeated >= GROUP {
+            // The group is the beginning of a run.
+            self.packed.truncate(self.packed.len() - GROUP);
+            self.end_packed();
+        } else {
+            self.repeated = 0;
+            if self.packed.len() >= GROUP * MOST_GROUPS {
+                self.end_packed();
+            }
+        }
+    }
+
+    /// Takes the encoded levels away, their number of bytes in front, and begins anew.
+    pub(super) fn take(&mut self, into: &mut Vec<u8>) {
+        let begun = self.packed.len() % GROUP;
+        let only_begun = self.packed.len() == begun;
+        if self.repeated > 0 && only_begun && (self.repeated == begun || begun == 0) {
+            self.end_run();
+        } else {
+            let filled = self.packed.len().next_multiple_of(GROUP);
+            self.packed.resize(filled, 0);
+            self.end_packed();
+        }
+        // Levels of a page take less than its values, which have fewer than 2^31 bytes.
+        into.extend((self.encoded.len() as u32).to_le_bytes());
+        into.append(&mut self.encoded);
+        (self.level, self.repeated) = (0, 0);
+    }
+
+    fn end_run(&mut self) {
+        let mut header = self.repeated << 1;
+        while header >= 0x80 {
+            self.encoded.push(header as u8 | 0x80);
+            header >>= 7;
+        }
+        self.encoded.extend([header as u8, self.level]);
+        self.packed.clear();
+        self.repeated = 0;
+    }
+
+    fn end_packed(&mut self) {
+        if self.packed.is_empty() {
+            return;
+        }
+        self.encoded.push((self.packed.len() / GROUP) as u8 * 2 + 1);
+        for group in self.packed.chunks(GROUP) {
+            let bits = group.iter().rev().fold(0u64, |bits, &level| bits << self.width | u64::from(level));
+            self.encoded.extend_from_slice(&bits.to_le_bytes()[..self.width]);
+        }
+        self.packed.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(width: usize, levels: &[(u8, usize)]) -> Vec<u8> {
+        let mut encoder = Levels::new(width);
+        let mut bytes = Vec::new();
+        // What was encoded before leaves nothing behind.
+        encoder.add(1, 5);
+        encoder.take(&mut bytes);
+        bytes.clear();
+        levels.iter().for_each(|&(level, count)| encoder.add(level, count));
+        encoder.take(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn runs_and_groups_are_told_apart() {
+        assert_eq!(encoded(2, &[]), [0, 0, 0, 0]);
+        assert_eq!(encoded(2, &[(3, 300)]), [3, 0, 0, 0, 0xd8, 0x04, 3]);
+        assert_eq!(encoded(2, &[(3, 5)]), [2, 0, 0, 0, 10, 3]);
+        // 0 1 1 1 1 1 1 1 is a group, then 0 and 1 are another.
+        assert_eq!(encoded(1, &[(0, 1), (1, 7), (0, 1), (1, 1)]), [3, 0, 0, 0, 5, 0xfe, 0x02]);
+        // A run begins at the border of a group.
+        assert_eq!(encoded(1, &[(0, 1), (1, 100)]), [5, 0, 0, 0, 3, 0xfe, 0xba, 0x01, 1]);
+    }
+}

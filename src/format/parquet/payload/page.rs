@@ -1,0 +1,234 @@
+//! Data pages of a column chunk, in buffers that are used again and again.
+//!
+//! A page is a header, levels and values, and the header says how long the rest is. So values are written first, with
+//! room before them into which levels and header are fitted at the end; room that is left is skipped when the chunk is
+//! read.
+//!
+//! Format: <https://parquet.apache.org/docs/file-format/data-pages/>, its header in the compact protocol of Thrift:
+//! <https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>
+
+use std::io::{self, Cursor, Read};
+use std::ops::Range;
+
+use ::parquet::errors::{ParquetError, Result};
+use ::parquet::file::metadata::OffsetIndexBuilder;
+use ::parquet::file::page_index::offset_index::OffsetIndexMetaData;
+use ::parquet::file::reader::{ChunkReader, Length};
+use bytes::Bytes;
+use zstd::bulk::Compressor;
+
+/// Room before the values of a page: for its header, and for its levels unless they are many.
+const ROOM: usize = 1 << 10;
+
+/// Most bytes of values that are kept for the next page, and of pages for the next chunk.
+const KEPT_VALUES: usize = 1 << 20;
+/// See [`KEPT_VALUES`].
+const KEPT_PAGES: usize = 32 << 20;
+
+/// The pages of a column chunk.
+pub(super) struct Pages {
+    compressor: Option<Compressor<'static>>,
+    /// The values of the page that is under way, if they will be compressed.
+    values: Vec<u8>,
+    /// The finished pages, and values that are not compressed.
+    bytes: Vec<u8>,
+    /// Where pages stand in `bytes`, in order.
+    places: Vec<Range<usize>>,
+    /// Header and levels of the page that is being ended.
+    head: Vec<u8>,
+    index: OffsetIndexBuilder,
+    sizes: Sizes,
+}
+
+/// Sums over the pages of a chunk.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Sizes {
+    /// Bytes as they are stored, headers among them.
+    pub(super) stored: u64,
+    /// Bytes before they are compressed, headers among them.
+    pub(super) plain: u64,
+    pub(super) rows: u64,
+    /// Values and what is there in their place.
+    pub(super) levels: u64,
+    pub(super) pages: i32,
+}
+
+/// What is in one page.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counts {
+    pub(super) rows: usize,
+    /// Values and what is there in their place.
+    pub(super) levels: usize,
+    /// Bytes of the values, when they vary in length.
+    pub(super) variable_bytes: Option<i64>,
+}
+
+impl Pages {
+    /// No pages yet. They are compressed by zstd when a level is given.
+    pub(super) fn new(zstd_level: Option<i32>) -> io::Result<Self> {
+        Ok(Self {
+            compressor: zstd_level.map(Compressor::new).transpose()?,
+            values: Vec::new(),
+            bytes: Vec::new(),
+            places: Vec::new(),
+            head: Vec::new(),
+            index: OffsetIndexBuilder::new(),
+            sizes: Sizes::default(),
+        })
+    }
+
+    /// The buffer that values of the page under way are appended to.
+    pub(super) fn values(&mut self) -> &mut Vec<u8> {
+        let (buffer, begin) = match self.compressor {
+            Some(_) => (&mut self.values, 0),
+            None => (&mut self.bytes, self.places.last().map_or(0, |page| page.end)),
+        };
+        if buffer.len() == begin {
+            buffer.resize(begin + ROOM, 0);
+        }
+        buffer
+    }
+
+    /// Ends the page under way; `write_levels` appends its levels.
+    pub(super) fn end(&mut self, counts: Counts, write_levels: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+        self.values();
+        self.head.clear();
+        write_levels(&mut self.head);
+        let begin = self.places.last().map_or(0, |page| page.end);
+        let (page_bytes, header) = match &mut self.compressor {
+            None => {
+                let page_bytes = self.head.len() + self.bytes.len() - begin - ROOM;
+                let header = header(page_bytes, page_bytes, counts.levels)?;
+                self.head.splice(..0, header.iter().copied());
+                (page_bytes, header)
+            }
+            Some(compressor) => {
+                let from = place_before(&mut self.values, 0, &self.head);
+                let page = &self.values[from..];
+                self.bytes.resize(begin + ROOM, 0);
+                self.bytes.reserve(zstd::zstd_safe::compress_bound(page.len()));
+                let mut into = Cursor::new(&mut self.bytes);
+                into.set_position((begin + ROOM) as u64);
+                let stored = compressor.compress_to_buffer(page, &mut into)?;
+                let page_bytes = page.len();
+                let header = header(page_bytes, stored, counts.levels)?;
+                self.values.clear();
+                self.values.shrink_to(KEPT_VALUES);
+                self.head.clone_from(&header);
+                (page_bytes, header)
+            }
+        };
+        let page = place_before(&mut self.bytes, begin, &self.head)..self.bytes.len();
+        self.index.append_row_count(counts.rows as i64);
+        self.index.append_unencoded_byte_array_data_bytes(counts.variable_bytes);
+        self.index.append_offset_and_size(self.sizes.stored as i64, number(page.len())?);
+        self.sizes.stored += page.len() as u64;
+        self.sizes.plain += (header.len() + page_bytes) as u64;
+        self.sizes.rows += counts.rows as u64;
+        self.sizes.levels += counts.levels as u64;
+        self.sizes.pages += 1;
+        self.places.push(page);
+        Ok(())
+    }
+
+    /// What was summed up, with the index of the pages as if the first of them began a file.
+    pub(super) fn describe(&mut self) -> (Sizes, OffsetIndexMetaData) {
+        let index = std::mem::replace(&mut self.index, OffsetIndexBuilder::new());
+        (std::mem::take(&mut self.sizes), index.build())
+    }
+
+    /// Begins the next chunk.
+    pub(super) fn clear(&mut self) {
+        self.places.clear();
+        self.bytes.clear();
+        self.bytes.shrink_to(KEPT_PAGES);
+    }
+}
+
+/// The finished pages, one behind the other.
+impl<'a> ChunkReader for &'a Pages {
+    type T = PagesReader<'a>;
+
+    fn get_read(&self, start: u64) -> Result<PagesReader<'a>> {
+        let mut reader = PagesReader { bytes: &self.bytes, rest: &[], places: self.places.iter() };
+        io::copy(&mut (&mut reader).take(start), &mut io::sink())?;
+        Ok(reader)
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
+        let mut bytes = Vec::new();
+        self.get_read(start)?.take(length as u64).read_to_end(&mut bytes)?;
+        Ok(bytes.into())
+    }
+}
+
+impl Length for &Pages {
+    fn len(&self) -> u64 {
+        self.places.iter().map(|page| page.len() as u64).sum()
+    }
+}
+
+/// Reads pages one behind the other.
+pub(super) struct PagesReader<'a> {
+    bytes: &'a [u8],
+    rest: &'a [u8],
+    places: std::slice::Iter<'a, Range<usize>>,
+}
+
+impl Read for PagesReader<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while self.rest.is_empty() {
+            match self.places.next() {
+                Some(page) => self.rest = &self.bytes[page.clone()],
+                None => return Ok(0),
+            }
+        }
+        self.rest.read(into)
+    }
+}
+
+/// Fits `head` into the room from `begin` on, directly before what follows the room, and says where it begins.
+fn place_before(buffer: &mut Vec<u8>, begin: usize, head: &[u8]) -> usize {
+    if let Some(missing) = head.len().checked_sub(ROOM) {
+        buffer.splice(begin..begin, std::iter::repeat_n(0, missing));
+    }
+    let end = begin + head.len().max(ROOM);
+    let at = end - head.len();
+    buffer[at..end].copy_from_slice(head);
+    at
+}
+
+/// The header of a data page of version 1 with plain values.
+fn header(page_bytes: usize, stored: usize, levels: usize) -> Result<Vec<u8>> {
+    const DATA_PAGE: i32 = 0;
+    const PLAIN: i32 = 0;
+    const RLE: i32 = 3;
+    /// A structure, whose number is two more than that of the field before.
+    const STRUCTURE_AFTER_NEXT: u8 = 0x2c;
+    const END: u8 = 0;
+    let mut header = Vec::with_capacity(32);
+    let (sizes, counts) =
+        ([DATA_PAGE, number(page_bytes)?, number(stored)?], [number(levels)?, PLAIN, RLE, RLE]);
+    sizes.into_iter().for_each(|value| push_field(&mut header, value));
+    header.push(STRUCTURE_AFTER_NEXT);
+    counts.into_iter().for_each(|value| push_field(&mut header, value));
+    header.extend([END, END]);
+    Ok(header)
+}
+
+/// A field of 32 bits, whose number is one more than that of the field before. `value` is not negative.
+fn push_field(header: &mut Vec<u8>, value: i32) {
+    const NEXT_I32: u8 = 0x15;
+    header.push(NEXT_I32);
+    let mut zigzag = value.cast_unsigned() << 1;
+    while zigzag >= 0x80 {
+        header.push(zigzag as u8 | 0x80);
+        zigzag >>= 7;
+    }
+    header.push(zigzag as u8);
+}
+
+fn number(count: usize) -> Result<i32> {
+    let too_large = |_| ParquetError::General(format!("a page of {count} bytes or values is too large"));
+    i32::try_from(count).map_err(too_large)
+}
