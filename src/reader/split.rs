@@ -69,6 +69,18 @@ impl Split {
         Self { state, view: Arc::new(view) }
     }
 
+    /// The same handle with nothing in common that a thread of another process may have locked: for the child of a
+    /// fork. It opens indexes and shards again when they are needed.
+    pub(super) fn detached(&self) -> Self {
+        let state = SplitState::new(Arc::clone(&self.state.common), self.state.name.clone());
+        let view = View {
+            schema: Arc::clone(&self.view.schema),
+            columns: self.view.columns.clone(),
+            ahead: Ahead::default(),
+        };
+        Self { state: Arc::new(state), view: Arc::new(view) }
+    }
+
     /// Name.
     pub fn name(&self) -> &str {
         &self.state.name
