@@ -55,7 +55,8 @@ struct View {
 /// A handle on one split of a dataset. Cloning is cheap; threads may share one.
 ///
 /// Opening starts no thread, nothing is locked for longer than it takes to copy a pointer, and files are read at
-/// positions and not through a shared offset: a handle that was made before `fork` works in parent and child.
+/// positions and not through a shared offset: a handle that was made before `fork` works in parent and child, as long as
+/// no other thread reads through it at that very moment. A [`Loader`](super::loader::Loader) needs no such care.
 #[derive(Debug, Clone)]
 pub struct Split {
     pub(super) state: Arc<SplitState>,
