@@ -206,9 +206,12 @@ impl Shared {
             let mut queue = self.lock();
             let is_end = queue.note(&schedule, ticket, &made);
             let unwanted = if is_end { None } else { queue.put(&schedule, ticket, made) };
+            let is_next = queue.current.is_over() || queue.current.made.contains_key(&queue.current.taken);
             drop(queue);
             drop(unwanted);
-            self.ready.notify_all();
+            if is_next {
+                self.ready.notify_one(); // only one can wait: it has the loader for itself
+            }
             if is_end {
                 // What was drawn behind the end takes no room.
                 self.room.notify_all();
