@@ -101,7 +101,15 @@ impl Decoder {
                     height: size.height as usize,
                 };
                 let whole = (image.size.width as usize, image.size.height as usize);
-                if self.baseline.decode(image.bytes, whole, rect_here, channels, out).is_ok() {
+                let wanted = baseline::Wanted {
+                    size: whole,
+                    reduction: 1,
+                    rect: rect_here,
+                    stride: rect_here.width,
+                    channels,
+                    to_the_end: false,
+                };
+                if self.baseline.decode(image.bytes, wanted, out).is_ok() {
                     return Ok(());
                 }
                 self.whole_jpeg(image, channels)?;

@@ -1,9 +1,8 @@
 //! From planes to pixels: colours at full resolution, then red, green and blue.
 
-use super::Rect;
-use super::header::{Frame, Sampling};
 use super::idct::Machine;
-use super::planes::Planes;
+use super::planes::{Layer, Planes};
+use super::{Rect, Wanted};
 
 /// Fractional bits of the constants.
 const SCALE_BITS: u32 = 16;
@@ -18,41 +17,47 @@ const CB_TO_BLUE: i32 = -14_942;
 /// Pixels that are converted together.
 pub(super) const GROUP: usize = 32;
 
-/// Writes `rect` to `out`.
+/// Writes what is wanted to `out`.
 #[inline(always)]
 pub(super) fn write(
     machine: impl Machine,
-    frame: &Frame<'_>,
+    is_gray: bool,
     planes: &mut Planes,
-    rect: Rect,
-    channels: usize,
+    wanted: Wanted,
     out: &mut [u8],
 ) {
+    let Wanted { rect, stride, channels, .. } = wanted;
+    let colors = planes.layer(1);
     let mut blended = std::mem::take(&mut planes.blended);
     for colors in &mut blended {
         // Two more than the width: blending works in pairs.
         colors.resize(rect.width + 2 * GROUP, 128);
     }
-    for (n, out) in out.chunks_exact_mut(rect.width * channels).enumerate() {
+    for (n, out) in out.chunks_mut(stride * channels).enumerate() {
+        let out = &mut out[..rect.width * channels];
         let y = rect.top + n;
         let luma = &planes.row(0, y)[rect.left - planes.origins[0].0..][..rect.width];
-        match (channels, frame.sampling) {
+        match (channels, colors.spread) {
             (1, _) => out.copy_from_slice(luma),
-            (_, Sampling::Gray) => {
+            _ if is_gray => {
                 for (pixel, &v) in out.as_chunks_mut::<3>().0.iter_mut().zip(luma) {
                     *pixel = [v; 3];
                 }
             }
-            (_, Sampling::Full) => {
+            (_, (1, 1)) => {
                 let [cb, cr] =
                     [1, 2].map(|c| &planes.row(c, y)[rect.left - planes.origins[c].0..][..rect.width]);
                 to_rgb(machine, luma, cb, cr, out);
             }
-            (_, Sampling::Half) => {
+            (_, spread) => {
                 // An odd column is the second of a pair.
                 let odd = rect.left % 2;
-                for (c, colors) in (1..).zip(&mut blended) {
-                    blend(frame, planes, c, y, rect, colors);
+                for (c, out) in (1..).zip(&mut blended) {
+                    match (spread, colors.is_blended) {
+                        ((_, 1), false) => repeat(planes, c, y, rect, out),
+                        ((_, 1), true) => blend_across(colors, planes, c, y, rect, out),
+                        _ => blend(colors, planes, c, y, rect, out),
+                    }
                 }
                 let [cb, cr] = &blended;
                 to_rgb(machine, luma, &cb[odd..][..rect.width], &cr[odd..][..rect.width], out);
@@ -65,8 +70,8 @@ pub(super) fn write(
 /// Doubles the resolution of component `c` for row `y`: each sample is 9/16 of the nearest, 3/16 of the next ones in
 /// its row and column, and 1/16 of the one across. From the even column at or left of the rectangle on.
 #[inline(always)]
-fn blend(frame: &Frame<'_>, planes: &Planes, c: usize, y: usize, rect: Rect, out: &mut [u8]) {
-    let (width, height) = (frame.width.div_ceil(2), frame.height.div_ceil(2));
+fn blend(layer: Layer, planes: &Planes, c: usize, y: usize, rect: Rect, out: &mut [u8]) {
+    let Layer { width, height, .. } = layer;
     let near = y / 2;
     let far = if y.is_multiple_of(2) { near.saturating_sub(1) } else { (near + 1).min(height - 1) };
     let (near, far) = (planes.row(c, near), planes.row(c, far));
@@ -96,6 +101,33 @@ fn blend(frame: &Frame<'_>, planes: &Planes, c: usize, y: usize, rect: Rect, out
             let (before, this, after) = (sum(0), sum(1) * 3, sum(2));
             *pair = [((this + before + 8) >> 4) as u8, ((this + after + 7) >> 4) as u8];
         }
+    }
+}
+
+/// As [`blend`], across only: each sample is 3/4 of the nearest and 1/4 of the next.
+#[inline(always)]
+fn blend_across(layer: Layer, planes: &Planes, c: usize, y: usize, rect: Rect, out: &mut [u8]) {
+    let row = planes.row(c, y);
+    let origin = planes.origins[c].0;
+    let (first, end) = (rect.left / 2 - origin, (rect.left + rect.width).div_ceil(2) - origin);
+    let last = layer.width - 1 - origin;
+    for (pair, x) in out.as_chunks_mut::<2>().0.iter_mut().zip(first..end) {
+        let at = |x: usize| u16::from(row[x]);
+        // Edges keep their own sample.
+        let before = if x + origin == 0 { at(x) } else { at(x - 1) };
+        let after = if x == last { at(x) } else { at(x + 1) };
+        *pair = [((3 * at(x) + before + 1) >> 2) as u8, ((3 * at(x) + after + 2) >> 2) as u8];
+    }
+}
+
+/// Repeats each sample, from the even column at or left of the rectangle on.
+#[inline(always)]
+fn repeat(planes: &Planes, c: usize, y: usize, rect: Rect, out: &mut [u8]) {
+    let row = planes.row(c, y);
+    let origin = planes.origins[c].0;
+    let wanted = rect.left / 2 - origin..(rect.left + rect.width).div_ceil(2) - origin;
+    for (pair, &v) in out.as_chunks_mut::<2>().0.iter_mut().zip(&row[wanted]) {
+        *pair = [v; 2];
     }
 }
 

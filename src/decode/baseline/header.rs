@@ -1,27 +1,27 @@
 //! What stands before the entropy-coded data.
 
+use std::num::NonZeroUsize;
+
 use super::NotOurs;
-use super::block::Steps;
+use super::block::Quant;
 use super::huffman::Cache;
 
-/// Resolution of the colour components, and whether there are any.
+/// Blocks of brightness in a minimum coded unit; of each colour, if there are any, it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sampling {
-    Gray,
-    /// 4:4:4: one colour sample per pixel.
-    Full,
-    /// 4:2:0: one for 2×2 pixels.
-    Half,
+pub(super) struct Sampling {
+    pub(super) columns: usize,
+    pub(super) rows: usize,
+    pub(super) is_gray: bool,
 }
 
 impl Sampling {
-    /// Side of a minimum coded unit in pixels.
-    pub(super) fn mcu(self) -> usize {
-        if self == Sampling::Half { 16 } else { 8 }
-    }
+    const GRAY: Self = Self { columns: 1, rows: 1, is_gray: true };
+    const S444: Self = Self { columns: 1, rows: 1, is_gray: false };
+    const S422: Self = Self { columns: 2, rows: 1, is_gray: false };
+    const S420: Self = Self { columns: 2, rows: 2, is_gray: false };
 
     pub(super) fn components(self) -> usize {
-        if self == Sampling::Gray { 1 } else { 3 }
+        if self.is_gray { 1 } else { 3 }
     }
 }
 
@@ -44,10 +44,17 @@ pub(super) struct Frame<'a> {
     pub(super) sampling: Sampling,
     pub(super) components: [Component; 3],
     /// Tables of quantisation; those that are not defined are `None`.
-    pub(super) quant: [Option<Steps>; 4],
+    pub(super) quant: [Option<Quant>; 4],
+    /// Minimum coded units from one restart to the next.
+    pub(super) restart: Option<NonZeroUsize>,
     /// What follows the scan header.
     pub(super) scan: &'a [u8],
 }
+
+/// What an Adobe segment begins with, and where its byte stands that says what the components mean; 1: YCbCr.
+const ADOBE: &[u8] = b"Adobe";
+/// See [`ADOBE`].
+const ADOBE_TRANSFORM: usize = 11;
 
 /// Largest side: larger photographs are not what this decoder is for, and sizes of buffers stay small.
 const MAX_SIDE: usize = 1 << 14;
@@ -58,12 +65,13 @@ impl<'a> Frame<'a> {
         let mut frame = Frame {
             width: 0,
             height: 0,
-            sampling: Sampling::Gray,
+            sampling: Sampling::GRAY,
             components: Default::default(),
             quant: Default::default(),
+            restart: None,
             scan: &[],
         };
-        let (mut count, mut is_jfif) = (0, false);
+        let (mut count, mut is_jfif, mut adobe) = (0, false, None);
         tables.forget();
         loop {
             let [0xff, marker, high, low, after @ ..] = rest else { return Err(NotOurs) };
@@ -72,8 +80,13 @@ impl<'a> Frame<'a> {
             rest = &after[payload.len()..];
             match marker {
                 0xe0 => is_jfif |= payload.starts_with(b"JFIF\0"),
-                // Adobe's segment changes what the components mean.
-                0xee => return Err(NotOurs),
+                0xee if payload.starts_with(ADOBE) => {
+                    adobe = Some(*payload.get(ADOBE_TRANSFORM).ok_or(NotOurs)?);
+                }
+                0xdd => {
+                    let [high, low] = *payload else { return Err(NotOurs) };
+                    frame.restart = NonZeroUsize::new(u16::from_be_bytes([high, low]).into());
+                }
                 0xe1..=0xef | 0xfe => {}
                 0xdb => frame.read_quant(payload)?,
                 0xc4 => tables.read(payload)?,
@@ -83,11 +96,16 @@ impl<'a> Frame<'a> {
                     frame.scan = rest;
                     break;
                 }
-                // Restarts, other processes, anything else.
+                // Other processes, anything else.
                 _ => return Err(NotOurs),
             }
         }
-        if frame.sampling != Sampling::Gray && !is_jfif {
+        // Nothing but YCbCr: JFIF has no other colours; without it, the numbers of the components tell.
+        let is_known = match adobe {
+            Some(transform) => transform == 1,
+            None => is_jfif || frame.components.map(|c| c.id) == [1, 2, 3],
+        };
+        if !frame.sampling.is_gray && !is_known {
             return Err(NotOurs);
         }
         Ok(frame)
@@ -101,7 +119,7 @@ impl<'a> Frame<'a> {
             if numbers.contains(&0) {
                 return Err(NotOurs);
             }
-            *table = Some(Steps::new(numbers));
+            *table = Some(Quant::new(numbers));
             payload = rest;
         }
         Ok(())
@@ -128,15 +146,12 @@ impl<'a> Frame<'a> {
         }
         self.sampling = match (count, self.components.map(|c| c.factors)) {
             // Of a single component the factors mean nothing.
-            (1, [0x11 | 0x21 | 0x22, ..]) => Sampling::Gray,
-            (3, [0x11, 0x11, 0x11]) => Sampling::Full,
-            (3, [0x22, 0x11, 0x11]) => Sampling::Half,
+            (1, [0x11 | 0x21 | 0x22, ..]) => Sampling::GRAY,
+            (3, [0x11, 0x11, 0x11]) => Sampling::S444,
+            (3, [0x21, 0x11, 0x11]) => Sampling::S422,
+            (3, [0x22, 0x11, 0x11]) => Sampling::S420,
             _ => return Err(NotOurs),
         };
-        // Narrower than this, libjpeg repeats colour samples instead of blending them.
-        if self.sampling == Sampling::Half && self.width.div_ceil(2) <= 2 {
-            return Err(NotOurs);
-        }
         Ok(count)
     }
 

@@ -5,42 +5,61 @@ use super::NotOurs;
 /// Bits that one look-up takes. Nearly all codes of photographs are shorter.
 pub(super) const LOOK_UP_BITS: u32 = 11;
 
-/// Most bits of a code in a look-up with the number behind it.
-pub(super) const MAX_ENTRY_BITS: u32 = LOOK_UP_BITS + 15;
+/// Most bits of the difference between two means, and of another coefficient (T.81, tables F.1 and F.2, for samples of
+/// eight bits).
+const MAX_DC_BITS: u8 = 11;
+/// See [`MAX_DC_BITS`].
+const MAX_AC_BITS: u8 = 10;
+
+/// Most bits of the code of a coefficient with the number behind it.
+pub(super) const MAX_ENTRY_BITS: u32 = 16 + MAX_AC_BITS as u32;
 
 /// Tables of one kind.
 const PLACES: usize = 4;
 
-/// What a code means:
+/// What a code means, in the form in which it is used:
 ///
 /// | bits | |
 /// |---|---|
-/// | 0–5 | bits of the code and of the number behind it; 0: there is no such code |
-/// | 6–9 | bits of the number; 0: end of block or, behind 15 zeros, one more |
-/// | 10–13 | zeros before the number |
+/// | 0–7 | bits of the code and of the number behind it; 0: there is no such code |
+/// | 8–15 | how many coefficients further the number belongs; [`END_OF_BLOCK`] behind the last one |
+/// | 16–23 | 63 less the bits of the number |
+/// | 24–31 | bits of the code |
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Entry(u16);
+pub(super) struct Entry(u32);
+
+/// More than any number of coefficients.
+pub(super) const END_OF_BLOCK: u32 = 128;
 
 impl Entry {
     /// The meaning of `symbol` behind a code of `length` bits.
     fn new(length: u32, symbol: u8) -> Self {
-        let (run, size) = (u16::from(symbol >> 4), u16::from(symbol & 15));
-        Self((length as u16 + size) | size << 6 | run << 10)
+        let (run, size) = (u32::from(symbol >> 4), u32::from(symbol & 15));
+        // Sixteen zeros are fifteen and a number without any bit.
+        let step = if size == 0 && run < 15 { END_OF_BLOCK } else { run + 1 };
+        Self((length + size) | step << 8 | (63 - size) << 16 | length << 24)
     }
 
+    /// Bits of code and number.
     #[inline(always)]
     pub(super) fn bits(self) -> u32 {
-        u32::from(self.0 & 63)
+        self.0 & 0xff
     }
 
+    /// See [`Entry`].
     #[inline(always)]
-    pub(super) fn size(self) -> u32 {
-        u32::from(self.0 >> 6 & 15)
+    pub(super) fn step(self) -> u32 {
+        self.0 >> 8 & 0xff
     }
 
+    /// The number at the top of `bits`, the code included. What stands there with a leading zero is negative (T.81,
+    /// F.2.2.1); without any bit it is zero. There is no branch, as the data would make it unpredictable.
     #[inline(always)]
-    pub(super) fn run(self) -> usize {
-        usize::from(self.0 >> 10)
+    pub(super) fn number(self, bits: u64) -> i32 {
+        let bits = bits << (self.0 >> 24 & 63);
+        let drop = self.0 >> 16 & 63;
+        let (number, most) = ((bits >> 1 >> drop) as i32, (u64::MAX >> 1 >> drop) as i32);
+        if bits.cast_signed() < 0 { number } else { number - most }
     }
 }
 
@@ -49,7 +68,7 @@ impl Entry {
 pub(super) struct Table {
     /// The segment it was made from.
     source: Vec<u8>,
-    entries: Box<[Entry; 1 << LOOK_UP_BITS]>,
+    entries: [Entry; 1 << LOOK_UP_BITS],
     /// For each length from 1 to 16: the first code behind those of this length, left-aligned in 16 bits.
     ends: [u32; 17],
     /// For each length: what to add to a code of it to find its symbol.
@@ -64,7 +83,7 @@ impl Table {
         let (counts, listed) = source.split_at_checked(16).ok_or(NotOurs)?;
         let mut table = Self {
             source: source.to_vec(),
-            entries: Box::new([Entry::default(); 1 << LOOK_UP_BITS]),
+            entries: [Entry::default(); 1 << LOOK_UP_BITS],
             ends: [0; 17],
             offsets: [0; 17],
             symbols: [0; 256],
@@ -80,7 +99,8 @@ impl Table {
                 if code + 1 >= 1 << length {
                     return Err(NotOurs);
                 }
-                if !is_ac && symbol > 11 {
+                let most_bits = if is_ac { MAX_AC_BITS } else { MAX_DC_BITS };
+                if symbol & 15 > most_bits || (!is_ac && symbol > 15) {
                     return Err(NotOurs);
                 }
                 table.add(code, length, symbol);
@@ -127,8 +147,8 @@ impl Table {
 /// The tables of an image, kept for the next: encoders mostly use the same.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
-    dc: [Option<Table>; PLACES],
-    ac: [Option<Table>; PLACES],
+    dc: [Option<Box<Table>>; PLACES],
+    ac: [Option<Box<Table>>; PLACES],
 }
 
 impl Cache {
@@ -153,7 +173,7 @@ impl Cache {
             let slot = kind.get_mut(usize::from(class & 15)).ok_or(NotOurs)?;
             match slot {
                 Some(table) if table.source == source => table.current = true,
-                _ => *slot = Some(Table::new(source, is_ac)?),
+                _ => *slot = Some(Box::new(Table::new(source, is_ac)?)),
             }
             payload = rest;
         }

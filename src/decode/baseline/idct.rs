@@ -1,10 +1,11 @@
 //! The inverse transform: the accurate integer one of libjpeg (Loeffler, Ligtenberg and Moschytz, 12 multiplications).
 
 use super::NotOurs;
-use super::block::Content;
+use super::block::{Content, Quant};
 use super::color::GROUP;
+use super::idct_reduced;
 
-/// Dequantised coefficients. Row and column stand at [`place`].
+/// Coefficients. Row and column stand at [`place`].
 pub(super) type Block = [i16; 64];
 
 /// Where a coefficient stands: rows 0 and 4, 1 and 5, 2 and 6, 3 and 7 take turns, as the transform needs them together.
@@ -12,54 +13,74 @@ pub(super) const fn place(row: usize, column: usize) -> usize {
     row % 4 * 16 + column * 2 + row / 4
 }
 
+/// Coefficients of 8-bit samples are below this, whatever quantisation does.
+pub(super) const MAX_COEFFICIENT: u32 = 1 << 12;
+
 /// Sum of the squares of the coefficients of a block up to which no implementation of the transform leaves 16 bits.
 /// Blocks of real pixels have at most a quarter of it, and what quantisation adds.
-const MAX_ENERGY: i32 = 1 << 22;
+pub(super) const MAX_ENERGY: i32 = 1 << 22;
 
 /// A kind of processor. All give the same samples.
 pub(super) trait Machine: Copy {
     /// Calls `work` as compiled for this kind of processor. What it calls must be inlined into it.
     fn run<F: pulp::NullaryFnOnce>(self, work: F) -> F::Output;
 
-    /// The samples of a block, row by row.
+    /// `block` times `quant`, unless a coefficient is [`MAX_COEFFICIENT`] or more, or all have more than [`MAX_ENERGY`].
+    fn dequantised(self, block: &Block, quant: &Quant) -> Option<Block>;
+
+    /// The samples of a block of coefficients, row by row.
     fn samples(self, block: &Block) -> [[u8; 8]; 8];
 
     /// Red, green and blue of each pixel, one behind the other.
     fn interleave(self, planes: &[[u8; GROUP]; 3], out: &mut [u8; 3 * GROUP]);
 }
 
-/// Transforms `block` and writes the samples to the block of `plane` that starts at `at`. All coefficients are zero
-/// afterwards.
+/// Transforms `block`, stored in units of `quant`, to `side` × `side` samples (8, 4, 2 or 1) at the beginning of `plane`,
+/// whose rows have `stride` samples. All coefficients are zero afterwards.
 #[inline(always)]
 pub(super) fn write(
     machine: impl Machine,
     content: Content,
+    quant: &Quant,
     block: &mut Block,
+    side: usize,
     plane: &mut [u8],
     stride: usize,
-    at: usize,
 ) -> Result<(), NotOurs> {
-    let plane = plane.get_mut(at..at + 7 * stride + 8).ok_or(NotOurs)?;
-    let samples = match content {
-        Content::Flat => {
-            let mean = i32::from(block[0]) << PASS1_BITS;
-            let mean = (mean + (1 << (PASS1_BITS + 2))) >> (PASS1_BITS + 3);
-            block[0] = 0;
-            [[sample(mean); 8]; 8]
+    if content == Content::Flat {
+        let mean = i32::from(block[0]) * i32::from(quant.0[0]);
+        if mean.unsigned_abs() >= MAX_COEFFICIENT {
+            return Err(NotOurs);
         }
-        Content::Any => {
-            // Each is below 2¹², so 32 bits hold the sum.
-            if block.iter().map(|&c| i32::from(c) * i32::from(c)).sum::<i32>() > MAX_ENERGY {
-                return Err(NotOurs);
-            }
-            let samples = machine.samples(block);
-            *block = [0; 64];
-            samples
-        }
-    };
+        block[0] = 0;
+        let mean = sample(((mean << PASS1_BITS) + (1 << (PASS1_BITS + 2))) >> (PASS1_BITS + 3));
+        return match side {
+            8 => put(&[[mean; 8]; 8], plane, stride),
+            4 => put(&[[mean; 4]; 4], plane, stride),
+            2 => put(&[[mean; 2]; 2], plane, stride),
+            _ => put(&[[mean]], plane, stride),
+        };
+    }
+    let coefficients = machine.dequantised(block, quant).ok_or(NotOurs)?;
+    *block = [0; 64];
+    match side {
+        8 => put(&machine.samples(&coefficients), plane, stride),
+        4 => put(&idct_reduced::four(&coefficients), plane, stride),
+        _ => put(&idct_reduced::two(&coefficients), plane, stride),
+    }
+}
+
+/// Puts samples at the beginning of `plane`.
+#[inline(always)]
+fn put<const SIDE: usize>(
+    samples: &[[u8; SIDE]; SIDE],
+    plane: &mut [u8],
+    stride: usize,
+) -> Result<(), NotOurs> {
+    let plane = plane.get_mut(..(SIDE - 1) * stride + SIDE).ok_or(NotOurs)?;
     for (row, samples) in plane.chunks_mut(stride).zip(samples) {
         if let Some(row) = row.first_chunk_mut() {
-            *row = samples;
+            *row = *samples;
         }
     }
     Ok(())
@@ -72,6 +93,21 @@ pub(super) struct Portable;
 impl Machine for Portable {
     fn run<F: pulp::NullaryFnOnce>(self, work: F) -> F::Output {
         work.call()
+    }
+
+    #[inline(always)]
+    fn dequantised(self, block: &Block, quant: &Quant) -> Option<Block> {
+        const MOST: i32 = MAX_COEFFICIENT as i32;
+        let (mut out, mut energy) = ([0; 64], 0);
+        for ((out, &c), &quant) in out.iter_mut().zip(block).zip(&quant.0) {
+            let product = i32::from(c) * i32::from(quant);
+            if !(-MOST..MOST).contains(&product) {
+                return None;
+            }
+            energy += product * product;
+            *out = product as i16;
+        }
+        (energy <= MAX_ENERGY).then_some(out)
     }
 
     #[inline(always)]
@@ -92,7 +128,7 @@ impl Machine for Portable {
 
 /// Samples are stored as their distance from the middle.
 #[inline(always)]
-fn sample(value: i32) -> u8 {
+pub(super) fn sample(value: i32) -> u8 {
     value.wrapping_add(128).clamp(0, 255) as u8
 }
 

@@ -6,11 +6,12 @@ use std::arch::x86_64::{__m128i, __m256i};
 
 use pulp::x86::V3;
 
+use super::block::Quant;
 use super::color::GROUP;
 use super::idct::{
     Block, CONST_BITS, FIX_0_298631336, FIX_0_390180644, FIX_0_541196100, FIX_0_765366865, FIX_0_899976223,
     FIX_1_175875602, FIX_1_501321110, FIX_1_847759065, FIX_1_961570560, FIX_2_053119869, FIX_2_562915447,
-    FIX_3_072711026, Machine, PASS1_BITS,
+    FIX_3_072711026, MAX_COEFFICIENT, MAX_ENERGY, Machine, PASS1_BITS,
 };
 
 /// Bits that each pass takes off.
@@ -59,6 +60,30 @@ pub(super) struct Avx2(pub(super) V3);
 impl Machine for Avx2 {
     fn run<F: pulp::NullaryFnOnce>(self, work: F) -> F::Output {
         self.0.vectorize(work)
+    }
+
+    #[inline(always)]
+    fn dequantised(self, block: &Block, quant: &Quant) -> Option<Block> {
+        let (block, quant): ([__m256i; 4], [__m256i; 4]) = (pulp::cast(*block), pulp::cast(quant.0));
+        let V3 { avx, avx2, .. } = self.0;
+        let most = avx._mm256_set1_epi16(MAX_COEFFICIENT as i16);
+        let outside = avx._mm256_set1_epi16(!(2 * MAX_COEFFICIENT as i16 - 1));
+        let (mut out, mut excess) = ([avx._mm256_setzero_si256(); 4], avx._mm256_setzero_si256());
+        let mut energy = avx._mm256_setzero_si256();
+        for n in 0..4 {
+            let product = avx2._mm256_mullo_epi16(block[n], quant[n]);
+            // The upper half of a product is the sign of the lower one, or bits are lost.
+            let upper = avx2._mm256_mulhi_epi16(block[n], quant[n]);
+            let lost = avx2._mm256_xor_si256(upper, avx2._mm256_srai_epi16::<15>(product));
+            let large = avx2._mm256_and_si256(avx2._mm256_add_epi16(product, most), outside);
+            excess = avx2._mm256_or_si256(excess, avx2._mm256_or_si256(lost, large));
+            // Of what is not in excess, 32 bits hold the sum.
+            energy = self.add(energy, avx2._mm256_madd_epi16(product, product));
+            out[n] = product;
+        }
+        let energy: [i32; 8] = pulp::cast(energy);
+        let energy = energy.iter().fold(0, |sum: i32, e| sum.wrapping_add(*e));
+        (avx._mm256_testz_si256(excess, excess) != 0 && energy <= MAX_ENERGY).then_some(pulp::cast(out))
     }
 
     #[inline(always)]

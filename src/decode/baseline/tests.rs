@@ -1,6 +1,6 @@
 //! Against libjpeg-turbo: the same pixels, or none.
 
-use libjpeg_turbo_rs::{Decoder, Encoder, JpegError, PixelFormat, Subsampling};
+use libjpeg_turbo_rs::{Decoder, Encoder, JpegError, PixelFormat, ScalingFactor, Subsampling};
 use proptest::prelude::*;
 
 use super::idct::Portable;
@@ -8,7 +8,12 @@ use super::*;
 
 /// What the strict decoder of libjpeg-turbo makes of `bytes`.
 fn reference(bytes: &[u8], channels: usize) -> Result<Vec<u8>, JpegError> {
+    reduced_reference(bytes, 1, channels)
+}
+
+fn reduced_reference(bytes: &[u8], reduction: usize, channels: usize) -> Result<Vec<u8>, JpegError> {
     let mut decoder = Decoder::new(bytes)?;
+    decoder.set_scale(ScalingFactor::try_new(1, reduction as u32)?);
     decoder.set_stop_on_warning(true);
     decoder.set_output_format(if channels == 1 { PixelFormat::Grayscale } else { PixelFormat::Rgb });
     Ok(decoder.decode_image()?.into_vec())
@@ -19,12 +24,21 @@ fn crop(pixels: &[u8], width: usize, rect: Rect, channels: usize) -> Vec<u8> {
     rows.flat_map(|row| &row[rect.left * channels..][..rect.width * channels]).copied().collect()
 }
 
-/// Decodes with the code for this processor and with that for any; both must agree.
 fn decode(bytes: &[u8], size: (usize, usize), rect: Rect, channels: usize) -> Result<Vec<u8>, NotOurs> {
-    let mut out = vec![0; rect.width * rect.height * channels];
-    let done = Baseline::default().decode(bytes, size, rect, channels, &mut out);
+    decode_wanted(bytes, wanted(size, 1, rect, channels))
+}
+
+/// Rows without gaps, and no more of the file than they need.
+fn wanted(size: (usize, usize), reduction: usize, rect: Rect, channels: usize) -> Wanted {
+    Wanted { size, reduction, rect, stride: rect.width, channels, to_the_end: false }
+}
+
+/// Decodes with the code for this processor and with that for any; both must agree.
+fn decode_wanted(bytes: &[u8], wanted: Wanted) -> Result<Vec<u8>, NotOurs> {
+    let mut out = vec![0; wanted.samples().unwrap_or(0)];
+    let done = Baseline::default().decode(bytes, wanted, &mut out);
     let mut portable = vec![0; out.len()];
-    assert_eq!(Baseline::default().decode_on(Portable, bytes, size, rect, channels, &mut portable), done);
+    assert_eq!(Baseline::default().decode_on(Portable, bytes, wanted, &mut portable), done);
     assert!(done.is_err() || out == portable, "two kinds of processor disagree");
     done.map(|()| out)
 }
@@ -76,9 +90,16 @@ proptest! {
         seed: u64,
         place in (0.0f64..1.0, 0.0f64..1.0, 0.0f64..1.0, 0.0f64..1.0),
         grey_wanted: bool,
+        reduction in prop_oneof![Just(1usize), Just(2), Just(4), Just(8)],
+        restart in prop_oneof![Just(0u16), 1u16..20],
     ) {
         let stored = if color { 3 } else { 1 };
-        let bytes = encode(&picture(width, height, stored, seed, noise), (width, height), stored, quality, subsampling);
+        let pixels = picture(width, height, stored, seed, noise);
+        let format = if color { PixelFormat::Rgb } else { PixelFormat::Grayscale };
+        let encoder = Encoder::new(&pixels, width, height, format).quality(quality).subsampling(subsampling);
+        let bytes = encoder.restart_blocks(restart).encode().unwrap();
+        let size = (width, height);
+        let (width, height) = (width.div_ceil(reduction), height.div_ceil(reduction));
         let (left, top) = ((place.0 * width as f64) as usize, (place.1 * height as f64) as usize);
         let rect = Rect {
             left,
@@ -87,11 +108,12 @@ proptest! {
             height: 1 + (place.3 * (height - top - 1) as f64) as usize,
         };
         let channels = if grey_wanted { 1 } else { 3 };
-        let expected = crop(&reference(&bytes, channels).unwrap(), width, rect, channels);
-        match decode(&bytes, (width, height), rect, channels) {
+        let expected = reduced_reference(&bytes, reduction, channels).unwrap();
+        let expected = crop(&expected, width, rect, channels);
+        match decode_wanted(&bytes, wanted(size, reduction, rect, channels)) {
             Ok(found) => prop_assert!(found == expected),
             // Only what it is documented not to read.
-            Err(NotOurs) => prop_assert!(color && (subsampling == Subsampling::S422 || width < 5)),
+            Err(NotOurs) => prop_assert!(color && subsampling != Subsampling::S444 && width < 5),
         }
     }
 
@@ -130,19 +152,26 @@ proptest! {
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..3),
         // In the headers, in the scan, or in its last bytes.
         region in 0usize..3,
+        reduction in prop_oneof![Just(1usize), Just(2), Just(4), Just(8)],
+        restart in prop_oneof![Just(0u16), 1u16..20],
     ) {
         let stored = if color { 3 } else { 1 };
-        let bytes = encode(&picture(width, height, stored, seed, 90), (width, height), stored, 90, subsampling);
+        let pixels = picture(width, height, stored, seed, 90);
+        let format = if color { PixelFormat::Rgb } else { PixelFormat::Grayscale };
+        let encoder = Encoder::new(&pixels, width, height, format).quality(90).subsampling(subsampling);
+        let bytes = encoder.restart_blocks(restart).encode().unwrap();
         let scan = bytes.windows(2).position(|w| w == [0xff, 0xda]).unwrap();
         let places = [0..scan, scan..bytes.len(), bytes.len().saturating_sub(12)..bytes.len()][region].clone();
         let mut damaged = bytes.clone();
         for (at, byte) in damage {
             damaged[places.start + at.index(places.len())] = byte;
         }
-        let rect = Rect { left: 0, top: 0, width, height };
+        let size = (width, height);
+        let rect =
+            Rect { left: 0, top: 0, width: width.div_ceil(reduction), height: height.div_ceil(reduction) };
         for channels in [1, 3] {
-            if let Ok(found) = decode(&damaged, (width, height), rect, channels) {
-                let expected = reference(&damaged, channels);
+            if let Ok(found) = decode_wanted(&damaged, Wanted { to_the_end: true, ..wanted(size, reduction, rect, channels) }) {
+                let expected = reduced_reference(&damaged, reduction, channels);
                 prop_assert!(expected.is_ok(), "{:?}", expected.err());
                 prop_assert!(found == expected.unwrap());
             }
@@ -185,11 +214,12 @@ fn buffers_of_one_image_do_not_show_in_the_next() {
             let bytes = encode(&pixels, size, 3, 90, subsampling);
             let rect = Rect { left: 0, top: 0, width: size.0, height: size.1 };
             let mut out = vec![0; size.0 * size.1 * 3];
-            decoder.decode(&bytes, size, rect, 3, &mut out).unwrap();
+            let wanted = wanted(size, 1, rect, 3);
+            decoder.decode(&bytes, wanted, &mut out).unwrap();
             assert_eq!(out, reference(&bytes, 3).unwrap());
             // A failure in between leaves coefficients behind.
             let cut = &bytes[..bytes.len() - bytes.len() / 4];
-            assert_eq!(decoder.decode(cut, size, rect, 3, &mut out), Err(NotOurs));
+            assert_eq!(decoder.decode(cut, wanted, &mut out), Err(NotOurs));
         }
     }
 }
@@ -201,8 +231,10 @@ fn what_it_does_not_read_is_refused() {
     let encoder = || Encoder::new(&pixels, 40, 40, PixelFormat::Rgb).quality(80);
     let plain = encoder().encode().unwrap();
     assert!(decode(&plain, (40, 40), rect, 3).is_ok());
-    for other in [encoder().progressive(true).encode().unwrap(), encoder().restart_rows(1).encode().unwrap()]
-    {
+    for other in [
+        encoder().progressive(true).encode().unwrap(),
+        encoder().subsampling(Subsampling::S440).encode().unwrap(),
+    ] {
         assert_eq!(decode(&other, (40, 40), rect, 3), Err(NotOurs));
     }
     assert_eq!(decode(&plain, (41, 40), rect, 3), Err(NotOurs), "another size than the record says");
@@ -213,6 +245,47 @@ fn what_it_does_not_read_is_refused() {
         Rect { height: 41, ..rect },
     ] {
         let mut out = vec![0; rect.width.min(100) * rect.height.min(100) * 3];
-        assert_eq!(Baseline::default().decode(&plain, (40, 40), rect, 3, &mut out), Err(NotOurs));
+        assert_eq!(Baseline::default().decode(&plain, wanted((40, 40), 1, rect, 3), &mut out), Err(NotOurs));
     }
+}
+
+#[test]
+fn colours_are_known_by_jfif_or_adobe_or_by_their_numbers() {
+    let pixels = picture(40, 40, 3, 3, 30);
+    let plain = Encoder::new(&pixels, 40, 40, PixelFormat::Rgb).quality(80).encode().unwrap();
+    let rect = Rect { left: 0, top: 0, width: 40, height: 40 };
+    let length = 2 + usize::from(u16::from_be_bytes([plain[4], plain[5]]));
+    assert_eq!(plain[2..4], [0xff, 0xe0], "JFIF first");
+    let (jfif, rest) = (&plain[2..2 + length], &plain[2 + length..]);
+    let adobe = |transform| [b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0", &[transform][..]].concat();
+    let file = |segments: &[&[u8]]| [&[0xff, 0xd8], segments.concat().as_slice(), rest].concat();
+    let expected = reference(&plain, 3).unwrap();
+    for segments in [&[][..], &[&adobe(1)[..]], &[jfif, &adobe(1)]] {
+        let file = file(segments);
+        assert_eq!(reference(&file, 3).unwrap(), expected);
+        assert_eq!(decode(&file, (40, 40), rect, 3).unwrap(), expected);
+    }
+    // These are not YCbCr, or it is doubtful what they are.
+    for segments in [&[&adobe(0)[..]][..], &[jfif, &adobe(0)], &[&adobe(2)]] {
+        assert_eq!(decode(&file(segments), (40, 40), rect, 3), Err(NotOurs));
+    }
+}
+
+#[test]
+fn rows_are_written_where_they_are_wanted_and_damage_is_found_behind_them() {
+    let pixels = picture(64, 64, 3, 5, 30);
+    let mut bytes = encode(&pixels, (64, 64), 3, 90, Subsampling::S420);
+    let rect = Rect { left: 20, top: 9, width: 11, height: 7 };
+    let wanted = Wanted { stride: 64, to_the_end: true, ..wanted((64, 64), 1, rect, 3) };
+    let mut out = vec![7; wanted.samples().unwrap()];
+    Baseline::default().decode(&bytes, wanted, &mut out).unwrap();
+    let expected = crop(&reference(&bytes, 3).unwrap(), 64, rect, 3);
+    for (n, row) in out.chunks(64 * 3).enumerate() {
+        assert_eq!(row[..33], expected[n * 33..][..33]);
+        assert!(row[33..].iter().all(|&v| v == 7), "what is between them is left alone");
+    }
+    // The last bytes of the scan go, the end of the image stays.
+    bytes.drain(bytes.len() - 40..bytes.len() - 2);
+    assert_eq!(Baseline::default().decode(&bytes, wanted, &mut out), Err(NotOurs));
+    assert_eq!(Baseline::default().decode(&bytes, Wanted { to_the_end: false, ..wanted }, &mut out), Ok(()));
 }

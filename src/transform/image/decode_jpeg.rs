@@ -4,11 +4,12 @@
 use libjpeg_turbo_rs::{Decoder, JpegError, PixelFormat};
 
 use super::container::jpeg::{self, Header, Process};
-use super::geometry::Size;
+use super::geometry::{Rect, Size};
 use super::icc::Conversion;
 use super::options::ImageOptions;
 use super::pixels::Pixels;
 use super::scratch::Scratch;
+use super::source::Source;
 use super::text::Color;
 use crate::decode::baseline::{self, Baseline};
 use crate::decode::jpeg as codec;
@@ -28,13 +29,21 @@ pub(super) fn reduction(header: &Header<'_>, source: Size, target: Size) -> u32 
     [8, 4, 2].into_iter().find(fits).unwrap_or(1)
 }
 
+/// A size after a reduced decode.
+pub(super) fn reduced(size: Size, reduction: u32) -> Size {
+    Size::new(size.width.div_ceil(reduction), size.height.div_ceil(reduction))
+}
+
 /// What a JPEG is decoded to.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
+    pub(super) source: &'a Source<'a>,
     pub(super) header: &'a Header<'a>,
     pub(super) options: &'a ImageOptions,
     /// The pixels are to be 1/`reduction` of the size of the file.
     pub(super) reduction: u32,
+    /// The pixels, at that size, that count; what others hold is left open.
+    pub(super) needed: Rect,
     /// What the pixels will go through; only inks go through it here.
     pub(super) profile: Option<&'a Conversion>,
 }
@@ -44,20 +53,20 @@ impl Asked<'_> {
     /// colours, else RGB. True when damage was concealed, which only happens with the lenient option.
     ///
     /// Inks are the exception: they are brought to RGB, by the profile if it is one for inks.
-    pub(super) fn decode(&self, bytes: &[u8], scratch: &mut Scratch) -> Result<bool, Reject> {
+    pub(super) fn decode(&self, scratch: &mut Scratch) -> Result<bool, Reject> {
         if self.header.frame.components == 4 {
-            return self.inks(bytes, &mut scratch.samples, &mut scratch.decoded);
+            return self.inks(&mut scratch.samples, &mut scratch.decoded);
         }
         let (format, channels) = match (self.options.color, self.profile) {
             (Color::Gray, None | Some(Conversion::Table(_))) => (PixelFormat::Grayscale, 1),
             _ => (PixelFormat::Rgb, 3),
         };
         let Scratch { baseline, decoded: out, .. } = scratch;
-        if self.whole_baseline(bytes, channels, baseline, out) {
+        if self.whole_baseline(channels, baseline, out) {
             return Ok(false);
         }
-        let reject = |error| self.reject(error, bytes);
-        let mut decoder = self.decoder(bytes)?;
+        let reject = |error| self.reject(error);
+        let mut decoder = self.decoder()?;
         decoder.set_output_format(format);
         out.reshape(size(decoder.output_width(), decoder.output_height()), channels);
         let need = decoder.output_buffer_size().map_err(reject)?;
@@ -69,26 +78,38 @@ impl Asked<'_> {
 
     /// Decodes the file with the decoder that is faster for what it reads, and gives the same pixels. It takes only files
     /// without any damage; all others are for libjpeg-turbo to judge.
-    fn whole_baseline(
-        &self,
-        bytes: &[u8],
-        channels: usize,
-        baseline: &mut Baseline,
-        out: &mut Pixels,
-    ) -> bool {
-        let Header { frame, structure, .. } = self.header;
-        if self.reduction != 1 || frame.process != Process::Sequential || frame.precision != 8 {
+    fn whole_baseline(&self, channels: usize, baseline: &mut Baseline, out: &mut Pixels) -> bool {
+        let frame = self.header.frame;
+        if frame.process != Process::Sequential || frame.precision != 8 {
             return false;
         }
-        let (width, height) = (structure.size.width as usize, structure.size.height as usize);
-        out.reshape(structure.size, channels);
-        let all = baseline::Rect { left: 0, top: 0, width, height };
-        baseline.decode(bytes, (width, height), all, channels, &mut out.data).is_ok()
+        let size = self.source.structure.size;
+        out.reshape(reduced(size, self.reduction), channels);
+        let Rect { left, top, size: Size { width, height } } = self.needed;
+        let rect = baseline::Rect {
+            left: left as usize,
+            top: top as usize,
+            width: width as usize,
+            height: height as usize,
+        };
+        let stride = out.width as usize;
+        let wanted = baseline::Wanted {
+            size: (size.width as usize, size.height as usize),
+            reduction: self.reduction as usize,
+            rect,
+            stride,
+            channels,
+            to_the_end: true,
+        };
+        let first = rect.top * stride + rect.left;
+        let end = first + rect.height.saturating_sub(1) * stride + rect.width;
+        let out = out.data.get_mut(first * channels..end * channels);
+        out.is_some_and(|out| baseline.decode(self.source.bytes, wanted, out).is_ok())
     }
 
-    fn inks(&self, bytes: &[u8], buffer: &mut Vec<u8>, out: &mut Pixels) -> Result<bool, Reject> {
-        let reject = |error| self.reject(error, bytes);
-        let mut decoder = self.decoder(bytes)?;
+    fn inks(&self, buffer: &mut Vec<u8>, out: &mut Pixels) -> Result<bool, Reject> {
+        let reject = |error| self.reject(error);
+        let mut decoder = self.decoder()?;
         decoder.set_output_format(PixelFormat::Cmyk);
         buffer.resize(decoder.output_buffer_size().map_err(reject)?, 0);
         let info = decoder.decode_image_into(buffer).map_err(reject)?;
@@ -104,13 +125,14 @@ impl Asked<'_> {
         Ok(!info.warnings.is_empty())
     }
 
-    fn decoder<'b>(&self, bytes: &'b [u8]) -> Result<Decoder<'b>, Reject> {
+    fn decoder(&self) -> Result<Decoder<'_>, Reject> {
         let ImageOptions { max_pixels, lenient, .. } = *self.options;
-        codec::decoder(bytes, max_pixels, lenient, self.reduction).map_err(|error| self.reject(error, bytes))
+        codec::decoder(self.source.bytes, max_pixels, lenient, self.reduction)
+            .map_err(|error| self.reject(error))
     }
 
-    fn reject(&self, error: JpegError, bytes: &[u8]) -> Reject {
-        codec::reject(error, jpeg::is_ended(bytes, self.header.first_scan))
+    fn reject(&self, error: JpegError) -> Reject {
+        codec::reject(error, jpeg::is_ended(self.source.bytes, self.header.first_scan))
     }
 }
 
@@ -123,5 +145,33 @@ fn naive_cmyk_to_rgb(inks: &[u8], rgb: &mut [u8]) {
     let light = |ink: u8, black: u8| ((u32::from(255 - ink) * u32::from(255 - black) + 127) / 255) as u8;
     for (to, [c, m, y, k]) in rgb.as_chunks_mut::<3>().0.iter_mut().zip(inks.as_chunks::<4>().0) {
         *to = [light(*c, *k), light(*m, *k), light(*y, *k)];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use libjpeg_turbo_rs::{Encoder, Subsampling};
+
+    use super::*;
+
+    /// That the pixels are right does not tell which decoder has made them.
+    #[test]
+    fn whole_baseline_files_go_through_the_faster_decoder() {
+        let options = ImageOptions::default();
+        for subsampling in [Subsampling::S420, Subsampling::S444] {
+            let grey = [90; 3 * 40 * 30];
+            let encoder = Encoder::new(&grey, 40, 30, PixelFormat::Rgb);
+            let bytes = encoder.quality(90).subsampling(subsampling).encode().unwrap();
+            let source = Source::read(&bytes, &options).unwrap();
+            let header = source.jpeg.as_ref().unwrap();
+            for (reduction, size) in [(1, Size::new(40, 30)), (4, Size::new(10, 8))] {
+                let needed = Rect { left: 0, top: 0, size };
+                let options = &options;
+                let asked = Asked { source: &source, header, options, reduction, needed, profile: None };
+                let mut out = Pixels::default();
+                assert!(asked.whole_baseline(3, &mut Baseline::default(), &mut out));
+                assert_eq!(out.size(), size);
+            }
+        }
     }
 }

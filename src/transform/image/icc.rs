@@ -15,8 +15,11 @@ use super::pixels::Pixels;
 
 /// Largest profile read. Printing profiles reach 3 MB.
 const MAX_PROFILE_BYTES: usize = 8 << 20;
-/// Conversions kept per thread.
-const KEPT_CONVERSIONS: usize = 8;
+/// Conversions kept per thread: photographs of many cameras and editors share some dozen profiles, and making a
+/// conversion takes as long as a small photograph.
+const KEPT_CONVERSIONS: usize = 32;
+/// Bytes of profiles kept per thread: those of printers are large, and so are their conversions.
+const KEPT_PROFILE_BYTES: usize = 16 << 20;
 /// Levels by which a profile may differ from sRGB and still be taken for sRGB: converting would only add rounding.
 const SRGB_TOLERANCE: u8 = 2;
 
@@ -41,21 +44,27 @@ pub(super) enum Conversion {
     Cmyk(Executor),
 }
 
-/// The last profiles met, with what they came to; `None` where there is nothing to convert.
+/// The profiles met last, the latest at the end, with what they came to; `None` where there is nothing to convert.
 #[derive(Default)]
 pub(super) struct Profiles(Vec<(Vec<u8>, Space, Option<Conversion>)>);
 
 impl Profiles {
     /// The conversion to sRGB for samples in `space` with `profile`; `None` when it is sRGB, or of no use.
     pub(super) fn conversion(&mut self, profile: &[u8], space: Space) -> Option<Conversion> {
-        if let Some((_, _, known)) = self.0.iter().find(|(bytes, of, _)| *of == space && bytes == profile) {
-            return known.clone();
-        }
-        let conversion = Conversion::new(profile, space);
-        if self.0.len() == KEPT_CONVERSIONS {
+        let known = self.0.iter().position(|(bytes, of, _)| *of == space && bytes == profile);
+        let (bytes, conversion) = match known {
+            Some(at) => {
+                let (bytes, _, conversion) = self.0.remove(at);
+                (bytes, conversion)
+            }
+            None => (profile.to_vec(), Conversion::new(profile, space)),
+        };
+        self.0.push((bytes, space, conversion.clone()));
+        let bytes =
+            |profiles: &[(Vec<u8>, _, _)]| profiles.iter().map(|(bytes, ..)| bytes.len()).sum::<usize>();
+        while self.0.len() > KEPT_CONVERSIONS || bytes(&self.0) > KEPT_PROFILE_BYTES {
             self.0.remove(0);
         }
-        self.0.push((profile.to_vec(), space, conversion.clone()));
         conversion
     }
 }
@@ -186,9 +195,16 @@ mod tests {
         let mut profiles = Profiles::default();
         for i in 0..100u8 {
             profiles.conversion(&[i], Space::Rgb);
-            profiles.conversion(&[i], Space::Rgb);
+            // Met again and again.
+            profiles.conversion(&[0], Space::Rgb);
         }
         assert_eq!(profiles.0.len(), KEPT_CONVERSIONS);
+        let mut kept: Vec<u8> = profiles.0.iter().map(|(bytes, ..)| bytes[0]).collect();
+        kept.sort_unstable();
+        let last = 101 - KEPT_CONVERSIONS as u8..100;
+        assert_eq!(kept, std::iter::once(0).chain(last).collect::<Vec<_>>());
+        profiles.conversion(&vec![1; KEPT_PROFILE_BYTES], Space::Rgb);
+        assert_eq!(profiles.0.len(), 1);
     }
 
     proptest! {

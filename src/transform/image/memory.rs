@@ -11,11 +11,14 @@ const FIXED_BYTES: u64 = 1 << 20;
 pub(super) fn memory_bytes(source: &Source<'_>, plan: &Plan) -> u64 {
     let pixels = source.structure.size.pixels();
     let decoded = match &source.jpeg {
-        // Component planes, upsampled rows and the interleaved image; for several scans the coefficients, 16 bits each.
+        // Component planes, upsampled rows and the interleaved image; for several scans the coefficients, 16 bits each,
+        // for one scan its data without stuffing.
         Some(header) => {
             let components = header.frame.components as u64;
             let is_progressive = header.frame.process == jpeg::Process::Progressive;
-            pixels * (4 + components) + if is_progressive { pixels * (2 * components + 1) } else { 0 }
+            let scans =
+                if is_progressive { pixels * (2 * components + 1) } else { source.bytes.len() as u64 };
+            pixels * (4 + components) + scans
         }
         // Up to 8 bytes as stored, 4 as converted, and as much again inside the decoder.
         None => pixels * 20,

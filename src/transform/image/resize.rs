@@ -21,6 +21,27 @@ pub(super) fn part(size: Size, reduction: u32, resized: Size, crop: Rect) -> Par
     }
 }
 
+/// The pixels of a source of `size` that [`resize`] reads for `part` of it.
+pub(super) fn read_by(filter: Filter, size: Size, part: Part, target: Size) -> Rect {
+    // Pixels of the smaller of the two images on each side.
+    let support = match filter {
+        Filter::Lanczos3 => SUPPORT,
+        Filter::CatmullRom => 2.0,
+        Filter::Bilinear => 1.0,
+        Filter::Box => 0.5,
+    };
+    let range = |start: f64, length: f64, target: u32, all: u32| {
+        let reach = support * (length / f64::from(target)).max(1.0);
+        // One more than is read: rounding is not worth a thought.
+        let first = (start - reach - 1.0).floor().max(0.0) as u32;
+        let end = ((start + length + reach + 1.0).ceil() as u32).min(all);
+        (first.min(end), end - first.min(end))
+    };
+    let (left, width) = range(part.left, part.width, target.width, size.width);
+    let (top, height) = range(part.top, part.height, target.height, size.height);
+    Rect { left, top, size: Size::new(width, height) }
+}
+
 fn algorithm(filter: Filter) -> FilterType {
     match filter {
         // The support is a valid one, so the library's own Lanczos is never the answer.

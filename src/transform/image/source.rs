@@ -43,8 +43,9 @@ impl<'a> Source<'a> {
         let mut jpeg = None;
         let structure = match image_type {
             ImageType::Jpeg => {
-                let header = jpeg.insert(jpeg::header(bytes)?);
-                std::mem::replace(&mut header.structure, Structure::of_size(Size::new(1, 1)))
+                let (structure, header) = jpeg::header(bytes)?;
+                jpeg = Some(header);
+                structure
             }
             ImageType::Png => container::png::walk(bytes)?,
             ImageType::Webp => container::webp::walk(bytes)?,

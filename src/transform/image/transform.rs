@@ -149,19 +149,29 @@ impl ImageTransform {
         scratch: &mut Scratch,
     ) -> Result<Decoded, Reject> {
         let profile = self.jpeg_profile(header, scratch);
+        let size = source.structure.size;
+        let stored = plan.stored_resized(source.structure.orientation);
         // Only decoding at full size proves a file whole, and only that may pass through.
-        let reduction = if may_pass && profile.is_none() {
-            1
+        let reduction =
+            if may_pass && profile.is_none() { 1 } else { decode_jpeg::reduction(header, size, stored) };
+        let crop = plan.stored_crop(source.structure.orientation);
+        let decoded = decode_jpeg::reduced(size, reduction);
+        // Only what the crop keeps is made pixels of, though all is read.
+        let needed = if decoded == stored {
+            crop
         } else {
-            decode_jpeg::reduction(
-                header,
-                source.structure.size,
-                plan.stored_resized(source.structure.orientation),
-            )
+            let part = resize::part(size, reduction, stored, crop);
+            resize::read_by(self.options.filter, decoded, part, crop.size)
         };
-        let asked =
-            decode_jpeg::Asked { header, options: &self.options, reduction, profile: profile.as_ref() };
-        let lenient = asked.decode(source.bytes, scratch)?;
+        let asked = decode_jpeg::Asked {
+            source,
+            header,
+            options: &self.options,
+            reduction,
+            needed,
+            profile: profile.as_ref(),
+        };
+        let lenient = asked.decode(scratch)?;
         Ok(Decoded { reduction, is_unchanged: profile.is_none(), profile, lenient })
     }
 

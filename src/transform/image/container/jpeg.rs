@@ -45,7 +45,6 @@ pub(in crate::transform::image) struct Frame {
 /// What stands before the first scan.
 #[derive(Debug)]
 pub(in crate::transform::image) struct Header<'a> {
-    pub(in crate::transform::image) structure: Structure,
     pub(in crate::transform::image) frame: Frame,
     /// Position of the marker of the first scan.
     pub(in crate::transform::image) first_scan: usize,
@@ -181,7 +180,7 @@ fn frame(marker: u8, payload: &[u8]) -> Result<Option<(Frame, super::Size)>, Rej
 }
 
 /// Reads everything before the first scan of the JPEG file `bytes`.
-pub(in crate::transform::image) fn header(bytes: &[u8]) -> Result<Header<'_>, Reject> {
+pub(in crate::transform::image) fn header(bytes: &[u8]) -> Result<(Structure, Header<'_>), Reject> {
     let mut segments = Segments::new(bytes);
     let mut found = None;
     let mut exif = None;
@@ -215,7 +214,7 @@ pub(in crate::transform::image) fn header(bytes: &[u8]) -> Result<Header<'_>, Re
         structure.note(corrupt(format!("{} stray bytes stand between segments", segments.stray_bytes)));
     }
     let first_scan = segments.position();
-    Ok(Header { structure, frame, first_scan, adobe_transform, has_metadata, exif, icc_parts })
+    Ok((structure, Header { frame, first_scan, adobe_transform, has_metadata, exif, icc_parts }))
 }
 
 /// The position after the end marker, looked for from `first_scan` on; `None` when there is none.

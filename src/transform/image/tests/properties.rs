@@ -1,5 +1,6 @@
 //! What holds for any bytes and any sizes.
 
+use libjpeg_turbo_rs::Subsampling;
 use proptest::prelude::*;
 
 use super::files::*;
@@ -49,6 +50,30 @@ proptest! {
             prop_assert!(transform.peek(&file).is_ok());
         }
         prop_assert_eq!(first, transform.convert(&file, &mut Scratch::new()));
+    }
+
+    /// Of a photograph only what the result needs is decoded: what was in the buffers before never shows.
+    #[test]
+    fn the_image_before_does_not_show(
+        size in (17u32..200, 17u32..200),
+        subsampling in prop_oneof![Just(Subsampling::S444), Just(Subsampling::S422), Just(Subsampling::S420)],
+        orientation in 1u16..=8,
+        filter in prop_oneof![Just("lanczos3"), Just("catmullrom"), Just("bilinear"), Just("box")],
+        shorter in 3u32..60,
+        crop in (1u32..60, 1u32..60),
+    ) {
+        let file = |picture: &[u8]| {
+            let file = encoder(picture, size.0, size.1).subsampling(subsampling).encode().unwrap();
+            Bytes::from(with_orientation(&file, orientation))
+        };
+        let (shown, before) = (file(&busy_picture(size.0, size.1)), file(&vec![255; size.0 as usize * size.1 as usize * 3]));
+        let (resize, crop) = (format!("shorter:{shorter}"), format!("center:{}x{}", crop.0, crop.1));
+        let texts = [("encode", "raw"), ("resize", &resize), ("crop", &crop), ("filter", filter)];
+        let transform = ImageTransform::new(options(&texts)).unwrap();
+        let mut scratch = Scratch::new();
+        transform.convert(&before, &mut scratch).unwrap();
+        let found = transform.convert(&shown, &mut scratch);
+        prop_assert_eq!(found, transform.convert(&shown, &mut Scratch::new()));
     }
 
     /// Bytes that only start like an image are survived.
