@@ -124,12 +124,7 @@ impl IpcFile {
 
     /// The `N` bytes at `offset`.
     pub(super) fn array<const N: usize>(&self, offset: u64) -> Result<[u8; N]> {
-        let mapped = self.blob.as_slice().and_then(|file| file.get(usize::try_from(offset).ok()?..));
-        if let Some(bytes) = mapped.and_then(|rest| rest.first_chunk()) {
-            return Ok(*bytes);
-        }
-        let bytes = self.blob.read(offset, N as u64)?;
-        Ok(bytes.first_chunk().copied().unwrap_or([0; N]))
+        self.blob.array(offset)
     }
 
     /// The bytes `range`, as [`Blob::read`].

@@ -34,10 +34,26 @@ impl Split {
     ///
     /// [`ErrorKind::OutOfRange`](crate::error::ErrorKind) when there are not so many records, [`ErrorKind::Corrupt`](crate::error::ErrorKind) when the indexes disagree.
     pub fn by_length(&self, rank: u64) -> Result<u64> {
-        self.check_range(rank)?;
-        let index = self.length_index()?;
-        let (record, length) = (index.record_at(rank)?, index.length_at(rank)?);
+        let record = self.ranked(rank)?;
+        let length = self.length_index()?.length_at(rank)?;
         self.check_length(record, length..length.saturating_add(1))
+    }
+
+    /// The record at `rank`, between those beside it. The order is strict, by length and then by ordinal: no other record
+    /// than the right one fits there, so an altered index neither repeats a record nor leaves one out.
+    pub(super) fn ranked(&self, rank: u64) -> Result<u64> {
+        self.check_range(rank)?;
+        let (index, lengths) = (self.length_index()?, self.record_index()?);
+        let at = |rank| {
+            let record = index.record_at(rank)?;
+            Ok((lengths.length(record)?, record))
+        };
+        let found = at(rank)?;
+        let follows = rank == 0 || at(rank - 1)? < found;
+        if follows && (rank + 1 == self.len() || found < at(rank + 1)?) {
+            return Ok(found.1);
+        }
+        Err(self.indexes_disagree().at_row(found.1))
     }
 
     /// The ordinals of all records whose length is in `lengths`: shortest first, records of one length in record order.
@@ -49,7 +65,15 @@ impl Split {
     pub fn bucket(&self, lengths: Range<u64>) -> Result<impl Iterator<Item = Result<u64>> + '_> {
         let index = self.length_index()?;
         let records = index.records_at(index.ranks_of(lengths.clone())?)?;
-        Ok(records.map(move |record| self.check_length(record?, lengths.clone())))
+        let mut before = None;
+        Ok(records.map(move |record| {
+            let record = record?;
+            let found = (self.length(record)?, record);
+            if before.replace(found).is_some_and(|before| before >= found) {
+                return Err(self.indexes_disagree().at_row(record));
+            }
+            self.check_length(record, lengths.clone())
+        }))
     }
 
     /// The lengths that occur, ascending, and how many records have each.
@@ -65,7 +89,12 @@ impl Split {
         if lengths.contains(&self.length(record)?) {
             return Ok(record);
         }
-        let what = "the length index gives it another length than the record index";
-        Err(Error::corrupt(what).at_path(&self.state.common.dir).at_row(record))
+        Err(self.indexes_disagree().at_row(record))
+    }
+
+    fn indexes_disagree(&self) -> Error {
+        Error::corrupt("the length index has it at another place than its length in the record index")
+            .at_path(&self.state.common.dir)
+            .help("an index was altered; `dsconvert inspect --verify` tells which")
     }
 }

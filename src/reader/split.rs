@@ -55,7 +55,8 @@ struct View {
 /// A handle on one split of a dataset. Cloning is cheap; threads may share one.
 ///
 /// Opening starts no thread, nothing is locked for longer than it takes to copy a pointer, and files are read at
-/// positions and not through a shared offset: a handle that was made before `fork` works in parent and child.
+/// positions and not through a shared offset: a handle that was made before `fork` works in parent and child, as long as
+/// no other thread reads through it at that very moment. A [`Loader`](super::loader::Loader) needs no such care.
 #[derive(Debug, Clone)]
 pub struct Split {
     pub(super) state: Arc<SplitState>,
@@ -67,6 +68,18 @@ impl Split {
     pub(super) fn whole(state: Arc<SplitState>) -> Self {
         let view = View { schema: Arc::clone(&state.common.schema), columns: None, ahead: Ahead::default() };
         Self { state, view: Arc::new(view) }
+    }
+
+    /// The same handle with nothing in common that a thread of another process may have locked: for the child of a
+    /// fork. It opens indexes and shards again when they are needed.
+    pub(super) fn detached(&self) -> Self {
+        let state = SplitState::new(Arc::clone(&self.state.common), self.state.name.clone());
+        let view = View {
+            schema: Arc::clone(&self.view.schema),
+            columns: self.view.columns.clone(),
+            ahead: Ahead::default(),
+        };
+        Self { state: Arc::new(state), view: Arc::new(view) }
     }
 
     /// Name.

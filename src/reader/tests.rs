@@ -244,6 +244,18 @@ pub(super) fn copy(from: &Path) -> tempfile::TempDir {
     dir
 }
 
+/// The ordinals of `count` records, the first of which is record `first` of all, sorted by length.
+fn by_length(kind: Kind, first: u64, count: u64) -> Vec<u64> {
+    let length = |i: &u64| match &record(kind, first + i).values[1..4] {
+        [_, sample::Value::UInt(width), sample::Value::UInt(height)] => width * height,
+        [sample::Value::Ids(ids), ..] => ids.len() as u64,
+        other => panic!("{other:?}"),
+    };
+    let mut ordinals: Vec<u64> = (0..count).collect();
+    ordinals.sort_by_key(length);
+    ordinals
+}
+
 /// Reads everything in every way. Each record is the right one, or an error.
 fn read_all(dir: &Path, kind: Kind, access: Access) -> Vec<crate::error::Error> {
     let mut errors = Vec::new();
@@ -268,8 +280,17 @@ fn read_all(dir: &Path, kind: Kind, access: Access) -> Vec<crate::error::Error> 
             Err(e) if split.len() > 1 => errors.push(e),
             Err(_) => {}
         }
-        let lengths = split.bucket(0..u64::MAX).and_then(|bucket| bucket.collect::<Result<Vec<_>>>());
-        errors.extend(lengths.err());
+        let sorted = by_length(kind, first, split.len().min(100));
+        match split.bucket(0..u64::MAX).and_then(|bucket| bucket.collect::<Result<Vec<_>>>()) {
+            Ok(found) => assert_eq!(found, sorted, "{}", split.name()),
+            Err(e) => errors.push(e),
+        }
+        for (rank, expected) in (0..).zip(sorted) {
+            match split.by_length(rank) {
+                Ok(found) => assert_eq!(found, expected, "{} rank {rank}", split.name()),
+                Err(e) => errors.push(e),
+            }
+        }
     }
     errors
 }

@@ -87,21 +87,46 @@ impl Blob {
     /// The bytes `offset..offset + len`: a view when mapped, a copy otherwise. A range past the end is
     /// [`ErrorKind::Corrupt`], and is noticed before anything is allocated.
     pub fn read(&self, offset: u64, len: u64) -> Result<Bytes> {
-        let end = offset.checked_add(len).filter(|&end| end <= self.len).ok_or_else(|| {
-            Error::corrupt(format!("{len} bytes are expected here, but the file ends at byte {}", self.len))
-                .at_path(self.path())
-                .at_offset(offset)
-        })?;
+        let end = self.end_of(offset, len)?;
         match &self.data {
             // Both ends are within a map that fits the address space.
             Data::Mapped(bytes) => Ok(bytes.slice(offset as usize..end as usize)),
             Data::File(file) => {
                 let mut buffer = vec![0; len as usize];
-                file.read_exact_at(&mut buffer, offset)
-                    .map_err(|e| Error::io("read", self.path(), e).at_offset(offset))?;
+                self.read_file(file, offset, &mut buffer)?;
                 Ok(Bytes::from(buffer))
             }
         }
+    }
+
+    /// As [`Blob::read`], for a number, which needs no view: threads that count the views of one map wait for each other.
+    pub fn array<const N: usize>(&self, offset: u64) -> Result<[u8; N]> {
+        match &self.data {
+            Data::Mapped(bytes) => {
+                let rest = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..));
+                rest.and_then(<[u8]>::first_chunk).copied().ok_or_else(|| self.too_short(offset, N as u64))
+            }
+            Data::File(file) => {
+                self.end_of(offset, N as u64)?;
+                let mut array = [0; N];
+                self.read_file(file, offset, &mut array)?;
+                Ok(array)
+            }
+        }
+    }
+
+    fn end_of(&self, offset: u64, len: u64) -> Result<u64> {
+        offset.checked_add(len).filter(|&end| end <= self.len).ok_or_else(|| self.too_short(offset, len))
+    }
+
+    fn too_short(&self, offset: u64, len: u64) -> Error {
+        Error::corrupt(format!("{len} bytes are expected here, but the file ends at byte {}", self.len))
+            .at_path(self.path())
+            .at_offset(offset)
+    }
+
+    fn read_file(&self, file: &File, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        file.read_exact_at(buffer, offset).map_err(|e| Error::io("read", self.path(), e).at_offset(offset))
     }
 }
 
@@ -119,6 +144,9 @@ mod tests {
             assert_eq!(blob.read(1, 3).unwrap().as_ref(), b"ell");
             assert_eq!(blob.read(5, 0).unwrap().as_ref(), b"");
             assert!(blob.read(3, 3).is_err_and(|e| e.kind() == ErrorKind::Corrupt));
+            assert_eq!(blob.array(2).unwrap(), *b"llo");
+            assert!(blob.array::<3>(3).is_err_and(|e| e.kind() == ErrorKind::Corrupt));
+            assert!(blob.array::<2>(u64::MAX).is_err());
             assert!(blob.read(u64::MAX, 2).is_err());
             assert_eq!(blob.as_slice().is_some(), access == Access::Map);
             assert!(Blob::open(&path, access, Some(6)).is_err());

@@ -167,6 +167,7 @@ def test_images_that_differ_in_size_need_a_crop(pictures):
         ({"hflip": 2}, "hflip"),
         ({"layout": "nchw"}, "layout"),
         ({"channels": 4}, "channels"),
+        ({"undecodable": "skip"}, "undecodable"),
         ({"fields": ["pixels"]}, "pixels"),
         ({"crop_scale": (0.1, 1)}, "crop_scale does not apply"),
         ({"num_threads": -1}, "num_threads"),
@@ -264,6 +265,101 @@ def test_a_damaged_record_is_an_error_in_its_place(corpus_in, tmp_path):
     assert good + 1 == len(loader)
 
 
+@pytest.fixture
+def one_undecodable(photos_in, tmp_path):
+    """Pictures of which one, in the middle, does not decode: without checksums, that is how it was stored."""
+    shutil.copytree(photos_in("arrow").path, tmp_path / "altered")
+    split = dsconvert.open(tmp_path / "altered", "train", verify_checksums=False)
+    record = split[len(split) // 2]
+    for shard in (tmp_path / "altered/train").iterdir():
+        shard.write_bytes(shard.read_bytes().replace(record["image"], bytes(len(record["image"]))))
+    assert split[len(split) // 2]["image"].count(0) == len(record["image"])
+    return split
+
+
+def test_an_image_that_does_not_decode_is_an_error_by_default(one_undecodable):
+    bad = len(one_undecodable) // 2
+    loader = dsconvert.Loader(one_undecodable, batch_size=4, center_crop=32, shuffle=False)
+    batches, seen = iter(loader), []
+    with pytest.raises(dsconvert.Error, match=f"record {bad} .*cannot be decoded"):
+        for _ in batches:
+            seen += loader.last.records
+    for _ in batches:
+        seen += loader.last.records
+    assert seen == [i for i in range(len(one_undecodable)) if i // 4 != bad // 4]
+
+
+def test_an_image_that_does_not_decode_may_leave_its_row_blank(one_undecodable, caplog):
+    bad, count = len(one_undecodable) // 2, len(one_undecodable)
+    options = {"batch_size": 4, "random_resized_crop": 32, "seed": 5, "undecodable": "blank"}
+    loader = dsconvert.Loader(one_undecodable, **options)
+    sampler = dsconvert.BatchSampler(one_undecodable, batch_size=4, seed=5)
+    assert len(loader) == len(sampler)
+    with caplog.at_level("WARNING", logger="dsconvert"):
+        states = []
+        for batch, expected in zip(loader, sampler, strict=True):
+            assert list(batch) == ["image", "label", "valid"] and loader.last.records == expected
+            assert loader.last.blank == [record for record in expected if record == bad]
+            assert batch["valid"].tolist() == [record != bad for record in expected]
+            for image, label, record in zip(batch["image"], batch["label"], expected):
+                assert image.any() == (record != bad)
+                assert label == (IGNORED if record == bad else one_undecodable[record]["label"])
+            states.append(loader.state_dict())
+            assert states[-1] == sampler.state_dict()
+    assert loader.blank_rows == 1 and len(caplog.messages) == 1 and f"record {bad} " in caplog.messages[0]
+
+    # Going on behind any batch, and with two ranks, gives each record once.
+    for done, state in enumerate(states, 1):
+        resumed = dsconvert.Loader(one_undecodable, **options)
+        resumed.load_state_dict(state)
+        resumed.set_epoch(0)
+        assert len([batch for batch in resumed]) == len(loader) - done
+    seen, blank = [], 0
+    for rank in range(2):
+        ours = dsconvert.Loader(one_undecodable, **options, rank=rank, world_size=2)
+        assert len(ours) == -(-count // 8)
+        for batch in ours:
+            seen += loader_records(ours, batch)
+        blank += ours.blank_rows
+    assert sorted(seen) == [i for i in range(count) if i != bad] and blank == 1
+
+
+def loader_records(loader, batch):
+    """The records whose rows are valid."""
+    return [record for record, valid in zip(loader.last.records, batch["valid"]) if valid]
+
+
+def test_many_blank_rows_are_said_a_few_times(one_undecodable, caplog):
+    loader = dsconvert.Loader(one_undecodable, batch_size=4, center_crop=32, undecodable="blank")
+    with caplog.at_level("WARNING", logger="dsconvert"):
+        for _ in range(15):
+            for _ in loader:
+                pass
+    assert loader.blank_rows == 15 and len(caplog.messages) == 11 and "blank_rows" in caplog.messages[-1]
+
+
+def test_damage_is_an_error_whatever_becomes_of_undecodable_images(one_undecodable):
+    loader = dsconvert.Loader(one_undecodable._source.path, batch_size=4, center_crop=32, undecodable="blank")
+    with pytest.raises(dsconvert.CorruptError, match="checksum|CRC"):
+        list(loader)
+
+
+def test_threads_go_on_with_the_next_epoch(arrow_text):
+    loader = dsconvert.Loader(arrow_text, batch_size=8, num_threads=2, prefetch=4)
+    alone = dsconvert.Loader(arrow_text, batch_size=8, num_threads=0)
+    for epoch in range(3):
+        for ours, theirs in zip(loader, alone, strict=True):
+            assert np.array_equal(ours["input_ids"], theirs["input_ids"])
+            assert loader.last == alone.last and loader.state_dict() == alone.state_dict()
+        assert loader.epoch == epoch and loader.state_dict() == alone.state_dict()
+    # Any other epoch may follow, too.
+    for epoch in (7, 8, 8, 0):
+        loader.set_epoch(epoch)
+        alone.set_epoch(epoch)
+        for ours, theirs, _ in zip(loader, alone, range(3)):
+            assert np.array_equal(ours["input_ids"], theirs["input_ids"]) and loader.last == alone.last
+
+
 def test_a_forked_process_goes_on_where_it_stood(arrow_text):
     loader = dsconvert.Loader(arrow_text, batch_size=8, num_threads=2, seed=1)
     whole = [batch["input_ids"].copy() for batch in loader]
@@ -303,7 +399,8 @@ def test_a_loader_may_be_dropped_anywhere(arrow_text):
 
 def test_ctrl_c_reaches_a_loop(corpus_in):
     program = """
-        import sys, dsconvert
+        import signal, sys, dsconvert
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # where tests run in the background, it is ignored
         loader = dsconvert.Loader(sys.argv[1], batch_size=4)
         print("begun", flush=True)
         while True:

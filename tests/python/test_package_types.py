@@ -23,6 +23,12 @@ def test_types_of_the_package_are_complete(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_importing_it_imports_no_torch(tmp_path):
+    program = "import sys, dsconvert; print('torch' in sys.modules, 'pandas' in sys.modules, 'numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == "False False True\n", done.stderr
+
+
 def test_users_see_the_types(tmp_path):
     (tmp_path / "use.py").write_text(
         "import dsconvert\n"
@@ -32,6 +38,9 @@ def test_users_see_the_types(tmp_path):
         "reveal_type(dataset['train'])\n"
         "for batch in dsconvert.Loader(dataset, batch_size=4):\n"
         "    reveal_type(batch)\n"
+        "loader = dsconvert.Loader(dataset, batch_size=4, undecodable='blank')\n"
+        "blank: list[int] = loader.last.blank if loader.last else []\n"
+        "micro_batches: int = loader.micro_batches + dsconvert.BatchSampler([1, 2], batch_size=1).micro_batches\n"
         "dsconvert.Loader(dataset, batch_size='4')\n"
     )
     done = subprocess.run(

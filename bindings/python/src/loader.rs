@@ -34,11 +34,13 @@ struct State {
     loader: loader::Loader,
     /// What the last batch was, and the state before the first batch of its step.
     last: Option<(Info, LoaderState)>,
+    /// What is wrong with the images of its blank rows.
+    blank: Vec<String>,
 }
 
 /// What is known of a batch beside its arrays: epoch, step, micro-batch, rows, filler rows, tokens, longest length and
-/// the ordinals of its records.
-type Info = (u64, u64, u64, usize, usize, u64, u64, Vec<u64>);
+/// the ordinals of its records, and of those of those whose row is blank.
+type Info = (u64, u64, u64, usize, usize, u64, u64, Vec<u64>, Vec<u64>);
 
 /// Rows, tokens, padded tokens, labels.
 type Totals = (u64, u64, u64, Option<u64>);
@@ -66,7 +68,7 @@ impl Loader {
             let layout = Layout::replicated(rank, world_size, replication)?;
             loader::Loader::new(split, loader_options(options, layout)?)
         });
-        let state = State { loader: loader.map_err(raise)?, last: None };
+        let state = State { loader: loader.map_err(raise)?, last: None, blank: Vec::new() };
         Ok(Self { state: Mutex::new(state), as_torch })
     }
 
@@ -144,6 +146,11 @@ impl Loader {
         self.lock().last.as_ref().map(|(info, _)| info.clone())
     }
 
+    /// What is wrong with the images of the blank rows of the last batch, row by row.
+    fn blank(&self) -> Vec<String> {
+        self.lock().blank.clone()
+    }
+
     /// Rows, tokens, padded tokens and, when packed, labels of the step of the last batch, over all ranks.
     fn totals(&self, py: Python<'_>) -> PyResult<Option<Totals>> {
         py.detach(|| self.lock().totals()).map_err(raise)
@@ -169,7 +176,9 @@ impl State {
                 batch.tokens(),
                 batch.max_len(),
                 batch.records().to_vec(),
+                batch.blank_rows().iter().map(|row| row.record).collect(),
             );
+            self.blank = batch.blank_rows().iter().map(|row| row.error.to_string()).collect();
             let start = match self.last.take() {
                 Some((last, start)) if (last.0, last.1) == (id.epoch, id.step) => start,
                 _ => before,
@@ -308,6 +317,15 @@ fn image_options(given: &mut Given, image: &mut loader::ImageOptions) -> Result<
             3 => loader::Channels::Rgb,
             1 => loader::Channels::Gray,
             other => return Err(Error::usage(format!("channels is 3 or 1, not {other}"))),
+        };
+    }
+    if let Some(policy) = given.take::<String>("undecodable")? {
+        image.undecodable = match policy.as_str() {
+            "error" => loader::Undecodable::Error,
+            "blank" => loader::Undecodable::Blank,
+            other => {
+                return Err(Error::usage(format!("undecodable is \"error\" or \"blank\", not {other:?}")));
+            }
         };
     }
     Ok(())

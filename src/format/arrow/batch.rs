@@ -268,8 +268,7 @@ impl Body<'_> {
     }
 
     fn array<const N: usize>(&self, at: u64) -> Result<[u8; N]> {
-        let bytes = self.blob.read(self.base + at, N as u64)?;
-        bytes.first_chunk().copied().ok_or_else(|| self.corrupt(at, "the record batch is cut short"))
+        self.blob.array(self.base + at)
     }
 
     fn corrupt(&self, at: u64, why: impl Into<String>) -> Error {

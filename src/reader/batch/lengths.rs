@@ -80,7 +80,7 @@ impl Lengths for Split {
     }
 
     fn record_at(&self, rank: u64) -> Result<u64> {
-        self.length_index()?.record_at(rank)
+        self.ranked(rank)
     }
 
     fn length_of(&self, record: u64) -> Result<u64> {

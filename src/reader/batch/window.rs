@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::error::Result;
 
@@ -13,7 +13,8 @@ pub(super) struct Item {
     pub(super) length: u64,
 }
 
-/// The window that was sorted last. A cache and nothing else: what comes out does not depend on it.
+/// The window that was sorted last. A cache and nothing else: what comes out does not depend on it. Its lock is never
+/// waited for, because a thread that is not there any more, after a fork, may hold it for ever.
 #[derive(Debug, Default)]
 pub(super) struct WindowCache(Mutex<Option<Window>>);
 
@@ -33,8 +34,8 @@ impl WindowCache {
         positions: Range<u64>,
         item: impl Fn(u64) -> Result<Item>,
     ) -> Result<Arc<[Item]>> {
-        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(window) = &*lock()
+        if let Ok(held) = self.0.try_lock()
+            && let Some(window) = &*held
             && window.epoch == epoch
             && window.positions == positions
         {
@@ -44,7 +45,9 @@ impl WindowCache {
         let mut items = positions.clone().map(item).collect::<Result<Vec<Item>>>()?;
         items.sort_unstable_by_key(|item| (Reverse(item.length), item.record));
         let items: Arc<[Item]> = items.into();
-        *lock() = Some(Window { epoch, positions, items: Arc::clone(&items) });
+        if let Ok(mut held) = self.0.try_lock() {
+            *held = Some(Window { epoch, positions, items: Arc::clone(&items) });
+        }
         Ok(items)
     }
 }

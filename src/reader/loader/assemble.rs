@@ -75,27 +75,34 @@ impl Assembler {
         if self.fields.parts.iter().any(|(_, part)| matches!(part, Part::InputIds | Part::Labels)) {
             text.check()?;
         }
+        // First of all: other parts say which rows are blank.
+        let (mut images, mut blank) = (None, Vec::new());
+        if self.fields.parts.iter().any(|(_, part)| *part == Part::Image) {
+            let all = ImageRows {
+                split: &self.split,
+                records: &records,
+                rows,
+                place,
+                raw_channels: self.raw_channels,
+                options: &self.options.image,
+                seed: self.options.seed,
+                epoch: id.epoch,
+                pool: &self.pool,
+            };
+            let (column, without) = all.column(&mut scratch.image, stop)?;
+            (images, blank) = (Some(column), without);
+        }
         let mut columns = Vec::with_capacity(self.fields.parts.len());
         for (name, part) in &self.fields.parts {
             let column = match *part {
-                Part::Image => {
-                    let images = ImageRows {
-                        split: &self.split,
-                        records: &records,
-                        rows,
-                        place,
-                        raw_channels: self.raw_channels,
-                        options: &self.options.image,
-                        seed: self.options.seed,
-                        epoch: id.epoch,
-                        pool: &self.pool,
-                    };
-                    images.column(&mut scratch.image, stop)?
-                }
-                Part::Label(place) => stored::labels(&self.pool, &records, rows, place),
+                Part::Image => match images.take() {
+                    Some(images) => images,
+                    None => continue, // a part comes once
+                },
+                Part::Label(place) => stored::labels(&self.pool, &records, rows, place, &blank),
                 Part::Stored(place, ty) => stored::column(&self.pool, &records, rows, place, ty)?,
                 Part::StoredValid(place) => stored::validity(&self.pool, &records, rows, place),
-                Part::Valid => stored::valid(&self.pool, batch.records.len(), rows),
+                Part::Valid => stored::valid(&self.pool, batch.records.len(), rows, &blank),
                 part => match self.options.text.ids {
                     IdType::Int64 => text.column::<i64>(self.fields.shape, part)?,
                     IdType::Int32 => text.column::<i32>(self.fields.shape, part)?,
@@ -107,6 +114,7 @@ impl Assembler {
             id,
             rows,
             filler_rows: batch.filler_rows as usize,
+            blank_rows: blank,
             records: batch.records.clone(),
             tokens: batch.tokens(),
             max_len: batch.lengths.iter().copied().max().unwrap_or(0),
@@ -136,7 +144,7 @@ impl Assembler {
         let mut columns = Vec::with_capacity(self.fields.parts.len());
         for (name, part) in &self.fields.parts {
             let column = match (*part, self.options.text.ids) {
-                (Part::Valid, _) => stored::valid(&self.pool, rows.len(), all_rows),
+                (Part::Valid, _) => stored::valid(&self.pool, rows.len(), all_rows, &[]),
                 (part, IdType::Int64) => packed.column::<i64>(part)?,
                 (part, IdType::Int32) => packed.column::<i32>(part)?,
             };
@@ -148,6 +156,7 @@ impl Assembler {
             id,
             rows: all_rows,
             filler_rows: filler_rows as usize,
+            blank_rows: Vec::new(),
             records: ordinals,
             tokens: pieces().map(|piece| piece.len).sum(),
             max_len: pieces().map(|piece| piece.len).chain(padding).chain(fillers).max().unwrap_or(0),

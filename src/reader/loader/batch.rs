@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::array::Array;
+use crate::error::Error;
 use crate::sample::{Ids, Text};
 
 /// One named part of a batch. Lists have one entry per row; it is `None` where the value is missing or the row holds no
@@ -31,12 +32,24 @@ pub struct BatchId {
     pub micro_batch: u64,
 }
 
+/// A row whose image could not be decoded and is blank ([`Undecodable::Blank`](super::Undecodable)).
+#[derive(Debug)]
+pub struct BlankRow {
+    /// Row of the batch.
+    pub row: usize,
+    /// Ordinal of the record in its split.
+    pub record: u64,
+    /// What is wrong with it: the error that would else have come in the place of the batch.
+    pub error: Error,
+}
+
 /// The records of one micro-batch as named arrays.
 #[derive(Debug)]
 pub struct Batch {
     pub(super) id: BatchId,
     pub(super) rows: usize,
     pub(super) filler_rows: usize,
+    pub(super) blank_rows: Vec<BlankRow>,
     pub(super) records: Vec<u64>,
     pub(super) tokens: u64,
     pub(super) max_len: u64,
@@ -57,6 +70,11 @@ impl Batch {
     /// How many of the rows, the last ones, hold no record.
     pub fn filler_rows(&self) -> usize {
         self.filler_rows
+    }
+
+    /// Rows whose image could not be decoded, in order. They count everywhere as the records they stand for.
+    pub fn blank_rows(&self) -> &[BlankRow] {
+        &self.blank_rows
     }
 
     /// Ordinals of the records in their split: one per row, or, when packed, one per piece of a document.

@@ -3,6 +3,9 @@
 //! A thread draws a ticket when there is room, makes the batch of it, and puts it where it belongs. It always puts
 //! something there, an error if need be, so whoever waits for a ticket gets an answer; a poisoned lock is used as if it
 //! were not. Whoever drops the engine waits until each thread has finished the record it is at.
+//!
+//! When all tickets of an epoch are drawn, threads go on with those of the next one, so that its first batches are there
+//! when it begins. Nobody sees them before [`Engine::next_epoch`].
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,14 +16,15 @@ use std::time::{Duration, Instant};
 
 use super::assemble::{Assembler, Scratch};
 use super::batch::Batch;
-use super::schedule::{Rows, Schedule};
+use super::schedule::{Plan, Rows, Schedule};
 use super::state::LoaderState;
 use crate::error::{Error, ErrorKind, Result};
+use crate::reader::batch::Layout;
 
 /// A batch, and the state once it is handed out; `None` behind the end of the epoch.
 pub(super) type Made = Option<(Batch, LoaderState)>;
 
-/// The makers of the batches of one epoch.
+/// The makers of batches, from one place on.
 pub(super) struct Engine {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -32,7 +36,8 @@ pub(super) struct Engine {
 
 struct Shared {
     assembler: Arc<Assembler>,
-    schedule: Schedule,
+    plan: Arc<Plan>,
+    layout: Layout,
     in_flight: u64,
     queue: Mutex<Queue>,
     /// There may be room for another batch.
@@ -42,9 +47,15 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// Tickets, from drawn to taken.
-#[derive(Default)]
+/// The epoch that is handed out and, once all its tickets are drawn, the one after it.
 struct Queue {
+    current: Tickets,
+    next: Option<Tickets>,
+}
+
+/// The tickets of one epoch, from drawn to taken.
+struct Tickets {
+    schedule: Arc<Schedule>,
     drawn: u64,
     taken: u64,
     /// The first ticket that stands for no batch, once it is known.
@@ -53,18 +64,22 @@ struct Queue {
 }
 
 impl Engine {
-    /// Starts `threads` threads that keep at most `in_flight` batches ready or in the making.
+    /// Starts `threads` threads that keep at most `in_flight` batches ready or in the making, from the place `at` on.
     pub(super) fn start(
         assembler: Arc<Assembler>,
-        schedule: Schedule,
+        plan: Arc<Plan>,
+        at: LoaderState,
+        layout: Layout,
         threads: usize,
         in_flight: usize,
     ) -> Result<Self> {
+        let first = Tickets::new(Schedule::new(Arc::clone(&plan), at, layout)?);
         let shared = Arc::new(Shared {
             assembler,
-            schedule,
+            plan,
+            layout,
             in_flight: in_flight as u64,
-            queue: Mutex::new(Queue::default()),
+            queue: Mutex::new(Queue { current: first, next: None }),
             room: Condvar::new(),
             ready: Condvar::new(),
             stop: AtomicBool::new(false),
@@ -99,28 +114,28 @@ impl Engine {
         self.process = self.process.wrapping_add(1);
     }
 
-    /// The next batch in order. `None` when it is not there by `deadline`.
+    /// The next batch of the epoch, in order. `None` when it is not there by `deadline`.
     pub(super) fn take(&mut self, deadline: Option<Instant>) -> Option<Result<Made>> {
         if let Some(scratch) = &mut self.own {
             let mut queue = self.shared.lock();
-            if queue.end.is_some_and(|end| queue.taken >= end) {
+            if queue.current.is_over() {
                 return Some(Ok(None));
             }
-            let ticket = queue.taken;
-            queue.taken += 1;
+            let (schedule, ticket) = (Arc::clone(&queue.current.schedule), queue.current.taken);
+            queue.current.taken += 1;
             drop(queue);
-            let made = self.shared.make(ticket, scratch);
-            self.shared.lock().note_end(ticket, &made);
+            let made = self.shared.make(&schedule, ticket, scratch);
+            self.shared.lock().note(&schedule, ticket, &made);
             return Some(made);
         }
         let mut queue = self.shared.lock();
         loop {
-            let ticket = queue.taken;
-            if queue.end.is_some_and(|end| ticket >= end) {
+            let tickets = &mut queue.current;
+            if tickets.is_over() {
                 return Some(Ok(None));
             }
-            if let Some(made) = queue.made.remove(&ticket) {
-                queue.taken += 1;
+            if let Some(made) = tickets.made.remove(&tickets.taken) {
+                tickets.taken += 1;
                 drop(queue);
                 self.shared.room.notify_one();
                 return Some(made);
@@ -133,6 +148,29 @@ impl Engine {
                 }
             };
         }
+    }
+
+    /// Leaves the current epoch, and goes on at the start of the next one with what is there of it. Whether it does: only
+    /// when that is `epoch`.
+    pub(super) fn next_epoch(&mut self, epoch: u64) -> bool {
+        if self.is_foreign() {
+            return false;
+        }
+        let mut queue = self.shared.lock();
+        queue.open_next(&self.shared.plan, self.shared.layout);
+        let Some(next) = queue.next.take_if(|next| next.schedule.epoch() == epoch) else { return false };
+        let left = std::mem::replace(&mut queue.current, next);
+        drop(queue);
+        self.shared.room.notify_all();
+        drop(left);
+        true
+    }
+
+    /// Batches that are ready, of each epoch that is under way.
+    #[cfg(test)]
+    pub(super) fn ready(&self) -> Vec<(u64, usize)> {
+        let queue = self.shared.lock();
+        queue.epochs().map(|tickets| (tickets.schedule.epoch(), tickets.made.len())).collect()
     }
 }
 
@@ -163,35 +201,48 @@ impl Shared {
 
     fn work(&self) {
         let mut scratch = Scratch::default();
-        while let Some(ticket) = self.draw() {
-            let made = self.make(ticket, &mut scratch);
+        while let Some((schedule, ticket)) = self.draw() {
+            let made = self.make(&schedule, ticket, &mut scratch);
             let mut queue = self.lock();
-            queue.note_end(ticket, &made);
-            queue.made.insert(ticket, made);
+            let is_end = queue.note(&schedule, ticket, &made);
+            let unwanted = if is_end { None } else { queue.put(&schedule, ticket, made) };
+            let is_next = queue.current.is_over() || queue.current.made.contains_key(&queue.current.taken);
             drop(queue);
-            self.ready.notify_all();
+            drop(unwanted);
+            if is_next {
+                self.ready.notify_one(); // only one can wait: it has the loader for itself
+            }
+            if is_end {
+                // What was drawn behind the end takes no room.
+                self.room.notify_all();
+            }
         }
     }
 
     /// The next ticket, when there is room for its batch; `None` at the end.
-    fn draw(&self) -> Option<u64> {
+    fn draw(&self) -> Option<(Arc<Schedule>, u64)> {
         let mut queue = self.lock();
         loop {
-            if self.stop.load(Ordering::Relaxed) || queue.end.is_some_and(|end| queue.drawn >= end) {
+            if self.stop.load(Ordering::Relaxed) {
                 return None;
             }
-            if queue.drawn < queue.taken + self.in_flight {
-                queue.drawn += 1;
-                return Some(queue.drawn - 1);
+            if queue.in_flight() < self.in_flight {
+                if queue.current.is_drawn() {
+                    queue.open_next(&self.plan, self.layout);
+                }
+                if let Some(tickets) = queue.epochs_mut().find(|tickets| !tickets.is_drawn()) {
+                    tickets.drawn += 1;
+                    return Some((Arc::clone(&tickets.schedule), tickets.drawn - 1));
+                }
             }
             queue = self.room.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     /// Makes the batch of `ticket`. A panic on the way, which would be a defect of a decoder, is an error.
-    fn make(&self, ticket: u64, scratch: &mut Scratch) -> Result<Made> {
+    fn make(&self, schedule: &Schedule, ticket: u64, scratch: &mut Scratch) -> Result<Made> {
         let made = catch_unwind(AssertUnwindSafe(|| {
-            let Some(task) = self.schedule.task(ticket)? else { return Ok(None) };
+            let Some(task) = schedule.task(ticket)? else { return Ok(None) };
             let batch = match &task.rows {
                 Rows::Records(batch) => self.assembler.records(task.id, batch, scratch, &self.stop)?,
                 Rows::Packed { rows, filler_rows } => self.assembler.packed(task.id, rows, *filler_rows)?,
@@ -208,9 +259,67 @@ impl Shared {
 }
 
 impl Queue {
-    fn note_end(&mut self, ticket: u64, made: &Result<Made>) {
-        if matches!(made, Ok(None)) {
-            self.end = Some(self.end.map_or(ticket, |end| end.min(ticket)));
+    fn epochs(&self) -> impl Iterator<Item = &Tickets> {
+        std::iter::once(&self.current).chain(&self.next)
+    }
+
+    fn epochs_mut(&mut self) -> impl Iterator<Item = &mut Tickets> {
+        std::iter::once(&mut self.current).chain(&mut self.next)
+    }
+
+    /// Batches that are ready or in the making.
+    fn in_flight(&self) -> u64 {
+        self.epochs().map(Tickets::in_flight).sum()
+    }
+
+    /// Opens the epoch after the current one. Where that fails, whoever asks for it gets the error.
+    fn open_next(&mut self, plan: &Arc<Plan>, layout: Layout) {
+        let Some(epoch) = self.current.schedule.epoch().checked_add(1) else { return };
+        if self.next.is_none() {
+            let schedule = plan.start(epoch).and_then(|at| Schedule::new(Arc::clone(plan), at, layout));
+            self.next = schedule.ok().map(Tickets::new);
         }
+    }
+
+    /// The tickets that `schedule` is of; `None` when its epoch was left.
+    fn tickets(&mut self, schedule: &Arc<Schedule>) -> Option<&mut Tickets> {
+        self.epochs_mut().find(|tickets| Arc::ptr_eq(&tickets.schedule, schedule))
+    }
+
+    /// Whether `made` says that the epoch ends before `ticket`, which is then known.
+    fn note(&mut self, schedule: &Arc<Schedule>, ticket: u64, made: &Result<Made>) -> bool {
+        let is_end = matches!(made, Ok(None));
+        if let (true, Some(tickets)) = (is_end, self.tickets(schedule)) {
+            tickets.end = Some(tickets.end.map_or(ticket, |end| end.min(ticket)));
+        }
+        is_end
+    }
+
+    /// Keeps a batch for who takes it. Gives it back when nobody will.
+    fn put(&mut self, schedule: &Arc<Schedule>, ticket: u64, made: Result<Made>) -> Option<Result<Made>> {
+        match self.tickets(schedule) {
+            Some(tickets) => tickets.made.insert(ticket, made),
+            None => Some(made),
+        }
+    }
+}
+
+impl Tickets {
+    fn new(schedule: Schedule) -> Self {
+        Self { schedule: Arc::new(schedule), drawn: 0, taken: 0, end: None, made: BTreeMap::new() }
+    }
+
+    /// Whether all batches were taken.
+    fn is_over(&self) -> bool {
+        self.end.is_some_and(|end| self.taken >= end)
+    }
+
+    /// Whether all batches are ready or in the making.
+    fn is_drawn(&self) -> bool {
+        self.end.is_some_and(|end| self.drawn >= end)
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.end.map_or(self.drawn, |end| self.drawn.min(end)).saturating_sub(self.taken)
     }
 }

@@ -6,7 +6,7 @@ use crate::reader::Split;
 use crate::reader::batch::{BatchSize, Last};
 use crate::schema::{FieldType, IMAGE, INPUT_IDS, Kind, LABEL};
 
-/// Name of the array that tells rows with a record from rows without.
+/// Name of the array that tells rows that hold a record from rows that do not, or are blank.
 pub(super) const VALID: &str = "valid";
 const ATTENTION_MASK: &str = "attention_mask";
 const LABELS: &str = "labels";
@@ -21,7 +21,7 @@ pub(super) enum Part {
     Image,
     /// The class, or [`IGNORE_LABEL`](crate::packing::IGNORE_LABEL).
     Label(usize),
-    /// Whether a row holds a record.
+    /// Whether a row holds a record that is not blank.
     Valid,
     InputIds,
     AttentionMask,
@@ -106,7 +106,8 @@ impl Fields {
             _ => self.payload.is_some(),
         };
         names.retain(|name| needs(name));
-        if last == Last::Pad {
+        let may_be_blank = names.contains(&IMAGE) && options.image.may_be_blank();
+        if last == Last::Pad || may_be_blank {
             names.push(VALID);
         }
         names

@@ -35,7 +35,6 @@ mod augment;
 mod batch;
 mod engine;
 mod fields;
-#[cfg_attr(not(feature = "decode"), path = "image_off.rs")]
 mod image;
 mod options;
 mod pool;
@@ -51,17 +50,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use array::{Array, DType, Element};
-pub use batch::{Batch, BatchId, Column};
+pub use batch::{Batch, BatchId, BlankRow, Column};
 pub use options::{
     Batching, Channels, Crop, DEFAULT_PREFETCH_MARGIN, IdType, ImageLayout, ImageOptions, LoaderOptions,
-    MAX_CROP, MAX_PREFETCH, MAX_THREADS, PadSide, TextOptions,
+    MAX_CROP, MAX_PREFETCH, MAX_THREADS, PadSide, TextOptions, Undecodable,
 };
 pub use single::decode_image;
 pub use state::{LoaderState, SavedPlan};
 
 use self::assemble::Assembler;
 use self::engine::{Engine, Made};
-use self::schedule::{Plan, Schedule};
+use self::schedule::Plan;
 use super::Split;
 #[cfg(doc)]
 use super::batch::{BatchOptions, PackOptions};
@@ -83,6 +82,8 @@ pub enum Next {
 ///
 /// * Threads start with the first batch that is asked for, not before. They belong to the loader and end with it:
 ///   dropping it waits for the records they are at, no matter what was consumed.
+/// * When all batches of an epoch are in the making, threads go on with the next epoch, as far as the prefetch reaches,
+///   so that it begins with batches that are ready. [`Loader::stop`] ends them where no other epoch follows soon.
 /// * A loader that goes to another process by `fork` goes on there, from where it stood, with threads of its own.
 /// * A batch owns its memory. It is not written again before it is dropped.
 /// * As an [`Iterator`], it gives the rest of the epoch.
@@ -94,6 +95,8 @@ pub struct Loader {
     assembler: Arc<Assembler>,
     /// What was handed out.
     at: LoaderState,
+    /// Rows that came without their image.
+    blank_rows: u64,
     /// Whether `at` was just restored, so that [`Loader::set_epoch`] to its epoch changes nothing.
     restored: bool,
     engine: Option<Engine>,
@@ -123,6 +126,7 @@ impl Loader {
             plan,
             assembler,
             at,
+            blank_rows: 0,
             restored: false,
             engine: None,
             steps: Mutex::new(None),
@@ -135,8 +139,8 @@ impl Loader {
     /// # Errors
     ///
     /// In the place of a batch that could not be made; the next call goes on behind it, and the state counts it only
-    /// then. The place of the error names the record. Kinds as in [`Split::get`], and `Corrupt` when a record does not
-    /// decode, `Usage` when images differ in size and there is no crop.
+    /// then. The place of the error names the record. Kinds as in [`Split::get`], and `Corrupt` or `Unsupported` when a
+    /// record does not decode and [`Undecodable::Error`] holds, `Usage` when images differ in size and there is no crop.
     pub fn next_batch(&mut self) -> Result<Option<Batch>> {
         match self.take_made(None)? {
             Some(made) => self.hand_out(made),
@@ -164,9 +168,10 @@ impl Loader {
         let engine = match &mut self.engine {
             Some(engine) => engine,
             none => {
-                let schedule = Schedule::new(Arc::clone(&self.plan), self.at.clone(), self.options.layout)?;
+                let (assembler, plan) = (Arc::clone(&self.assembler), Arc::clone(&self.plan));
                 let (threads, in_flight) = (self.options.threads, self.options.in_flight());
-                none.insert(Engine::start(Arc::clone(&self.assembler), schedule, threads, in_flight)?)
+                let layout = self.options.layout;
+                none.insert(Engine::start(assembler, plan, self.at.clone(), layout, threads, in_flight)?)
             }
         };
         engine.take(deadline).transpose()
@@ -176,6 +181,7 @@ impl Loader {
         Ok(made.map(|(batch, after)| {
             self.at = after;
             self.restored = false;
+            self.blank_rows += batch.blank_rows().len() as u64;
             batch
         }))
     }
@@ -183,6 +189,8 @@ impl Loader {
     /// In a process that was forked: locks of the parent's threads may be held for ever, so nothing of them is used.
     fn leave_parent(&mut self) -> Result<()> {
         self.engine = None;
+        let split = self.split.detached();
+        std::mem::forget(std::mem::replace(&mut self.split, split));
         let plan = Plan::new(&self.split, &self.options, self.micro_batches)?;
         std::mem::forget(std::mem::replace(&mut self.plan, Arc::new(plan)));
         let assembler = Assembler::new(&self.split, &self.options)?;
@@ -241,6 +249,12 @@ impl Loader {
         self.micro_batches / self.options.layout.world_size()
     }
 
+    /// Rows that were handed out without their image since the loader was made ([`Undecodable::Blank`]), on this rank.
+    /// No part of the state.
+    pub fn blank_rows(&self) -> u64 {
+        self.blank_rows
+    }
+
     /// The current epoch, from 0.
     pub fn epoch(&self) -> u64 {
         self.at.epoch()
@@ -253,9 +267,14 @@ impl Loader {
     ///
     /// As [`Loader::len`].
     pub fn set_epoch(&mut self, epoch: u64) -> Result<()> {
-        if !(self.restored && epoch == self.epoch()) {
-            self.go_to(self.plan.start(epoch)?);
+        if self.restored && epoch == self.epoch() {
+            return Ok(());
         }
+        let start = self.plan.start(epoch)?;
+        // Threads have begun it already, if it is the next one.
+        let engine = self.engine.take().filter(|_| self.epoch().checked_add(1) == Some(epoch));
+        self.go_to(start);
+        self.engine = engine.and_then(|mut engine| engine.next_epoch(epoch).then_some(engine));
         Ok(())
     }
 
@@ -265,8 +284,8 @@ impl Loader {
     ///
     /// As [`Loader::len`].
     pub fn next_epoch(&mut self) -> Result<()> {
-        self.go_to(self.plan.start(self.epoch() + 1)?);
-        Ok(())
+        self.restored = false;
+        self.set_epoch(self.epoch() + 1)
     }
 
     /// Ends the threads and forgets what they have prepared. The next batch that is asked for starts others.

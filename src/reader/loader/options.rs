@@ -170,6 +170,18 @@ impl Crop {
     }
 }
 
+/// What becomes of a record whose image does not decode. Damage to the dataset itself is always an error: a record that is
+/// not what was written (its checksum tells), or cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Undecodable {
+    /// An error in the place of its batch, which names it.
+    #[default]
+    Error,
+    /// Its row stays, and is blank: pixels are 0, `label` is −100 and `valid`, then there by default, is false. So all
+    /// batches, their number, and states are what they were. [`Batch::blank_rows`](super::Batch::blank_rows) names it.
+    Blank,
+}
+
 /// How images are decoded. Random choices are a function of seed, epoch and ordinal of the record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImageOptions {
@@ -183,15 +195,29 @@ pub struct ImageOptions {
     pub layout: ImageLayout,
     /// Samples of a pixel.
     pub channels: Channels,
+    /// What becomes of those that do not decode.
+    pub undecodable: Undecodable,
 }
 
 impl Default for ImageOptions {
     fn default() -> Self {
-        Self { decode: true, crop: Crop::None, hflip: 0.0, layout: ImageLayout::Hwc, channels: Channels::Rgb }
+        Self {
+            decode: true,
+            crop: Crop::None,
+            hflip: 0.0,
+            layout: ImageLayout::Hwc,
+            channels: Channels::Rgb,
+            undecodable: Undecodable::Error,
+        }
     }
 }
 
 impl ImageOptions {
+    /// Whether a row may be blank though it has a record.
+    pub(super) fn may_be_blank(&self) -> bool {
+        self.decode && self.undecodable == Undecodable::Blank
+    }
+
     fn check(&self) -> Result<()> {
         in_range("hflip", self.hflip, 0.0, 1.0)?;
         match self.crop {

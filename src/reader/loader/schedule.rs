@@ -113,9 +113,14 @@ impl Schedule {
         Ok(Self { plan, start, share, world_size: layout.world_size(), turns, packed: Mutex::new(packed) })
     }
 
+    /// The epoch.
+    pub(super) fn epoch(&self) -> u64 {
+        self.start.epoch()
+    }
+
     /// What `ticket` stands for; `None` behind the end of the epoch. Every ticket may be asked for once.
     pub(super) fn task(&self, ticket: u64) -> Result<Option<Task>> {
-        let epoch = self.start.epoch();
+        let epoch = self.epoch();
         let per_step = self.share.len() as u64;
         let turn = self.turns + ticket;
         let (step, place) = (self.start.step() + turn / per_step, turn % per_step);

@@ -36,7 +36,7 @@ pub fn decode_image(split: &Split, record: &Record) -> Result<Array> {
         epoch: 0,
         pool: &Arc::new(Pool::new(0)),
     };
-    match rows.column(&mut Default::default(), &AtomicBool::new(false))? {
+    match rows.column(&mut Default::default(), &AtomicBool::new(false))?.0 {
         Column::Array(array) => Ok(array.into_row()),
         _ => Err(missing()),
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::array::{Array, Element};
-use super::batch::Column;
+use super::batch::{BlankRow, Column};
 use super::pool::Pool;
 use crate::error::{Error, Result};
 use crate::packing::IGNORE_LABEL;
@@ -85,17 +85,24 @@ pub(super) fn validity(pool: &Arc<Pool>, records: &[Record], rows: usize, place:
     Column::Array(Array::new(vec![rows], out, Some(Arc::clone(pool))))
 }
 
-/// Whether a row holds a record.
-pub(super) fn valid(pool: &Arc<Pool>, records: usize, rows: usize) -> Column {
+/// Whether a row holds a record and is not blank.
+pub(super) fn valid(pool: &Arc<Pool>, records: usize, rows: usize, blank: &[BlankRow]) -> Column {
     let mut out = pool.take::<bool>(rows);
     for (row, slot) in out.iter_mut().enumerate() {
         *slot = row < records;
     }
+    put_blank(&mut out, blank, false);
     Column::Array(Array::new(vec![rows], out, Some(Arc::clone(pool))))
 }
 
-/// The class of each record; [`IGNORE_LABEL`] where there is none.
-pub(super) fn labels(pool: &Arc<Pool>, records: &[Record], rows: usize, place: usize) -> Column {
+/// The class of each record; [`IGNORE_LABEL`] where there is none, or the row is blank.
+pub(super) fn labels(
+    pool: &Arc<Pool>,
+    records: &[Record],
+    rows: usize,
+    place: usize,
+    blank: &[BlankRow],
+) -> Column {
     let mut out = pool.take::<i64>(rows);
     for (slot, record) in out.iter_mut().zip(records) {
         *slot = match record.values().get(place) {
@@ -104,7 +111,16 @@ pub(super) fn labels(pool: &Arc<Pool>, records: &[Record], rows: usize, place: u
         };
     }
     fill_rest(&mut out, records.len(), rows, IGNORE_LABEL);
+    put_blank(&mut out, blank, IGNORE_LABEL);
     Column::Array(Array::new(vec![rows], out, Some(Arc::clone(pool))))
+}
+
+fn put_blank<T: Copy>(out: &mut [T], blank: &[BlankRow], value: T) {
+    for row in blank {
+        if let Some(slot) = out.get_mut(row.row) {
+            *slot = value;
+        }
+    }
 }
 
 /// Overwrites what rows without record hold from before.

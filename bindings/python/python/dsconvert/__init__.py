@@ -8,14 +8,8 @@
 `docs/python.md` in the repository tells more.
 """
 
-from __future__ import annotations
-
-import os
-from collections.abc import Sequence
-from typing import overload
-
 from .cache import CacheDataLoader
-from .dataset import Dataset, Record, Split, Transform, open_dataset
+from .dataset import Dataset, Record, Split, open
 from .epochs import StepTotals
 from .errors import (
     CorruptError,
@@ -50,61 +44,3 @@ __all__ = [
     "UsageError",
     "open",
 ]
-
-
-@overload
-def open(
-    path: str | os.PathLike[str],
-    split: None = None,
-    *,
-    fields: Sequence[str] | None = ...,
-    decode: bool = ...,
-    transform: Transform | None = ...,
-    mmap: bool = ...,
-    verify_checksums: bool = ...,
-    open_shards: int | None = ...,
-    read_ahead_bytes: int | None = ...,
-) -> Dataset: ...
-@overload
-def open(
-    path: str | os.PathLike[str],
-    split: str,
-    *,
-    fields: Sequence[str] | None = ...,
-    decode: bool = ...,
-    transform: Transform | None = ...,
-    mmap: bool = ...,
-    verify_checksums: bool = ...,
-    open_shards: int | None = ...,
-    read_ahead_bytes: int | None = ...,
-) -> Split: ...
-def open(
-    path: str | os.PathLike[str],
-    split: str | None = None,
-    *,
-    fields: Sequence[str] | None = None,
-    decode: bool = False,
-    transform: Transform | None = None,
-    mmap: bool = True,
-    verify_checksums: bool = True,
-    open_shards: int | None = None,
-    read_ahead_bytes: int | None = None,
-) -> Dataset | Split:
-    """Opens the dataset in the directory `path`, or one split of it.
-
-    `fields` are the fields that records have (all). With `decode`, images are arrays instead of bytes. `transform` is
-    applied to each record. `mmap=False` reads files instead of mapping them, for those that may change while they are
-    read. `verify_checksums` compares each record with its checksum. `open_shards` limits the shards of a split that
-    stay open, `read_ahead_bytes` what is read ahead from parquet shards.
-    """
-    dataset = open_dataset(
-        path,
-        fields=fields,
-        decode=decode,
-        transform=transform,
-        mmap=mmap,
-        verify_checksums=verify_checksums,
-        open_shards=open_shards,
-        read_ahead_bytes=read_ahead_bytes,
-    )
-    return dataset if split is None else dataset.split(split)

@@ -283,8 +283,35 @@ class Dataset:
         return f"<dsconvert.Dataset {self.path!r}: {self.kind}, {', '.join(self.splits)}>"
 
 
-def open_dataset(
+@overload
+def open(
     path: str | os.PathLike[str],
+    split: None = None,
+    *,
+    fields: Sequence[str] | None = ...,
+    decode: bool = ...,
+    transform: Transform | None = ...,
+    mmap: bool = ...,
+    verify_checksums: bool = ...,
+    open_shards: int | None = ...,
+    read_ahead_bytes: int | None = ...,
+) -> Dataset: ...
+@overload
+def open(
+    path: str | os.PathLike[str],
+    split: str,
+    *,
+    fields: Sequence[str] | None = ...,
+    decode: bool = ...,
+    transform: Transform | None = ...,
+    mmap: bool = ...,
+    verify_checksums: bool = ...,
+    open_shards: int | None = ...,
+    read_ahead_bytes: int | None = ...,
+) -> Split: ...
+def open(
+    path: str | os.PathLike[str],
+    split: str | None = None,
     *,
     fields: Sequence[str] | None = None,
     decode: bool = False,
@@ -293,8 +320,14 @@ def open_dataset(
     verify_checksums: bool = True,
     open_shards: int | None = None,
     read_ahead_bytes: int | None = None,
-) -> Dataset:
-    """Opens the dataset in the directory `path`: see `dsconvert.open`."""
+) -> Dataset | Split:
+    """Opens the dataset in the directory `path`, or one split of it.
+
+    `fields` are the fields that records have (all). With `decode`, images are arrays instead of bytes. `transform` is
+    applied to each record. `mmap=False` reads files instead of mapping them, for those that may change while they are
+    read. `verify_checksums` compares each record with its checksum. `open_shards` limits the shards of a split that
+    stay open, `read_ahead_bytes` what is read ahead from parquet shards.
+    """
     options = {
         "mmap": mmap,
         "verify_checksums": verify_checksums,
@@ -302,7 +335,8 @@ def open_dataset(
         "read_ahead_bytes": read_ahead_bytes,
     }
     source = _Source(os.path.abspath(os.fspath(path)), options)
-    return Dataset(source, fields=fields, decode=decode, transform=transform)
+    dataset = Dataset(source, fields=fields, decode=decode, transform=transform)
+    return dataset if split is None else dataset.split(split)
 
 
 def split_of(source: str | os.PathLike[str] | Dataset | Split, split: str | None) -> Split:
@@ -311,5 +345,5 @@ def split_of(source: str | os.PathLike[str] | Dataset | Split, split: str | None
         if split is not None and split != source.name:
             raise UsageError(f"this is the split {source.name!r}, not {split!r}")
         return source
-    dataset = source if isinstance(source, Dataset) else open_dataset(source)
+    dataset = source if isinstance(source, Dataset) else open(source)
     return dataset.default if split is None else dataset.split(split)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .errors import UsageError
+from .ranks import Layout
 
 State = dict[str, Any]
 """What `state_dict()` gives: a few names and numbers, equal on every rank."""
@@ -32,13 +33,26 @@ class Epochs(ABC):
     its own; each other one is the epoch after.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, layout: Layout, micro_batches: int | None) -> None:
+        self._layout = layout
+        self._micro_batches_given = micro_batches is not None
+        self._micro_batches = layout.ranks if micro_batches is None else micro_batches
         self._begun = False
         """Whether the next `iter()` is another epoch."""
         self._resumed = False
         """Whether a state was loaded and nothing happened since."""
         self._iteration = 0
         """Number of the current `iter()`."""
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of a global step, over all ranks."""
+        return self._micro_batches
+
+    def _micro_batches_of(self, state: Mapping[str, Any]) -> int:
+        """How many there are after `state` was loaded: as many as it says, unless that was given."""
+        saved = _saved_micro_batches(state)
+        return self._micro_batches if saved is None or self._micro_batches_given else saved
 
     @property
     @abstractmethod
@@ -110,10 +124,10 @@ def last_policy(last: str | None, drop_last: bool | None) -> str | None:
     return "drop" if drop_last else "short"
 
 
-def saved_micro_batches(state: Mapping[str, Any]) -> int | None:
+def _saved_micro_batches(state: Mapping[str, Any]) -> int | None:
     """Micro-batches per step of a state, however deep it is; None where this is no state at all."""
     found = state.get("micro_batches")
     if isinstance(found, int):
         return found
-    inner = (saved_micro_batches(value) for value in state.values() if isinstance(value, Mapping))
+    inner = (_saved_micro_batches(value) for value in state.values() if isinstance(value, Mapping))
     return next((number for number in inner if number is not None), None)

@@ -8,12 +8,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from . import _native
+from . import _native, ranks
 from .dataset import Dataset, Split, split_of
-from .epochs import Epochs, State, StepTotals, as_json, given, last_policy, saved_micro_batches
+from .epochs import Epochs, State, StepTotals, as_json, given, last_policy
 from .errors import UsageError
-from .ranks import default_threads, logger
-from .ranks import layout as _layout
 from .sampler import Bucket, Last, Oversize, Shuffle
 
 if TYPE_CHECKING:
@@ -24,6 +22,10 @@ Batch = dict[str, Any]
 
 Size = int | tuple[int, int]
 """A side, or height and width, in pixels."""
+
+
+MAX_SAID = 10
+"""So many images that cannot be decoded are told of one by one."""
 
 
 class BatchInfo(NamedTuple):
@@ -43,6 +45,8 @@ class BatchInfo(NamedTuple):
     """Length of the longest record or, when packed, piece of a document."""
     records: list[int]
     """Ordinals of its records in their split: one per row or, when packed, one per piece of a document."""
+    blank: list[int]
+    """Ordinals of those whose image could not be decoded (`undecodable="blank"`)."""
 
 
 class Loader(Epochs):
@@ -94,6 +98,7 @@ class Loader(Epochs):
         hflip: float | bool | None = None,
         layout: Literal["hwc", "chw"] | None = None,
         channels: Literal[1, 3] | None = None,
+        undecodable: Literal["error", "blank"] | None = None,
         # What a batch has.
         fields: Sequence[str] | None = None,
         as_torch: bool = False,
@@ -106,9 +111,8 @@ class Loader(Epochs):
         world_size: int | None = None,
         replication: int = 1,
     ) -> None:
-        super().__init__()
+        super().__init__(ranks.layout(rank, world_size, replication), micro_batches)
         self._split = split_of(source, split)
-        self._layout = _layout(rank, world_size, replication)
         self._options = given(
             batch_size=batch_size,
             max_tokens=max_tokens,
@@ -141,14 +145,15 @@ class Loader(Epochs):
             hflip=0.5 if hflip is True else float(hflip) if hflip is not None else None,
             layout=layout,
             channels=channels,
+            undecodable=undecodable,
             fields=fields,
-            num_threads=default_threads() if num_threads is None else num_threads,
+            num_threads=ranks.default_threads() if num_threads is None else num_threads,
             prefetch=prefetch,
         )
-        self._fixed = micro_batches is not None
-        self._micro_batches = self._layout.ranks if micro_batches is None else micro_batches
         self.as_torch = as_torch or pin_memory
         """Whether arrays are tensors."""
+        self.blank_rows = 0
+        """Rows of this rank that came without their image so far (`undecodable="blank"`)."""
         self._pin = _pin_memory if pin_memory and _has_accelerator() else None
         self._native: _native.Loader | None = self._open(self._micro_batches)
         self._process = os.getpid()
@@ -180,11 +185,6 @@ class Loader(Epochs):
     def steps(self) -> int:
         """Number of global steps of the epoch."""
         return self._handle().steps()
-
-    @property
-    def micro_batches(self) -> int:
-        """Micro-batches of a global step, over all ranks."""
-        return self._micro_batches
 
     @property
     def split(self) -> Split:
@@ -227,14 +227,23 @@ class Loader(Epochs):
 
         Unless `micro_batches` was given, it becomes that of the state: the number of ranks may change without a word.
         """
-        saved = saved_micro_batches(state)
-        if saved is None or saved == self._micro_batches or self._fixed:
+        micro_batches = self._micro_batches_of(state)
+        if micro_batches == self._micro_batches:
             self._handle().restore(as_json(dict(state)))
         else:
-            self._layout.share(saved)
-            self._native, self._process = self._open(saved, as_json(dict(state))), os.getpid()
-            self._micro_batches = saved
+            self._layout.share(micro_batches)
+            self._native, self._process = self._open(micro_batches, as_json(dict(state))), os.getpid()
+            self._micro_batches = micro_batches
         self._loaded()
+
+    def _report(self, messages: list[str]) -> None:
+        """Counts rows that came without their image, and says of the first ones why."""
+        for message in messages:
+            self.blank_rows += 1
+            if self.blank_rows <= MAX_SAID:
+                ranks.logger.warning("%s: its row is blank", message)
+            elif self.blank_rows == MAX_SAID + 1:
+                ranks.logger.warning("there are more such images: Loader.blank_rows counts them")
 
     def as_dataset(self) -> LoaderDataset:
         """The loader as a torch `IterableDataset`: for `DataLoader(…, batch_size=None)` and the like. It needs no worker
@@ -253,6 +262,8 @@ class _Batches(Iterator[Batch]):
         self._process = os.getpid()
         self._native: _native.Loader | None = None
         self._pin = loader._pin
+        self._may_be_blank = loader._options.get("undecodable") == "blank"
+        self._is_over = False
 
     def __next__(self) -> Batch:
         # Begun with the first batch: whoever makes an iterator, loads a state and makes another gets what the state says.
@@ -265,13 +276,16 @@ class _Batches(Iterator[Batch]):
             raise UsageError("this iter() was begun before the process was forked", remedy="begin another one")
         batch = self._native.next()
         if batch is None:
+            self._is_over = True
             raise StopIteration
+        if self._may_be_blank:
+            self._loader._report(self._native.blank())
         return batch if self._pin is None else self._pin(batch)
 
     def __del__(self) -> None:
         is_current = self._iteration == self._loader._iteration and self._process == os.getpid()
-        if self._native is not None and is_current:
-            # Nobody will ask for what the threads prepare.
+        if self._native is not None and is_current and not self._is_over:
+            # Nobody will ask for what the threads prepare. At the end of an epoch, that is the beginning of the next.
             self._native.stop()
 
 
@@ -292,7 +306,7 @@ def _has_accelerator() -> bool:
 
     if torch.cuda.is_available():
         return True
-    logger.warning("pin_memory does nothing: torch sees no CUDA device")
+    ranks.logger.warning("pin_memory does nothing: torch sees no CUDA device")
     return False
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _native
 from .dataset import Dataset, Split, split_of
-from .epochs import Epochs, State, StepTotals, as_json, given, last_policy, saved_micro_batches
+from .epochs import Epochs, State, StepTotals, as_json, given, last_policy
 from .errors import UsageError
 from .ranks import layout
 
@@ -61,7 +61,7 @@ class BatchSampler(Epochs):
         world_size: int | None = None,
         replication: int = 1,
     ) -> None:
-        super().__init__()
+        super().__init__(layout(rank, world_size, replication), micro_batches)
         if last == "pad":
             raise UsageError("a list of ordinals has no rows without record: last cannot be 'pad' here")
         self._source: Split | list[int] = (
@@ -87,9 +87,6 @@ class BatchSampler(Epochs):
             oversize=oversize,
             last=last_policy(last, drop_last),
         )
-        self._layout = layout(rank, world_size, replication)
-        self._fixed = micro_batches is not None
-        self._micro_batches = self._layout.ranks if micro_batches is None else micro_batches
         self._plan, self._share = self._open(self._micro_batches)
         self._process = os.getpid()
         self._epoch = 0
@@ -118,11 +115,6 @@ class BatchSampler(Epochs):
     def steps(self) -> int:
         """Number of global steps of an epoch."""
         return self._handle().steps
-
-    @property
-    def micro_batches(self) -> int:
-        """Micro-batches of a global step, over all ranks."""
-        return self._micro_batches
 
     def __len__(self) -> int:
         """Number of batches of this rank in an epoch."""
@@ -168,9 +160,8 @@ class BatchSampler(Epochs):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes to where a saved state was. Other ranks may go on where it was saved."""
-        saved = saved_micro_batches(state)
         plan, share = self._handle(), self._share
-        micro_batches = self._micro_batches if saved is None or self._fixed else saved
+        micro_batches = self._micro_batches_of(state)
         if micro_batches != self._micro_batches:
             plan, share = self._open(micro_batches)
         epoch, step, done = plan.resume(as_json(dict(state)))

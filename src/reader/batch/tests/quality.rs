@@ -94,6 +94,34 @@ fn sorted_windows_save_padding_of_fixed_batches() {
     assert!(sorted.skew < random.skew, "{sorted:?} {random:?}");
 }
 
+/// The bytes of each document of `fixtures/corpus`, several times over: stories, chats, code and texts in many scripts.
+fn corpus_lengths() -> Vec<u64> {
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/corpus");
+    let mut lengths = Vec::new();
+    for name in ["chat.jsonl", "code.jsonl", "stories.jsonl", "world.jsonl"] {
+        let file = std::fs::read_to_string(corpus.join(name)).unwrap();
+        for line in file.lines() {
+            let document: serde_json::Value = serde_json::from_str(line).unwrap();
+            lengths.push(document["text"].as_str().unwrap().len() as u64);
+        }
+    }
+    lengths.repeat(8)
+}
+
+#[test]
+fn documents_of_a_corpus_are_padded_little() {
+    let lengths = corpus_lengths();
+    assert!(lengths.len() > 4_000);
+    let random = random_padding(&lengths, 16_384);
+    assert!(random > 0.5, "random batches: {random}");
+    for micro_batches in [1, 2, 8] {
+        let plan = plan(&lengths, &BatchOptions::new(BatchSize::MaxTokens(16_384)), micro_batches).unwrap();
+        let metrics = Metrics::of(&plan, 0, micro_batches).unwrap();
+        assert!(metrics.padding <= 0.05 && metrics.fill > 0.9, "{micro_batches}: {metrics:?}");
+        assert!(metrics.length_correlation.abs() < 0.3, "{micro_batches}: {metrics:?}");
+    }
+}
+
 /// Reads one length per line and prints measures: `DSCONVERT_LENGTHS=file cargo test --lib measure -- --ignored
 /// --nocapture`.
 #[test]

@@ -5,7 +5,7 @@ use proptest::sample::Index;
 
 use super::*;
 use crate::error::ErrorKind;
-use crate::reader::batch::{Last, Layout, PackOptions};
+use crate::reader::batch::{Last, Layout, PackOptions, Shuffle};
 
 fn ids(batch: &Batch) -> (BatchId, Vec<u64>, Vec<i64>) {
     let ids = batch.array("input_ids").unwrap().as_slice::<i64>().unwrap().to_vec();
@@ -148,6 +148,54 @@ fn states_and_options_of_something_else_are_refused() {
     assert!(Layout::new(2, 2).is_err());
 }
 
+/// Waits until the threads of a loader can prepare nothing more; how many batches are ready of each epoch.
+fn ready(loader: &Loader, batches: usize) -> Vec<(u64, usize)> {
+    let engine = loader.engine.as_ref().unwrap();
+    while engine.ready().iter().map(|(_, ready)| ready).sum::<usize>() < batches {
+        std::thread::yield_now();
+    }
+    engine.ready()
+}
+
+#[test]
+fn threads_go_on_with_the_next_epoch() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Arrow);
+    let batchings: [Batching; 2] =
+        [BatchOptions::new(BatchSize::BatchSize(20)).into(), PackOptions::new(32, 3).into()];
+    for batching in batchings {
+        let with = |threads| LoaderOptions { prefetch: Some(2), ..options(batching.clone(), threads) };
+        let mut alone = Loader::new(split.clone(), with(0)).unwrap();
+        let mut expected = Vec::new();
+        for epoch in 0..3 {
+            alone.set_epoch(epoch).unwrap();
+            expected.push(all(&mut alone).iter().map(ids).collect::<Vec<_>>());
+        }
+        for threads in [1, 3] {
+            let mut loader = Loader::new(split.clone(), with(threads)).unwrap();
+            assert!(loader.len().unwrap() >= 3);
+            for (epoch, expected) in (0..).zip(&expected) {
+                loader.set_epoch(epoch).unwrap();
+                assert_eq!(loader.state().step(), 0);
+                let found: Vec<_> = loader.by_ref().map(|batch| ids(&batch.unwrap())).collect();
+                assert_eq!(&found, expected);
+                // The epoch is over, and stays so, whatever is ready of the next one.
+                let state = loader.state();
+                assert_eq!((state.epoch(), state.step()), (epoch, loader.steps().unwrap()));
+                assert_eq!(ready(&loader, 2), [(epoch, 0), (epoch + 1, 2)]);
+                assert!(loader.next_batch().unwrap().is_none());
+                assert_eq!(loader.state(), state);
+            }
+            // Another epoch than the next one starts anew, and the next one may be left half way.
+            for epoch in [0, 1, 2, 2, 0] {
+                loader.set_epoch(epoch).unwrap();
+                let found: Vec<_> = loader.by_ref().take(2).map(|batch| ids(&batch.unwrap())).collect();
+                assert_eq!(found, expected[epoch as usize][..2]);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_batch_keeps_its_memory_until_it_is_dropped() {
     let dir = tempfile::tempdir().unwrap();
@@ -266,7 +314,7 @@ fn a_thread_that_fails_is_an_error_and_not_the_end() {
 }
 
 #[test]
-fn a_loader_goes_on_in_a_forked_process() {
+fn a_loader_leaves_the_threads_of_another_process_alone() {
     let dir = tempfile::tempdir().unwrap();
     let split = text_split(dir.path(), Format::Arrow);
     let expected: Vec<_> =
@@ -316,38 +364,42 @@ fn a_last_short_step_gives_every_rank_as_many_batches() {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+/// Alters bytes of one file of a dataset.
+pub(super) fn alter(dir: &Path, file: Index, flips: Vec<(Index, u8)>) {
+    let files = crate::reader::tests::files(dir);
+    let path = file.get(&files);
+    let mut bytes = std::fs::read(path).unwrap();
+    for (at, xor) in flips {
+        if !bytes.is_empty() {
+            let at = at.index(bytes.len());
+            bytes[at] ^= xor;
+        }
+    }
+    std::fs::write(path, bytes).unwrap();
+}
 
-    /// Any byte of any file: the right tokens or an error, for padded and packed batches.
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
+
+    /// Any byte of any file: the right tokens of the right records, or an error.
     #[test]
     fn altered_files_never_give_wrong_tokens(
         format in prop::sample::select(Format::ALL.to_vec()),
         file: Index,
         flips in prop::collection::vec((any::<Index>(), 1u8..), 1..4),
-        packed: bool,
+        batching in prop::sample::select(vec![
+            Batching::from(PackOptions::new(16, 2)),
+            BatchOptions::new(BatchSize::BatchSize(4)).into(),
+            BatchOptions { shuffle: Shuffle::None, ..BatchOptions::new(BatchSize::MaxTokens(30)) }.into(),
+            BatchOptions::new(BatchSize::MaxTokensUnpadded(30)).into(),
+        ]),
     ) {
-        let dir = tempfile::tempdir().unwrap();
-        testing::write(dir.path(), format, Kind::Text, &[&[9, 0, 14]]).unwrap();
-        let mut files = vec![dir.path().join("manifest.json")];
-        for folder in ["train", "index"] {
-            let listed = std::fs::read_dir(dir.path().join(folder)).unwrap();
-            files.extend(listed.map(|entry| entry.unwrap().path()));
-        }
-        files.sort();
-        let path = file.get(&files);
-        let mut bytes = std::fs::read(path).unwrap();
-        for (at, xor) in flips {
-            if !bytes.is_empty() {
-                let at = at.index(bytes.len());
-                bytes[at] ^= xor;
-            }
-        }
-        std::fs::write(path, bytes).unwrap();
-        let batching: Batching =
-            if packed { PackOptions::new(16, 2).into() } else { BatchOptions::new(BatchSize::BatchSize(4)).into() };
+        let dir = crate::reader::tests::copy(&crate::reader::tests::pristine(format, Kind::Text));
+        alter(dir.path(), file, flips);
         let opened = Dataset::open(dir.path()).and_then(|dataset| dataset.split("train"));
+        let packed = matches!(batching, Batching::Packed(_));
         let Ok(loader) = opened.and_then(|split| Loader::new(split, options(batching, 1))) else { return Ok(()) };
+        let mut seen = std::collections::BTreeSet::new();
         for batch in loader.take(100).flatten() {
             let found = batch.array("input_ids").unwrap().as_slice::<i64>().unwrap();
             let labels = batch.array("labels").unwrap().as_slice::<i64>().unwrap();
@@ -358,11 +410,17 @@ proptest! {
                 }
                 continue;
             }
+            let is_flat = batch.array("cu_seqlens").is_some();
             let width = found.len() / batch.rows().max(1);
+            let mut start = 0;
             for (row, record) in batch.records().iter().enumerate() {
+                prop_assert!(seen.insert(*record), "record {} twice", record);
                 let ids = testing::record(Kind::Text, *record).values[1].clone();
                 let crate::sample::Value::Ids(ids) = ids else { panic!("no ids") };
-                prop_assert!(found[row * width..].iter().copied().zip(ids.iter()).all(|(a, b)| a == i64::from(b)));
+                let row = if is_flat { &found[start..] } else { &found[row * width..] };
+                prop_assert!(row.len() >= ids.len());
+                prop_assert!(row.iter().copied().zip(ids.iter()).all(|(a, b)| a == i64::from(b)));
+                start += ids.len();
             }
         }
     }

@@ -1,7 +1,10 @@
 //! Images in batches.
 
 use libjpeg_turbo_rs::{Encoder, PixelFormat};
+use proptest::prelude::*;
+use proptest::sample::Index;
 
+use super::engine::alter;
 use super::*;
 use crate::error::ErrorKind;
 use crate::sample::{Record, Value};
@@ -18,8 +21,12 @@ fn size(i: u64, equal: bool) -> (u32, u32) {
 
 /// A split of `count` photographs, every fourth grey; image `broken` is cut short.
 fn photos(dir: &Path, count: u64, equal: bool, broken: Option<u64>) -> Split {
+    photos_in(dir, Format::Arrow, count, equal, broken)
+}
+
+fn photos_in(dir: &Path, format: Format, count: u64, equal: bool, broken: Option<u64>) -> Split {
     let schema = Schema::images(Some(vec!["a".into(), "b".into()]), vec![]).unwrap();
-    testing::write_records(dir, Format::Arrow, schema, &[&[count]], |i| {
+    testing::write_records(dir, format, schema, &[&[count]], |i| {
         let (width, height) = size(i, equal);
         let (format, channels) = if i % 4 == 3 { (PixelFormat::Grayscale, 1) } else { (PixelFormat::Rgb, 3) };
         let pixels = pixels(i, width, height, channels);
@@ -180,6 +187,108 @@ fn an_image_that_does_not_decode_is_named() {
     assert_eq!((error.kind(), error.place().row), (ErrorKind::Corrupt, Some(7)));
     assert!(error.place().shard.is_some(), "{error}");
     assert!(error.to_string().contains("photo-7"), "{error}");
+}
+
+#[test]
+fn an_image_that_does_not_decode_may_leave_its_row_blank() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = photos(dir.path(), 12, true, Some(7));
+    for (layout, threads) in [(ImageLayout::Hwc, 0), (ImageLayout::Chw, 2)] {
+        let image = ImageOptions { layout, undecodable: Undecodable::Blank, ..ImageOptions::default() };
+        let options = || LoaderOptions { threads, ..with(image.clone()) };
+        let mut loader = Loader::new(split.clone(), options()).unwrap();
+        let whole = all(&mut loader);
+        assert_eq!((whole.len() as u64, loader.blank_rows()), (loader.len().unwrap(), 1));
+        let area = 40 * 30 * 3;
+        for batch in &whole {
+            let names: Vec<&str> = batch.columns().map(|(name, _)| name).collect();
+            assert_eq!(names, ["image", "label", "valid"]);
+            let pixels = batch.array("image").unwrap().as_slice::<u8>().unwrap();
+            let labels = batch.array("label").unwrap().as_slice::<i64>().unwrap();
+            let valid = batch.array("valid").unwrap().as_slice::<bool>().unwrap();
+            for (row, &record) in batch.records().iter().enumerate() {
+                let is_blank = pixels[row * area..][..area].iter().all(|sample| *sample == 0);
+                let label = if record == 7 { -100 } else { (record % 2) as i64 };
+                assert_eq!(
+                    (is_blank, valid[row], labels[row]),
+                    (record == 7, record != 7, label),
+                    "{record}"
+                );
+            }
+            for blank in batch.blank_rows() {
+                assert_eq!((blank.record, batch.records()[blank.row]), (7, 7));
+                assert_eq!((blank.error.kind(), blank.error.place().row), (ErrorKind::Corrupt, Some(7)));
+            }
+        }
+        assert_eq!(whole.iter().map(|batch| batch.blank_rows().len()).sum::<usize>(), 1);
+
+        // The number of batches, states and what a rank gets are those of a whole dataset.
+        let mut found = Vec::new();
+        for rank in 0..2 {
+            let layout = crate::reader::batch::Layout::new(rank, 2).unwrap();
+            let ours = || LoaderOptions { layout, micro_batches: Some(2), ..options() };
+            let mut loader = Loader::new(split.clone(), ours()).unwrap();
+            assert_eq!(loader.len().unwrap(), 1);
+            let mut plain = LoaderOptions { layout, micro_batches: Some(2), ..ours() };
+            plain.image.undecodable = Undecodable::Error;
+            let start = Loader::new(split.clone(), plain).unwrap().state();
+            loader.restore(&start).unwrap();
+            found.extend(all(&mut loader).iter().flat_map(|batch| batch.records().to_vec()));
+        }
+        found.sort_unstable();
+        assert_eq!(found, (0..12).collect::<Vec<_>>());
+        let mut resumed = Loader::new(split.clone(), options()).unwrap();
+        let mut first = Loader::new(split.clone(), options()).unwrap();
+        first.next_batch().unwrap();
+        resumed.restore(&first.state()).unwrap();
+        let rest: Vec<_> = all(&mut resumed).iter().map(|batch| batch.records().to_vec()).collect();
+        assert_eq!(rest, whole[1..].iter().map(|batch| batch.records().to_vec()).collect::<Vec<_>>());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    /// Any byte of any file: the right pixels or an error, and never a blank row, which is for images that were stored
+    /// as they are.
+    #[test]
+    fn altered_files_never_give_wrong_pixels(
+        format in prop::sample::select(Format::ALL.to_vec()),
+        file: Index,
+        flips in prop::collection::vec((any::<Index>(), 1u8..), 1..4),
+    ) {
+        static WRITTEN: Mutex<Vec<(Format, tempfile::TempDir)>> = Mutex::new(Vec::new());
+        let image = ImageOptions {
+            crop: Crop::center(16, 16),
+            undecodable: Undecodable::Blank,
+            ..ImageOptions::default()
+        };
+        let mut written = WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
+        if !written.iter().any(|(of, _)| *of == format) {
+            let dir = tempfile::tempdir().unwrap();
+            photos_in(dir.path(), format, 9, false, None);
+            written.push((format, dir));
+        }
+        let whole = written.iter().find(|(of, _)| *of == format).unwrap().1.path().to_owned();
+        drop(written);
+        let mut right = std::collections::BTreeMap::new();
+        let split = Dataset::open(&whole).unwrap().split("train").unwrap();
+        for batch in all(&mut Loader::new(split, with(image.clone())).unwrap()) {
+            let pixels = batch.array("image").unwrap().as_slice::<u8>().unwrap();
+            right.extend(batch.records().iter().copied().zip(pixels.chunks(768).map(<[u8]>::to_vec)));
+        }
+        let dir = crate::reader::tests::copy(&whole);
+        alter(dir.path(), file, flips);
+        let opened = Dataset::open(dir.path()).and_then(|dataset| dataset.split("train"));
+        let Ok(loader) = opened.and_then(|split| Loader::new(split, with(image))) else { return Ok(()) };
+        for batch in loader.take(100).flatten() {
+            prop_assert!(batch.blank_rows().is_empty());
+            let pixels = batch.array("image").unwrap().as_slice::<u8>().unwrap();
+            for (record, pixels) in batch.records().iter().zip(pixels.chunks(768)) {
+                prop_assert!(right.remove(record).as_deref() == Some(pixels), "record {}", record);
+            }
+        }
+    }
 }
 
 #[test]

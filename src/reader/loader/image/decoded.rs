@@ -1,45 +1,35 @@
-//! Images as one array, decoded straight into it.
+//! Decoding, straight into the array of a batch.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::array::Array;
-use super::augment::{Random, View};
-use super::batch::Column;
-use super::options::{Crop, ImageLayout, ImageOptions};
-use super::pool::Pool;
+use super::ImageRows;
 use crate::decode::{Decoder, Part, Size, Stored};
 use crate::error::{Error, ErrorKind, Result};
-use crate::reader::{Record, Split};
-use crate::sample::{Reject, RejectCode};
+use crate::reader::Record;
+use crate::reader::loader::array::Array;
+use crate::reader::loader::augment::{Random, View};
+use crate::reader::loader::batch::{BlankRow, Column};
+use crate::reader::loader::options::{Crop, ImageLayout};
+use crate::reader::loader::stored::fill_rest;
+use crate::sample::{Reject, RejectCode, Value};
 
 /// What a thread keeps from one image to the next.
 #[derive(Debug, Default)]
-pub(super) struct ImageScratch {
+pub(in crate::reader::loader) struct ImageScratch {
     decoder: Decoder,
     /// One image, before its channels are taken apart.
     interleaved: Vec<u8>,
 }
 
-/// The images of a batch.
-pub(super) struct ImageRows<'a> {
-    /// Names the records of an error.
-    pub(super) split: &'a Split,
-    pub(super) records: &'a [Record],
-    pub(super) rows: usize,
-    /// Field of the encoded image.
-    pub(super) place: usize,
-    /// Samples of a pixel where images are bare samples.
-    pub(super) raw_channels: Option<usize>,
-    pub(super) options: &'a ImageOptions,
-    pub(super) seed: u64,
-    pub(super) epoch: u64,
-    pub(super) pool: &'a Arc<Pool>,
-}
-
 impl ImageRows<'_> {
-    /// The array of all images. Ends early, with an error that nobody will see, when `stop` is set.
-    pub(super) fn column(&self, scratch: &mut ImageScratch, stop: &AtomicBool) -> Result<Column> {
+    /// The array of all images, and the rows that stayed blank. Ends early, with an error that nobody will see, when
+    /// `stop` is set.
+    pub(in crate::reader::loader) fn column(
+        &self,
+        scratch: &mut ImageScratch,
+        stop: &AtomicBool,
+    ) -> Result<(Column, Vec<BlankRow>)> {
         let channels = self.options.channels.count();
         let (height, width) = self.size()?;
         let bytes = height * width * channels;
@@ -48,18 +38,27 @@ impl ImageRows<'_> {
             Error::usage("the batch is larger than memory can be").help("use a smaller batch size or crop")
         })?;
         let mut out = self.pool.take_many::<u8>(total)?;
-        for (record, row) in self.records.iter().zip(out.chunks_exact_mut(bytes.max(1))) {
+        let mut blank = Vec::new();
+        for (row, (record, pixels)) in self.records.iter().zip(out.chunks_exact_mut(bytes.max(1))).enumerate()
+        {
             if stop.load(Ordering::Relaxed) {
                 return Err(Error::new(ErrorKind::Interrupted(0), "the loader was stopped"));
             }
-            self.decode(record, (height, width), scratch, row)?;
+            if let Err(reject) = self.decode(record, (height, width), scratch, pixels)? {
+                let error = self.undecodable(record, &reject);
+                if !self.options.may_be_blank() {
+                    return Err(error);
+                }
+                pixels.fill(0);
+                blank.push(BlankRow { row, record: record.ordinal(), error });
+            }
         }
-        super::stored::fill_rest(&mut out, self.records.len() * bytes, total, 0);
+        fill_rest(&mut out, self.records.len() * bytes, total, 0);
         let shape = match self.options.layout {
             ImageLayout::Hwc => vec![self.rows, height, width, channels],
             ImageLayout::Chw => vec![self.rows, channels, height, width],
         };
-        Ok(Column::Array(Array::new(shape, out, Some(Arc::clone(self.pool)))))
+        Ok((Column::Array(Array::new(shape, out, Some(Arc::clone(self.pool)))), blank))
     }
 
     /// Height and width of every image of the batch.
@@ -75,13 +74,14 @@ impl ImageRows<'_> {
         }
     }
 
+    /// Decodes the image of `record` into `row`. The inner error is one of its bytes.
     fn decode(
         &self,
         record: &Record,
         (height, width): (usize, usize),
         scratch: &mut ImageScratch,
         row: &mut [u8],
-    ) -> Result<()> {
+    ) -> Result<Result<(), Reject>> {
         let size = stored_size(record)?;
         let view = View::of(
             self.options,
@@ -98,7 +98,7 @@ impl ImageRows<'_> {
                 "give the loader a crop (center_crop or random_resized_crop), use batches of 1, or convert with --resize and --crop to one size",
             ));
         }
-        let Some(crate::sample::Value::Bytes(encoded)) = record.values().get(self.place) else {
+        let Some(Value::Bytes(encoded)) = record.values().get(self.place) else {
             return Err(Error::corrupt("the record has no image").at_row(record.ordinal()));
         };
         let channels = self.options.channels.count();
@@ -111,16 +111,16 @@ impl ImageRows<'_> {
             interleaved.resize(row.len(), 0);
         }
         let pixels = if separate { interleaved.as_mut_slice() } else { &mut *row };
-        decoder
-            .decode(image, part, target, channels, pixels)
-            .map_err(|reject| self.undecodable(record, &reject))?;
+        if let Err(reject) = decoder.decode(image, part, target, channels, pixels) {
+            return Ok(Err(reject));
+        }
         if view.mirrored {
             mirror(pixels, width, channels);
         }
         if separate {
             take_apart(interleaved, row);
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     fn undecodable(&self, record: &Record, reject: &Reject) -> Error {
@@ -139,7 +139,7 @@ impl ImageRows<'_> {
 }
 
 /// Fails when this build cannot decode images.
-pub(super) fn check_build() -> Result<()> {
+pub(in crate::reader::loader) fn check_build() -> Result<()> {
     Ok(())
 }
 

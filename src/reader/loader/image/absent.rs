@@ -1,0 +1,30 @@
+//! In place of `decoded` in a build that has no decoder.
+
+use std::sync::atomic::AtomicBool;
+
+use super::ImageRows;
+use crate::error::{Error, ErrorKind, Result};
+use crate::reader::loader::batch::{BlankRow, Column};
+
+#[derive(Debug, Default)]
+pub(in crate::reader::loader) struct ImageScratch;
+
+impl ImageRows<'_> {
+    pub(in crate::reader::loader) fn column(
+        &self,
+        _: &mut ImageScratch,
+        _: &AtomicBool,
+    ) -> Result<(Column, Vec<BlankRow>)> {
+        Err(no_decoder())
+    }
+}
+
+/// Fails: this build cannot decode images.
+pub(in crate::reader::loader) fn check_build() -> Result<()> {
+    Err(no_decoder())
+}
+
+fn no_decoder() -> Error {
+    Error::new(ErrorKind::Unsupported, "this build of dsconvert cannot decode images")
+        .help("build it with the feature `decode`, or ask for encoded images")
+}
