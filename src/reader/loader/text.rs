@@ -18,7 +18,7 @@ use crate::schema::IdWidth;
 /// A type that token ids have in a batch.
 pub(super) trait TokenId: Element {
     fn from_u16(id: u16) -> Self;
-    /// Ids that do not fit are refused before ([`check_ids`]).
+    /// Ids that do not fit are refused before ([`ids_of`]).
     fn from_u32(id: u32) -> Self;
     fn from_i64(number: i64) -> Self;
     /// The largest id.
