@@ -12,7 +12,7 @@
 mod common;
 
 use bytes::Bytes;
-use common::{best, convert_images, path_or_fixture, source};
+use common::{best, best_in_turns, convert_images, path_or_fixture, source};
 use dsconvert::format::Format;
 use dsconvert::source::walk::list;
 use dsconvert::transform::image::{ImageOptions, ImageTransform, Scratch};
@@ -28,32 +28,27 @@ fn main() {
         .map(|file| Bytes::from(std::fs::read(file.path(&sources)).unwrap()))
         .collect();
     let transform = ImageTransform::new(options.clone()).unwrap();
-    let bare = best(|| {
+    let bare = || {
         let mut scratch = Scratch::new();
         for file in &files {
             let _ = transform.convert(file, &mut scratch);
         }
-    });
+    };
     let count = files.len() as f64;
     println!("{} files of {}", files.len(), path.display());
-    println!("{:24} {:>9.0} images/s", "bare loop, 1 thread", count / bare);
     let dir = tempfile::tempdir().unwrap();
     for format in Format::ALL {
-        let mut one = 0.0;
-        for threads in [1, 2] {
-            let out = dir.path().join(format.name());
-            let seconds = best(|| drop(convert_images(&path, options.clone(), format, &out, threads)));
-            let note = if threads == 1 {
-                one = seconds;
-                format!("{:.0}% of the bare loop", 100.0 * bare / seconds)
-            } else {
-                format!("{:.2} times one thread", one / seconds)
-            };
-            println!(
-                "{:24} {:>9.0} images/s  {note}",
-                format!("{format}, {threads} threads"),
-                count / seconds
-            );
-        }
+        let out = dir.path().join(format.name());
+        let run = |threads| drop(convert_images(&path, options.clone(), format, &out, threads));
+        let (bare, one) = best_in_turns(bare, || run(1));
+        let two = best(|| run(2));
+        println!(
+            "{format:9} 1 thread {:>6.0} images/s, {:.0}% of the bare loop ({:.0}); 2 threads {:>6.0}, {:.2} times one",
+            count / one,
+            100.0 * bare / one,
+            count / bare,
+            count / two,
+            one / two
+        );
     }
 }

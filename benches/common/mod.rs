@@ -21,13 +21,20 @@ pub fn path_or_fixture(variable: &str, fixture: &str) -> PathBuf {
 
 /// Seconds of the fastest of [`ROUNDS`] runs.
 pub fn best(mut run: impl FnMut()) -> f64 {
-    (0..ROUNDS)
-        .map(|_| {
-            let start = Instant::now();
-            run();
-            start.elapsed().as_secs_f64()
-        })
-        .fold(f64::INFINITY, f64::min)
+    (0..ROUNDS).map(|_| seconds(&mut run)).fold(f64::INFINITY, f64::min)
+}
+
+/// Seconds of the fastest of [`ROUNDS`] runs of each, which take turns: both meet the same minutes of the machine.
+pub fn best_in_turns(mut first: impl FnMut(), mut second: impl FnMut()) -> (f64, f64) {
+    (0..ROUNDS).fold((f64::INFINITY, f64::INFINITY), |best, _| {
+        (best.0.min(seconds(&mut first)), best.1.min(seconds(&mut second)))
+    })
+}
+
+fn seconds(run: &mut impl FnMut()) -> f64 {
+    let start = Instant::now();
+    run();
+    start.elapsed().as_secs_f64()
 }
 
 pub fn source(path: &Path) -> Vec<SourceSpec> {
