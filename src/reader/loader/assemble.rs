@@ -55,6 +55,11 @@ impl Assembler {
         })
     }
 
+    /// Whether batches take little more than copying: nothing is decoded.
+    pub(super) fn is_light(&self) -> bool {
+        self.fields.parts.iter().all(|(_, part)| *part != Part::Image)
+    }
+
     /// A batch of one record per row. Ends early, with an error that nobody will see, when `stop` is set.
     pub(super) fn records(
         &self,

@@ -4,6 +4,9 @@
 //! something there, an error if need be, so whoever waits for a ticket gets an answer; a poisoned lock is used as if it
 //! were not. Whoever drops the engine waits until each thread has finished the record it is at.
 //!
+//! A batch of tokens is made in the time that it takes to wake a thread. So whoever asks for one that is not there makes
+//! batches, too, instead of going to sleep.
+//!
 //! When all tickets of an epoch are drawn, threads go on with those of the next one, so that its first batches are there
 //! when it begins. Nobody sees them before [`Engine::next_epoch`].
 
@@ -28,8 +31,10 @@ pub(super) type Made = Option<(Batch, LoaderState)>;
 pub(super) struct Engine {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    /// Without threads: what the caller works with.
-    own: Option<Box<Scratch>>,
+    /// What the caller works with.
+    own: Box<Scratch>,
+    /// Whether the caller makes batches, too, while it would have to wait.
+    helps: bool,
     /// The process whose threads they are.
     process: u32,
 }
@@ -84,8 +89,9 @@ impl Engine {
             ready: Condvar::new(),
             stop: AtomicBool::new(false),
         });
-        let own = (threads == 0).then(Box::<Scratch>::default);
-        let mut engine = Self { shared, threads: Vec::new(), own, process: std::process::id() };
+        let helps = shared.assembler.is_light();
+        let mut engine =
+            Self { shared, threads: Vec::new(), own: Box::default(), helps, process: std::process::id() };
         for n in 0..threads.min(in_flight) {
             let shared = Arc::clone(&engine.shared);
             let thread = std::thread::Builder::new().name(format!("dsconvert-{n}"));
@@ -116,19 +122,19 @@ impl Engine {
 
     /// The next batch of the epoch, in order. `None` when it is not there by `deadline`.
     pub(super) fn take(&mut self, deadline: Option<Instant>) -> Option<Result<Made>> {
-        if let Some(scratch) = &mut self.own {
-            let mut queue = self.shared.lock();
+        let Self { shared, own: scratch, .. } = self;
+        let mut queue = shared.lock();
+        if self.threads.is_empty() {
             if queue.current.is_over() {
                 return Some(Ok(None));
             }
             let (schedule, ticket) = (Arc::clone(&queue.current.schedule), queue.current.taken);
             queue.current.taken += 1;
             drop(queue);
-            let made = self.shared.make(&schedule, ticket, scratch);
-            self.shared.lock().note(&schedule, ticket, &made);
+            let made = shared.make(&schedule, ticket, scratch);
+            shared.lock().note(&schedule, ticket, &made);
             return Some(made);
         }
-        let mut queue = self.shared.lock();
         loop {
             let tickets = &mut queue.current;
             if tickets.is_over() {
@@ -137,14 +143,27 @@ impl Engine {
             if let Some(made) = tickets.made.remove(&tickets.taken) {
                 tickets.taken += 1;
                 drop(queue);
-                self.shared.room.notify_one();
+                shared.room.notify_one();
                 return Some(made);
             }
+            if self.helps && !tickets.is_drawn() && queue.in_flight() < shared.in_flight {
+                let (schedule, ticket) = queue.current.draw();
+                drop(queue);
+                let made = shared.make(&schedule, ticket, scratch);
+                queue = shared.lock();
+                if queue.note(&schedule, ticket, &made) {
+                    shared.room.notify_all();
+                } else {
+                    // It is of the current epoch, which only this thread leaves.
+                    queue.put(&schedule, ticket, made);
+                }
+                continue;
+            }
             queue = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
-                None => self.shared.ready.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                None => shared.ready.wait(queue).unwrap_or_else(PoisonError::into_inner),
                 Some(Duration::ZERO) => return None,
                 Some(left) => {
-                    self.shared.ready.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0
+                    shared.ready.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0
                 }
             };
         }
@@ -231,8 +250,7 @@ impl Shared {
                     queue.open_next(&self.plan, self.layout);
                 }
                 if let Some(tickets) = queue.epochs_mut().find(|tickets| !tickets.is_drawn()) {
-                    tickets.drawn += 1;
-                    return Some((Arc::clone(&tickets.schedule), tickets.drawn - 1));
+                    return Some(tickets.draw());
                 }
             }
             queue = self.room.wait(queue).unwrap_or_else(PoisonError::into_inner);
@@ -307,6 +325,12 @@ impl Queue {
 impl Tickets {
     fn new(schedule: Schedule) -> Self {
         Self { schedule: Arc::new(schedule), drawn: 0, taken: 0, end: None, made: BTreeMap::new() }
+    }
+
+    /// The next ticket, with what it is a ticket for.
+    fn draw(&mut self) -> (Arc<Schedule>, u64) {
+        self.drawn += 1;
+        (Arc::clone(&self.schedule), self.drawn - 1)
     }
 
     /// Whether all batches were taken.
