@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::thread::ThreadId;
 
 use super::pool::Pool;
 
@@ -174,15 +173,13 @@ pub struct Array {
     block: Block,
     len: usize,
     pool: Option<Arc<Pool>>,
-    /// Who filled the block.
-    home: ThreadId,
 }
 
 impl Array {
     /// An array of `shape` over `block`, which has at least so many elements.
     pub(super) fn new<T: Element>(shape: Vec<usize>, block: Vec<T>, pool: Option<Arc<Pool>>) -> Self {
         let len = shape.iter().product::<usize>().min(block.len());
-        Self { shape, block: T::wrap(block), len, pool, home: std::thread::current().id() }
+        Self { shape, block: T::wrap(block), len, pool }
     }
 
     /// The only row of an array of one row.
@@ -243,7 +240,7 @@ impl Array {
 impl Drop for Array {
     fn drop(&mut self) {
         if let Some(pool) = self.pool.take() {
-            pool.put(std::mem::replace(&mut self.block, Block::UInt8(Vec::new())), self.home);
+            pool.put(std::mem::replace(&mut self.block, Block::UInt8(Vec::new())));
         }
     }
 }

@@ -4,7 +4,6 @@
 //! pool or in one [`Array`](super::Array), never in both.
 
 use std::sync::{Mutex, TryLockError};
-use std::thread::ThreadId;
 
 use super::array::{Block, Element};
 use crate::error::{Error, Result};
@@ -12,8 +11,7 @@ use crate::error::{Error, Result};
 /// Blocks that came back.
 #[derive(Debug)]
 pub(super) struct Pool {
-    /// Each with the thread that filled it, in whose cache it may be.
-    blocks: Mutex<Vec<(Block, ThreadId)>>,
+    blocks: Mutex<Vec<Block>>,
     /// Most blocks it keeps.
     most: usize,
 }
@@ -50,29 +48,27 @@ impl Pool {
         Ok(block)
     }
 
-    /// The smallest block that is large enough, so that small arrays leave the large blocks alone, one of this thread's if
-    /// there is any; of equal ones that which came back last, as it is still in the cache. Else the largest.
+    /// The smallest block that is large enough, so that small arrays leave the large blocks alone; of equal ones that
+    /// which came back last, as it is still in the cache. Else the largest.
     fn reuse<T: Element>(&self, len: usize) -> Option<Vec<T>> {
         let mut blocks = self.blocks.try_lock().ok()?;
-        let here = std::thread::current().id();
-        let of_type = || blocks.iter().enumerate().filter(|(_, (block, _))| block.dtype() == T::DTYPE);
-        let large = of_type().rev().filter(|(_, (block, _))| block.len() >= len);
-        let at = large.min_by_key(|(_, (block, home))| (*home != here, block.len()));
-        let (at, _) = at.or_else(|| of_type().max_by_key(|(_, (block, _))| block.len()))?;
-        let (mut block, _) = blocks.remove(at);
+        let of_type = || blocks.iter().enumerate().filter(|(_, block)| block.dtype() == T::DTYPE);
+        let at = of_type().rev().filter(|(_, block)| block.len() >= len).min_by_key(|(_, block)| block.len());
+        let (at, _) = at.or_else(|| of_type().max_by_key(|(_, block)| block.len()))?;
+        let mut block = blocks.remove(at);
         T::of_mut(&mut block).map(std::mem::take)
     }
 
-    /// Takes back a block that the thread `home` has filled. Never waits: an array may be dropped anywhere, even in a process that was forked while
+    /// Takes a block back. Never waits: an array may be dropped anywhere, even in a process that was forked while
     /// another thread was here.
-    pub(super) fn put(&self, block: Block, home: ThreadId) {
+    pub(super) fn put(&self, block: Block) {
         let mut blocks = match self.blocks.try_lock() {
             Ok(blocks) => blocks,
             Err(TryLockError::Poisoned(blocks)) => blocks.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
         if block.len() > 0 && blocks.len() < self.most {
-            blocks.push((block, home));
+            blocks.push(block);
         }
     }
 }
@@ -80,7 +76,6 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::thread::current;
 
     use super::super::array::Array;
     use super::*;
@@ -102,8 +97,8 @@ mod tests {
     #[test]
     fn a_pool_keeps_only_so_many() {
         let pool = Pool::new(1);
-        pool.put(Block::UInt8(vec![1; 10]), current().id());
-        pool.put(Block::UInt8(vec![2; 20]), current().id());
+        pool.put(Block::UInt8(vec![1; 10]));
+        pool.put(Block::UInt8(vec![2; 20]));
         assert_eq!(pool.take::<u8>(5)[..5], [1; 5]);
         assert_eq!(pool.take::<u8>(5), [0; 5]);
     }
@@ -111,27 +106,17 @@ mod tests {
     #[test]
     fn small_arrays_leave_large_blocks_alone() {
         let pool = Pool::new(8);
-        pool.put(Block::Int64(vec![1; 10]), current().id());
-        pool.put(Block::Int64(vec![2; 10]), current().id());
-        pool.put(Block::Int64(vec![3; 1000]), current().id());
+        pool.put(Block::Int64(vec![1; 10]));
+        pool.put(Block::Int64(vec![2; 10]));
+        pool.put(Block::Int64(vec![3; 1000]));
         assert_eq!(pool.take::<i64>(5)[0], 2, "of equal ones the last");
         assert_eq!(pool.take::<i64>(11)[0], 3);
     }
 
     #[test]
-    fn a_thread_gets_its_own_blocks_first() {
-        let pool = Pool::new(8);
-        let other = std::thread::spawn(|| current().id()).join().unwrap();
-        pool.put(Block::Int64(vec![1; 20]), current().id());
-        pool.put(Block::Int64(vec![2; 10]), other);
-        assert_eq!(pool.take::<i64>(5)[0], 1);
-        assert_eq!(pool.take::<i64>(5)[0], 2, "rather than none");
-    }
-
-    #[test]
     fn what_is_too_small_grows() {
         let pool = Pool::new(4);
-        pool.put(Block::Int32(vec![3; 4]), current().id());
+        pool.put(Block::Int32(vec![3; 4]));
         assert_eq!(pool.take::<i32>(6).len(), 6);
         assert!(pool.take_many::<i64>(usize::MAX / 16).is_err());
     }
