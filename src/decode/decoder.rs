@@ -94,18 +94,12 @@ impl Decoder {
         }
         match sniff(image.bytes) {
             Some(ImageType::Jpeg) => {
-                let rect_here = baseline::Rect {
-                    left: left as usize,
-                    top: top as usize,
-                    width: size.width as usize,
-                    height: size.height as usize,
-                };
                 let whole = (image.size.width as usize, image.size.height as usize);
                 let wanted = baseline::Wanted {
                     size: whole,
                     reduction: 1,
-                    rect: rect_here,
-                    stride: rect_here.width,
+                    rect: rect.into(),
+                    stride: size.width as usize,
                     channels,
                     to_the_end: false,
                 };

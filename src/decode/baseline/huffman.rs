@@ -99,8 +99,8 @@ impl Table {
                 if code + 1 >= 1 << length {
                     return Err(NotOurs);
                 }
-                let most_bits = if is_ac { MAX_AC_BITS } else { MAX_DC_BITS };
-                if symbol & 15 > most_bits || (!is_ac && symbol > 15) {
+                let fits = if is_ac { symbol & 15 <= MAX_AC_BITS } else { symbol <= MAX_DC_BITS };
+                if !fits {
                     return Err(NotOurs);
                 }
                 table.add(code, length, symbol);

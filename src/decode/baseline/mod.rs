@@ -44,6 +44,14 @@ pub(crate) struct Rect {
     pub(crate) height: usize,
 }
 
+impl From<super::Rect> for Rect {
+    fn from(rect: super::Rect) -> Self {
+        let [left, top, width, height] =
+            [rect.left, rect.top, rect.size.width, rect.size.height].map(|n| n as usize);
+        Self { left, top, width, height }
+    }
+}
+
 /// What is to be decoded of a file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {

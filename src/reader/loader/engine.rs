@@ -33,7 +33,7 @@ pub(super) struct Engine {
     threads: Vec<JoinHandle<()>>,
     /// What the caller works with.
     own: Box<Scratch>,
-    /// Whether the caller makes batches, too, while it would have to wait.
+    /// Whether the caller makes batches, too, while it would have to wait: all of them when there are no threads.
     helps: bool,
     /// The process whose threads they are.
     process: u32,
@@ -89,7 +89,7 @@ impl Engine {
             ready: Condvar::new(),
             stop: AtomicBool::new(false),
         });
-        let helps = shared.assembler.is_light();
+        let helps = threads == 0 || shared.assembler.is_light();
         let mut engine =
             Self { shared, threads: Vec::new(), own: Box::default(), helps, process: std::process::id() };
         for n in 0..threads.min(in_flight) {
@@ -124,17 +124,6 @@ impl Engine {
     pub(super) fn take(&mut self, deadline: Option<Instant>) -> Option<Result<Made>> {
         let Self { shared, own: scratch, .. } = self;
         let mut queue = shared.lock();
-        if self.threads.is_empty() {
-            if queue.current.is_over() {
-                return Some(Ok(None));
-            }
-            let (schedule, ticket) = (Arc::clone(&queue.current.schedule), queue.current.taken);
-            queue.current.taken += 1;
-            drop(queue);
-            let made = shared.make(&schedule, ticket, scratch);
-            shared.lock().note(&schedule, ticket, &made);
-            return Some(made);
-        }
         loop {
             let tickets = &mut queue.current;
             if tickets.is_over() {
@@ -151,12 +140,8 @@ impl Engine {
                 drop(queue);
                 let made = shared.make(&schedule, ticket, scratch);
                 queue = shared.lock();
-                if queue.note(&schedule, ticket, &made) {
-                    shared.room.notify_all();
-                } else {
-                    // It is of the current epoch, which only this thread leaves.
-                    queue.put(&schedule, ticket, made);
-                }
+                // Wanted in any case: it is of the current epoch, which only this thread leaves.
+                shared.hand_in(&mut queue, &schedule, ticket, made);
                 continue;
             }
             queue = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
@@ -223,19 +208,30 @@ impl Shared {
         while let Some((schedule, ticket)) = self.draw() {
             let made = self.make(&schedule, ticket, &mut scratch);
             let mut queue = self.lock();
-            let is_end = queue.note(&schedule, ticket, &made);
-            let unwanted = if is_end { None } else { queue.put(&schedule, ticket, made) };
+            let unwanted = self.hand_in(&mut queue, &schedule, ticket, made);
             let is_next = queue.current.is_over() || queue.current.made.contains_key(&queue.current.taken);
             drop(queue);
             drop(unwanted);
             if is_next {
                 self.ready.notify_one(); // only one can wait: it has the loader for itself
             }
-            if is_end {
-                // What was drawn behind the end takes no room.
-                self.room.notify_all();
-            }
         }
+    }
+
+    /// Puts what was made where it belongs. Gives it back when nobody will take it.
+    fn hand_in(
+        &self,
+        queue: &mut Queue,
+        schedule: &Arc<Schedule>,
+        ticket: u64,
+        made: Result<Made>,
+    ) -> Option<Result<Made>> {
+        if queue.note(schedule, ticket, &made) {
+            // What was drawn behind the end takes no room.
+            self.room.notify_all();
+            return None;
+        }
+        queue.put(schedule, ticket, made)
     }
 
     /// The next ticket, when there is room for its batch; `None` at the end.

@@ -85,13 +85,7 @@ impl Asked<'_> {
         }
         let size = self.source.structure.size;
         out.reshape(reduced(size, self.reduction), channels);
-        let Rect { left, top, size: Size { width, height } } = self.needed;
-        let rect = baseline::Rect {
-            left: left as usize,
-            top: top as usize,
-            width: width as usize,
-            height: height as usize,
-        };
+        let rect = baseline::Rect::from(self.needed);
         let stride = out.width as usize;
         let wanted = baseline::Wanted {
             size: (size.width as usize, size.height as usize),
