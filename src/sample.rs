@@ -25,9 +25,9 @@ use serde::{Deserialize, Serialize};
 
 pub use ids::{Ids, PackedIds};
 
-/// One value of a record.
+/// One value of a record. Its bytes are shared ([`Bytes`]) or, for the time of a look, borrowed (`&[u8]`).
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
+pub enum Value<B: AsRef<[u8]> = Bytes> {
     /// Missing.
     Null,
     /// `bool`.
@@ -39,21 +39,21 @@ pub enum Value {
     /// `float32` (held exactly), `float64`.
     Float(f64),
     /// `string`, `json`.
-    Text(Text),
+    Text(Text<B>),
     /// `binary`, `image`.
-    Bytes(Bytes),
+    Bytes(B),
     /// `ids<u16>`, `ids<u32>`.
-    Ids(Ids),
+    Ids(Ids<B>),
 }
 
 /// UTF-8 text in a shared buffer.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Text(Bytes);
+pub struct Text<B = Bytes>(B);
 
-impl Text {
+impl<B: AsRef<[u8]>> Text<B> {
     /// Text over `bytes`, when they are UTF-8.
-    pub fn new(bytes: Bytes) -> Result<Self, std::str::Utf8Error> {
-        std::str::from_utf8(&bytes)?;
+    pub fn new(bytes: B) -> Result<Self, std::str::Utf8Error> {
+        std::str::from_utf8(bytes.as_ref())?;
         Ok(Self(bytes))
     }
 
@@ -61,11 +61,11 @@ impl Text {
     pub fn as_str(&self) -> &str {
         // Every constructor has checked the bytes, and they cannot be written through `Bytes`. A memory map whose
         // file someone else changes could still break it: then the text is shown as empty rather than as nonsense.
-        std::str::from_utf8(&self.0).unwrap_or_default()
+        std::str::from_utf8(self.0.as_ref()).unwrap_or_default()
     }
 
     /// The UTF-8 bytes.
-    pub fn as_bytes(&self) -> &Bytes {
+    pub fn as_bytes(&self) -> &B {
         &self.0
     }
 }
@@ -82,7 +82,7 @@ impl From<&str> for Text {
     }
 }
 
-impl std::fmt::Debug for Text {
+impl<B: AsRef<[u8]>> std::fmt::Debug for Text<B> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.as_str().fmt(f)
     }
@@ -90,12 +90,12 @@ impl std::fmt::Debug for Text {
 
 /// The encoded form of one sample: values in schema order.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Record {
+pub struct Record<B: AsRef<[u8]> = Bytes> {
     /// One value per field of the schema.
-    pub values: Vec<Value>,
+    pub values: Vec<Value<B>>,
 }
 
-impl Record {
+impl<B: AsRef<[u8]>> Record<B> {
     /// Size of the canonical form in bytes.
     pub fn canonical_size(&self) -> u64 {
         self.values
@@ -103,30 +103,31 @@ impl Record {
             .map(|v| match v {
                 Value::Null => 1,
                 Value::Bool(_) | Value::Int(_) | Value::UInt(_) | Value::Float(_) => 9,
-                Value::Text(t) => 9 + t.as_bytes().len() as u64,
-                Value::Bytes(b) => 9 + b.len() as u64,
-                Value::Ids(ids) => 9 + ids.as_bytes().len() as u64,
+                Value::Text(t) => 9 + t.as_bytes().as_ref().len() as u64,
+                Value::Bytes(b) => 9 + b.as_ref().len() as u64,
+                Value::Ids(ids) => 9 + ids.as_bytes().as_ref().len() as u64,
             })
             .sum()
     }
 
     /// CRC32C (Castagnoli, RFC 3720) of the canonical form.
     pub fn crc32c(&self) -> u32 {
-        let mut crc = 0;
-        for value in &self.values {
-            crc = match value {
-                Value::Null => crc32c::crc32c_append(crc, &[0]),
-                Value::Bool(b) => scalar(crc, u64::from(*b)),
-                Value::Int(i) => scalar(crc, i.cast_unsigned()),
-                Value::UInt(u) => scalar(crc, *u),
-                Value::Float(x) => scalar(crc, x.to_bits()),
-                Value::Text(t) => counted(crc, t.as_bytes()),
-                Value::Bytes(b) => counted(crc, b),
-                Value::Ids(ids) => counted(crc, ids.as_bytes()),
-            };
-        }
-        crc
+        crc32c_of(&self.values)
     }
+}
+
+/// [`Record::crc32c`] of the record of these values.
+pub(crate) fn crc32c_of<B: AsRef<[u8]>>(values: &[Value<B>]) -> u32 {
+    values.iter().fold(0, |crc, value| match value {
+        Value::Null => crc32c::crc32c_append(crc, &[0]),
+        Value::Bool(b) => scalar(crc, u64::from(*b)),
+        Value::Int(i) => scalar(crc, i.cast_unsigned()),
+        Value::UInt(u) => scalar(crc, *u),
+        Value::Float(x) => scalar(crc, x.to_bits()),
+        Value::Text(t) => counted(crc, t.as_bytes().as_ref()),
+        Value::Bytes(b) => counted(crc, b.as_ref()),
+        Value::Ids(ids) => counted(crc, ids.as_bytes().as_ref()),
+    })
 }
 
 fn scalar(crc: u32, value: u64) -> u32 {

@@ -31,7 +31,7 @@ pub(super) fn record(schema: &Schema, record: &Record) -> Result<u64> {
 }
 
 /// Whether `value` is one that `field` of `schema` can hold; the error is one sentence that names the field.
-pub(super) fn value(schema: &Schema, field: &Field, value: &Value) -> Result<(), String> {
+pub(super) fn value<B: AsRef<[u8]>>(schema: &Schema, field: &Field, value: &Value<B>) -> Result<(), String> {
     let fits = match (field.ty, value) {
         (_, Value::Null) => field.nullable,
         (FieldType::String | FieldType::Json, Value::Text(_)) => true,
@@ -74,6 +74,8 @@ pub(super) fn value(schema: &Schema, field: &Field, value: &Value) -> Result<(),
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
+
     use crate::sample::Ids;
     use crate::schema::IdWidth;
 
@@ -96,7 +98,7 @@ mod tests {
         assert!(fits(FieldType::IdsU16, ids.clone()) && !fits(FieldType::IdsU32, ids));
         assert!(fits(FieldType::Json, Value::Null));
         let required = Field::required("name", FieldType::String);
-        let why = value(&schema, &required, &Value::Null).unwrap_err();
+        let why = value(&schema, &required, &Value::<Bytes>::Null).unwrap_err();
         assert_eq!(why, "field \"name\" is null, which does not fit required string");
     }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::{Placed, Scan, ShardReader, ShardWriter, check};
 use crate::error::{Error, Result};
-use crate::sample::Record;
+use crate::sample::{Record, Value};
 use crate::schema::Schema;
 use crate::storage::{Blob, NewFile};
 
@@ -29,6 +29,13 @@ pub(super) trait FrameCodec: Send + Sync + Sized {
 
     /// The record whose frame `bytes` begins with, and the size of that frame.
     fn decode(&self, bytes: &Bytes) -> Result<(Record, usize), Fault>;
+
+    /// Appends the values of the record, borrowed, to `values`, and gives the size of its frame. `None` when they cannot
+    /// be had so: `decode` has them, or the fault.
+    fn lend<'a>(&self, bytes: &'a [u8], values: &mut Vec<Value<&'a [u8]>>) -> Option<usize> {
+        let _ = (bytes, values);
+        None
+    }
 }
 
 /// Why bytes are no frame.
@@ -112,6 +119,13 @@ impl<C: FrameCodec> ShardReader for FrameReader<C> {
             (record, size) if size == bytes.len() => Ok(record),
             (_, size) => Err(fail(Fault::bad(size, "the record ends before its bytes do"))),
         }
+    }
+
+    fn lend<'a>(&'a self, at: &[Placed], values: &mut Vec<Value<&'a [u8]>>) -> bool {
+        at.iter().all(|at| {
+            let bytes = self.blob.lend(at.position, at.bytes);
+            bytes.is_some_and(|bytes| self.codec.lend(bytes, values) == Some(bytes.len()))
+        })
     }
 
     fn scan(&self) -> Result<Scan<'_>> {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::sample::Record;
+use crate::sample::{Record, Value};
 use crate::schema::{Field, FieldType, HEIGHT, IMAGE, INPUT_IDS, KEY, Kind, LENGTH, ORIGIN, Schema, WIDTH};
 use crate::storage::{Blob, NewFile};
 use frames::{FrameReader, FrameWriter};
@@ -135,6 +135,15 @@ pub trait ShardReader: Send + Sync {
     /// The records at `at` (any order, repeats allowed), in the order asked for. Decodes each row group once.
     fn get_many(&self, at: &[Placed]) -> Result<Vec<Record>> {
         at.iter().map(|&at| self.get(at)).collect()
+    }
+
+    /// Appends the values of the records at `at` to `values`, one record after the other, borrowed from a shard that is in
+    /// memory. False when they cannot be had so, for whatever reason: [`ShardReader::get_many`] has them, or the error.
+    ///
+    /// A view of its own for each value is a count that all threads share; this is for who only looks.
+    fn lend<'a>(&'a self, at: &[Placed], values: &mut Vec<Value<&'a [u8]>>) -> bool {
+        let _ = (at, values);
+        false
     }
 
     /// As [`ShardReader::get_many`], when only the fields `columns` (places in the schema, ascending) are wanted: a

@@ -1,28 +1,28 @@
 //! Whether a record is the one that was written.
 
 use crate::index::IndexEntry;
-use crate::sample::{Record, Value};
+use crate::sample::{Value, crc32c_of};
 use crate::schema::{HEIGHT, INPUT_IDS, Kind, LENGTH, Schema, WIDTH};
 
-/// Whether `record` is the one that `entry` describes; the error is one sentence.
-pub(super) fn check_record(schema: &Schema, entry: &IndexEntry, record: &Record) -> Result<(), String> {
-    if record.values.len() != schema.fields.len() {
-        return Err(format!(
-            "the record has {} values for {} fields",
-            record.values.len(),
-            schema.fields.len()
-        ));
+/// Whether `values` are those of the record that `entry` describes; the error is one sentence.
+pub(super) fn check_record<B: AsRef<[u8]>>(
+    schema: &Schema,
+    entry: &IndexEntry,
+    values: &[Value<B>],
+) -> Result<(), String> {
+    if values.len() != schema.fields.len() {
+        return Err(format!("the record has {} values for {} fields", values.len(), schema.fields.len()));
     }
-    let crc32c = record.crc32c();
+    let crc32c = crc32c_of(values);
     if crc32c != entry.crc32c {
         return Err(format!("the checksum is {crc32c:08x}, the record index says {:08x}", entry.crc32c));
     }
-    let length = own_length(schema, record)?;
+    let length = own_length(schema, values)?;
     if length != entry.length {
         return Err(format!("the length is {length}, the record index says {}", entry.length));
     }
     if schema.kind == Kind::Images {
-        let (width, height) = (number(schema, record, WIDTH), number(schema, record, HEIGHT));
+        let (width, height) = (number(schema, values, WIDTH), number(schema, values, HEIGHT));
         if (width, height) != (Some(entry.width.into()), Some(entry.height.into())) {
             return Err("width and height are not those in the record index".to_owned());
         }
@@ -30,20 +30,20 @@ pub(super) fn check_record(schema: &Schema, entry: &IndexEntry, record: &Record)
     Ok(())
 }
 
-/// The length of `record`, from its own values: the number of ids, or width × height.
-pub(super) fn own_length(schema: &Schema, record: &Record) -> Result<u64, String> {
+/// The length of a record, from its own values: the number of ids, or width × height.
+pub(super) fn own_length<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>]) -> Result<u64, String> {
     match schema.kind {
         Kind::Images => {
-            let (width, height) = (number(schema, record, WIDTH), number(schema, record, HEIGHT));
+            let (width, height) = (number(schema, values, WIDTH), number(schema, values, HEIGHT));
             let pixels = width.zip(height).and_then(|(width, height)| width.checked_mul(height));
             pixels.ok_or_else(|| "the record has no width and height".to_owned())
         }
         Kind::Text => {
-            let ids = match schema.index_of(INPUT_IDS).and_then(|i| record.values.get(i)) {
+            let ids = match schema.index_of(INPUT_IDS).and_then(|i| values.get(i)) {
                 Some(Value::Ids(ids)) => ids.len() as u64,
                 _ => return Err("the record has no token ids".to_owned()),
             };
-            match number(schema, record, LENGTH) {
+            match number(schema, values, LENGTH) {
                 Some(length) if length == ids => Ok(ids),
                 Some(length) => Err(format!("the record has {ids} ids, but says it has {length}")),
                 None => Err("the record has no length".to_owned()),
@@ -52,8 +52,8 @@ pub(super) fn own_length(schema: &Schema, record: &Record) -> Result<u64, String
     }
 }
 
-fn number(schema: &Schema, record: &Record, name: &str) -> Option<u64> {
-    match schema.index_of(name).and_then(|i| record.values.get(i)) {
+fn number<B: AsRef<[u8]>>(schema: &Schema, values: &[Value<B>], name: &str) -> Option<u64> {
+    match schema.index_of(name).and_then(|i| values.get(i)) {
         Some(&Value::UInt(u)) => Some(u),
         _ => None,
     }
@@ -62,7 +62,7 @@ fn number(schema: &Schema, record: &Record, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Ids;
+    use crate::sample::{Ids, Record};
     use crate::schema::IdWidth;
 
     fn text(length: u64) -> Record {
@@ -78,14 +78,14 @@ mod tests {
         let entry =
             |record: &Record| IndexEntry { crc32c: record.crc32c(), length: 2, ..IndexEntry::default() };
         let good = text(2);
-        assert_eq!(check_record(&schema, &entry(&good), &good), Ok(()));
+        assert_eq!(check_record(&schema, &entry(&good), &good.values), Ok(()));
         let differs = IndexEntry { crc32c: !good.crc32c(), ..entry(&good) };
-        assert!(check_record(&schema, &differs, &good).is_err_and(|e| e.contains("checksum")));
+        assert!(check_record(&schema, &differs, &good.values).is_err_and(|e| e.contains("checksum")));
         let longer = IndexEntry { length: 3, ..entry(&good) };
-        assert!(check_record(&schema, &longer, &good).is_err_and(|e| e.contains("length is 2")));
+        assert!(check_record(&schema, &longer, &good.values).is_err_and(|e| e.contains("length is 2")));
         let lies = text(3);
-        assert!(check_record(&schema, &entry(&lies), &lies).is_err_and(|e| e.contains("has 2 ids")));
+        assert!(check_record(&schema, &entry(&lies), &lies.values).is_err_and(|e| e.contains("has 2 ids")));
         let short = Record { values: vec![] };
-        assert!(check_record(&schema, &entry(&short), &short).is_err());
+        assert!(check_record(&schema, &entry(&short), &short.values).is_err());
     }
 }

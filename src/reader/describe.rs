@@ -208,7 +208,7 @@ impl ShardFile {
         let mut runs: BTreeMap<u64, u64> = BTreeMap::new();
         let mut records = 0;
         for record in self.records()? {
-            let length = own_length(self.schema(), &record?.into_inner())
+            let length = own_length(self.schema(), &record?.into_inner().values)
                 .map_err(|what| Error::corrupt(what).at_path(self.path()).at_row(records))?;
             *runs.entry(length).or_default() += 1;
             records += 1;

@@ -44,6 +44,7 @@ mod dataset;
 mod describe;
 mod hash;
 mod iter;
+mod lend;
 mod lengths;
 pub mod loader;
 mod record;

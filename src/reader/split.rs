@@ -117,6 +117,11 @@ impl Split {
         format!("{}/{}", self.state.common.manifest.fingerprint, self.name())
     }
 
+    /// Whether records have all their fields, and so can be checked.
+    pub(super) fn is_whole(&self) -> bool {
+        self.view.columns.is_none()
+    }
+
     pub(super) fn format(&self) -> Format {
         self.state.common.manifest.format
     }
@@ -214,13 +219,7 @@ impl Split {
 
     /// As [`Split::get_many`], but a record that cannot be read is an error in its place.
     pub(super) fn get_each(&self, records: &[u64]) -> Result<Vec<Result<Record>>> {
-        let mut wanted = Vec::with_capacity(records.len());
-        for (place, &record) in records.iter().enumerate() {
-            wanted.push((self.locate(record)?, place));
-        }
-        wanted.sort_unstable_by_key(|(found, place)| {
-            (found.entry.shard, found.entry.position, found.record, *place)
-        });
+        let wanted = self.locate_all(records)?;
         let mut out: Vec<Option<Result<Record>>> =
             std::iter::repeat_with(|| None).take(records.len()).collect();
         for of_shard in wanted.chunk_by(|(a, _), (b, _)| a.entry.shard == b.entry.shard) {
@@ -324,6 +323,18 @@ impl Split {
         Ok(found)
     }
 
+    /// Looks records up, each with its place in `records`, and puts them in their order on disk.
+    pub(super) fn locate_all(&self, records: &[u64]) -> Result<Vec<(Found, usize)>> {
+        let mut found = Vec::with_capacity(records.len());
+        for (place, &record) in records.iter().enumerate() {
+            found.push((self.locate(record)?, place));
+        }
+        found.sort_unstable_by_key(|(found, place)| {
+            (found.entry.shard, found.entry.position, found.record, *place)
+        });
+        Ok(found)
+    }
+
     /// The shard with the ordinal `shard`, from those that are open.
     pub(super) fn open_shard(&self, shard: u32) -> Result<Arc<dyn ShardReader>> {
         self.state.open.get(shard, || {
@@ -344,7 +355,7 @@ impl Split {
         let values = match &self.view.columns {
             None => {
                 if self.state.common.options.verifies() {
-                    check_record(&self.state.common.schema, &found.entry, &values)
+                    check_record(&self.state.common.schema, &found.entry, &values.values)
                         .map_err(|what| self.at(Error::corrupt(what), found).help(ALTERED))?;
                 }
                 values.values
@@ -382,12 +393,12 @@ fn put(out: &mut [Option<Result<Record>>], place: usize, record: Result<Record>)
 
 /// A record that was looked up.
 #[derive(Debug, Clone, Copy)]
-struct Found {
+pub(super) struct Found {
     /// Ordinal in the split.
-    record: u64,
+    pub(super) record: u64,
     /// Ordinal in the shard.
     row: u64,
-    entry: IndexEntry,
+    pub(super) entry: IndexEntry,
 }
 
 /// What to do when records and indexes disagree.

@@ -11,7 +11,7 @@ use super::*;
 use crate::error::{ErrorKind, Result};
 use crate::format::Format;
 use crate::sample;
-use crate::schema::Kind;
+use crate::schema::{INPUT_IDS, Kind};
 use crate::storage::Access;
 
 const SHARDS: &[&[u64]] = &[&[9, 0, 14], &[5], &[]];
@@ -279,6 +279,19 @@ fn read_all(dir: &Path, kind: Kind, access: Access) -> Vec<crate::error::Error> 
             Ok(got) => got.into_iter().for_each(|r| seen(r.ordinal(), Ok(r))),
             Err(e) if split.len() > 1 => errors.push(e),
             Err(_) => {}
+        }
+        if let (Some(place), true) = (split.schema().index_of(INPUT_IDS), split.len() > 1) {
+            let lent = split.with_ids(&[1, 0, 1], place, |all| {
+                all.iter().map(|one| (one.record, one.ids.iter().collect::<Vec<_>>())).collect::<Vec<_>>()
+            });
+            let written = |i| match record(kind, first + i).values.swap_remove(place) {
+                sample::Value::Ids(ids) => (i, ids.iter().collect()),
+                other => panic!("{other:?}"),
+            };
+            match lent {
+                Ok(lent) => assert_eq!(lent, [1, 0, 1].map(written), "{}", split.name()),
+                Err(e) => errors.push(e),
+            }
         }
         let sorted = by_length(kind, first, split.len().min(100));
         match split.bucket(0..u64::MAX).and_then(|bucket| bucket.collect::<Result<Vec<_>>>()) {

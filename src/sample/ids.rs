@@ -8,21 +8,15 @@ use crate::schema::IdWidth;
 
 /// Token ids as little-endian bytes of one width.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ids {
+pub struct Ids<B = Bytes> {
     width: IdWidth,
-    bytes: Bytes,
+    bytes: B,
 }
 
-impl Ids {
+impl<B: AsRef<[u8]>> Ids<B> {
     /// Ids over little-endian `bytes`; `None` when their number is not a multiple of the width.
-    pub fn new(width: IdWidth, bytes: Bytes) -> Option<Self> {
-        bytes.len().is_multiple_of(width.bytes()).then_some(Self { width, bytes })
-    }
-
-    /// Packs `ids`; `None` when one does not fit the width.
-    pub fn pack(width: IdWidth, ids: &[u32]) -> Option<Self> {
-        let mut packed = PackedIds::new(width);
-        packed.push(ids).then(|| packed.take())
+    pub fn new(width: IdWidth, bytes: B) -> Option<Self> {
+        bytes.as_ref().len().is_multiple_of(width.bytes()).then_some(Self { width, bytes })
     }
 
     /// Bytes per id.
@@ -31,27 +25,40 @@ impl Ids {
     }
 
     /// The little-endian bytes.
-    pub fn as_bytes(&self) -> &Bytes {
+    pub fn as_bytes(&self) -> &B {
         &self.bytes
     }
 
     /// Number of ids.
     pub fn len(&self) -> usize {
-        self.bytes.len() / self.width.bytes()
+        self.bytes.as_ref().len() / self.width.bytes()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.bytes.as_ref().is_empty()
     }
 
     /// The ids, widened.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
-        self.bytes.chunks_exact(self.width.bytes()).map(|c| match *c {
+        self.bytes.as_ref().chunks_exact(self.width.bytes()).map(|c| match *c {
             [a, b] => u32::from(u16::from_le_bytes([a, b])),
             [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
             _ => 0, // widths are 2 and 4 only
         })
+    }
+
+    /// The same ids, borrowed.
+    pub fn lend(&self) -> Ids<&[u8]> {
+        Ids { width: self.width, bytes: self.bytes.as_ref() }
+    }
+}
+
+impl Ids {
+    /// Packs `ids`; `None` when one does not fit the width.
+    pub fn pack(width: IdWidth, ids: &[u32]) -> Option<Self> {
+        let mut packed = PackedIds::new(width);
+        packed.push(ids).then(|| packed.take())
     }
 
     /// A copy of some of the ids, which does not keep the others in memory; `None` when there are fewer.

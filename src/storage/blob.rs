@@ -115,6 +115,12 @@ impl Blob {
         }
     }
 
+    /// As [`Blob::read`], without counting a view; `None` when the file is not in memory, or ends before.
+    pub fn lend(&self, offset: u64, len: u64) -> Option<&[u8]> {
+        let rest = self.as_slice()?.get(usize::try_from(offset).ok()?..)?;
+        rest.get(..usize::try_from(len).ok()?)
+    }
+
     fn end_of(&self, offset: u64, len: u64) -> Result<u64> {
         offset.checked_add(len).filter(|&end| end <= self.len).ok_or_else(|| self.too_short(offset, len))
     }
@@ -148,6 +154,8 @@ mod tests {
             assert!(blob.array::<3>(3).is_err_and(|e| e.kind() == ErrorKind::Corrupt));
             assert!(blob.array::<2>(u64::MAX).is_err());
             assert!(blob.read(u64::MAX, 2).is_err());
+            assert_eq!(blob.lend(1, 3), blob.as_slice().map(|_| &b"ell"[..]));
+            assert_eq!((blob.lend(3, 3), blob.lend(u64::MAX, 1)), (None, None));
             assert_eq!(blob.as_slice().is_some(), access == Access::Map);
             assert!(Blob::open(&path, access, Some(6)).is_err());
         }

@@ -86,17 +86,30 @@ impl Batch {
         Ok(Self { rows, columns, schema: schema.clone() })
     }
 
-    /// The record in `row`, which is below [`Batch::rows`]. The body begins at `base` in `blob`.
+    /// The value of the field at `place` in `row`, which is below [`Batch::rows`]; null where there is no such field. The
+    /// body begins at `base` in `blob`; `read` gives the bytes at an offset in `blob`.
+    pub(super) fn value<B: AsRef<[u8]>>(
+        &self,
+        blob: &Blob,
+        base: u64,
+        row: u64,
+        place: usize,
+        read: impl Fn(u64, u64) -> Result<B>,
+    ) -> Result<Value<B>> {
+        let (Some(field), Some(column)) = (self.schema.fields.get(place), self.columns.get(place)) else {
+            return Ok(Value::Null);
+        };
+        let body = Body { blob, base, read };
+        let value = body.value(field.ty, column, row)?;
+        check::value(&self.schema, field, &value)
+            .map_err(|why| body.corrupt(column.values.range().at, why))?;
+        Ok(value)
+    }
+
+    /// The record in `row`, as views of `blob`.
     pub(super) fn record(&self, blob: &Blob, base: u64, row: u64) -> Result<Record> {
-        let body = Body { blob, base };
-        let mut values = Vec::with_capacity(self.columns.len());
-        for (field, column) in self.schema.fields.iter().zip(&self.columns) {
-            let value = body.value(field.ty, column, row)?;
-            check::value(&self.schema, field, &value)
-                .map_err(|why| body.corrupt(column.values.range().at, why))?;
-            values.push(value);
-        }
-        Ok(Record { values })
+        let value = |place| self.value(blob, base, row, place, |at, len| blob.read(at, len));
+        Ok(Record { values: (0..self.columns.len()).map(value).collect::<Result<_>>()? })
     }
 }
 
@@ -205,13 +218,15 @@ impl Parts {
 }
 
 /// The bytes of a batch.
-struct Body<'a> {
+struct Body<'a, R> {
     blob: &'a Blob,
     base: u64,
+    /// From an offset in the blob and a number of bytes to these bytes.
+    read: R,
 }
 
-impl Body<'_> {
-    fn value(&self, ty: FieldType, column: &Column, row: u64) -> Result<Value> {
+impl<B: AsRef<[u8]>, R: Fn(u64, u64) -> Result<B>> Body<'_, R> {
+    fn value(&self, ty: FieldType, column: &Column, row: u64) -> Result<Value<B>> {
         if let Some(bits) = column.valid
             && !self.bit(bits, row)?
         {
@@ -251,7 +266,7 @@ impl Body<'_> {
     }
 
     /// The bytes between the offsets of `row`.
-    fn slice(&self, offsets: Range, data: Range, item_bytes: u64, row: u64) -> Result<Bytes> {
+    fn slice(&self, offsets: Range, data: Range, item_bytes: u64, row: u64) -> Result<B> {
         let at = offsets.at + row * 4;
         let [a, b, c, d, e, f, g, h] = self.array::<8>(at)?;
         let begin = u64::from(u32::from_le_bytes([a, b, c, d])) * item_bytes;
@@ -259,7 +274,7 @@ impl Body<'_> {
         if begin > end || end > data.len {
             return Err(self.corrupt(at, "an offset outside its buffer"));
         }
-        self.blob.read(self.base + data.at + begin, end - begin)
+        (self.read)(self.base + data.at + begin, end - begin)
     }
 
     fn bit(&self, bits: Range, row: u64) -> Result<bool> {

@@ -16,7 +16,7 @@ use super::batch::Batch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::arrow_schema::{METADATA_KEY, expect, from_arrow};
 use crate::format::{Placed, Scan, ShardReader, chain_until_error};
-use crate::sample::Record;
+use crate::sample::{Record, Value};
 use crate::schema::Schema;
 use crate::storage::Blob;
 
@@ -39,7 +39,7 @@ pub(in crate::format) struct Reader {
     blob: Blob,
     blocks: Vec<Block>,
     /// Read when first needed.
-    batches: Vec<OnceLock<Arc<Batch>>>,
+    batches: Vec<OnceLock<Batch>>,
 }
 
 impl Reader {
@@ -62,19 +62,19 @@ impl Reader {
     }
 
     /// The batch `group` and where its body begins.
-    fn batch(&self, group: usize) -> Result<(Arc<Batch>, Block)> {
+    fn batch(&self, group: usize) -> Result<(&Batch, Block)> {
         let (Some(&block), Some(cell)) = (self.blocks.get(group), self.batches.get(group)) else {
             return Err(self.missing(format!("record batch {group}")));
         };
         if let Some(batch) = cell.get() {
-            return Ok((batch.clone(), block));
+            return Ok((batch, block));
         }
         let header = self.blob.read(block.offset, block.header_bytes)?;
         let batch = Batch::parse(&self.schema, &header, block.body_bytes)
             .map_err(|why| Error::corrupt(why).at_path(self.blob.path()).at_offset(block.offset))?;
         // The body is within the file: rows are then bounded by the size of the file.
         self.body_offset(block)?;
-        Ok((cell.get_or_init(|| Arc::new(batch)).clone(), block))
+        Ok((cell.get_or_init(|| batch), block))
     }
 
     fn body_offset(&self, block: Block) -> Result<u64> {
@@ -87,12 +87,22 @@ impl Reader {
         })
     }
 
+    /// The batch of a record, where its body begins, and the row in it.
+    fn row(&self, at: Placed) -> Result<(&Batch, u64, u64)> {
+        let (batch, block) = self.batch(at.group() as usize)?;
+        let row = u64::from(at.row());
+        if row >= batch.rows() {
+            return Err(self.missing(format!("row {row} in record batch {}", at.group())));
+        }
+        Ok((batch, self.body_offset(block)?, row))
+    }
+
     fn missing(&self, what: String) -> Error {
         Error::corrupt(format!("the shard has no {what}")).at_path(self.blob.path())
     }
 
     /// All records of one batch. Without a map its body is read at once.
-    fn scan_batch(&self, group: usize) -> Result<impl Iterator<Item = Result<(Placed, Record)>>> {
+    fn scan_batch(&self, group: usize) -> Result<impl Iterator<Item = Result<(Placed, Record)>> + '_> {
         let (batch, block) = self.batch(group)?;
         let base = self.body_offset(block)?;
         let body = Blob::from_bytes(self.blob.path(), self.blob.read(base, block.body_bytes)?);
@@ -109,12 +119,19 @@ impl Reader {
 
 impl ShardReader for Reader {
     fn get(&self, at: Placed) -> Result<Record> {
-        let (batch, block) = self.batch(at.group() as usize)?;
-        let row = u64::from(at.row());
-        if row >= batch.rows() {
-            return Err(self.missing(format!("row {row} in record batch {}", at.group())));
-        }
-        batch.record(&self.blob, self.body_offset(block)?, row)
+        let (batch, base, row) = self.row(at)?;
+        batch.record(&self.blob, base, row)
+    }
+
+    fn lend<'a>(&'a self, at: &[Placed], values: &mut Vec<Value<&'a [u8]>>) -> bool {
+        let read = |at, len| self.blob.lend(at, len).ok_or_else(|| Error::corrupt("it is not in memory"));
+        at.iter().all(|&at| {
+            let record = self.row(at).and_then(|(batch, base, row)| {
+                (0..self.schema.fields.len())
+                    .try_for_each(|field| Ok(values.push(batch.value(&self.blob, base, row, field, read)?)))
+            });
+            record.is_ok()
+        })
     }
 
     fn scan(&self) -> Result<Scan<'_>> {

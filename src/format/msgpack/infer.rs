@@ -61,7 +61,7 @@ pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
 
 /// Reads a record without knowing its schema.
 fn shape(bytes: &Bytes) -> Result<(Shape, usize), Fault> {
-    let mut cursor = Cursor { bytes, at: 0 };
+    let mut cursor = Cursor { bytes, at: 0, cut: |range| bytes.slice(range) };
     let keys = match cursor.marker()? {
         Marker::FixMap(keys) => u32::from(keys),
         Marker::Map16 => u32::from(u16::from_be_bytes(cursor.array()?)),

@@ -5,6 +5,7 @@
 
 mod infer;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -76,11 +77,30 @@ impl FrameCodec for Msgpack {
     }
 
     fn decode(&self, bytes: &Bytes) -> Result<(Record, usize), Fault> {
-        let mut cursor = Cursor { bytes, at: 0 };
+        let mut values = Vec::with_capacity(self.schema.fields.len());
+        let size = self.values(bytes, |range| bytes.slice(range), &mut values)?;
+        Ok((Record { values }, size))
+    }
+
+    fn lend<'a>(&self, bytes: &'a [u8], values: &mut Vec<Value<&'a [u8]>>) -> Option<usize> {
+        // The cursor asks for nothing outside.
+        self.values(bytes, |range| bytes.get(range).unwrap_or_default(), values).ok()
+    }
+}
+
+impl Msgpack {
+    /// Appends the values of the frame that `bytes` begins with to `values`, and gives its size. `cut` gives bytes of a
+    /// range in `bytes`.
+    fn values<B: AsRef<[u8]>>(
+        &self,
+        bytes: &[u8],
+        cut: impl Fn(Range<usize>) -> B,
+        values: &mut Vec<Value<B>>,
+    ) -> Result<usize, Fault> {
+        let mut cursor = Cursor { bytes, at: 0, cut };
         if !cursor.skip(&self.head)? {
             return Err(Fault::bad(0, "a record must begin here, as a map with one key per field"));
         }
-        let mut values = Vec::with_capacity(self.schema.fields.len());
         for (field, (key, after)) in self.schema.fields.iter().zip(&self.around) {
             let at = cursor.at;
             if !cursor.skip(key)? {
@@ -95,7 +115,7 @@ impl FrameCodec for Msgpack {
                 return Err(Fault::bad(at, format!("the id width of {:?} must be here", field.name)));
             }
         }
-        Ok((Record { values }, cursor.at))
+        Ok(cursor.at)
     }
 }
 
@@ -123,12 +143,13 @@ fn refused(e: impl std::error::Error + Send + Sync + 'static) -> Error {
 }
 
 /// Reads MessagePack values as views. Nothing is allocated; every length is checked against the bytes that are there.
-struct Cursor<'a> {
-    bytes: &'a Bytes,
+struct Cursor<'a, C> {
+    bytes: &'a [u8],
     at: usize,
+    cut: C,
 }
 
-impl Cursor<'_> {
+impl<B: AsRef<[u8]>, C: Fn(Range<usize>) -> B> Cursor<'_, C> {
     /// Steps over `expected`; `false` when other bytes stand there.
     fn skip(&mut self, expected: &[u8]) -> Result<bool, Fault> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
@@ -139,9 +160,9 @@ impl Cursor<'_> {
         if expected.starts_with(rest) { Err(Fault::Short) } else { Ok(false) }
     }
 
-    fn take(&mut self, len: usize) -> Result<Bytes, Fault> {
+    fn take(&mut self, len: usize) -> Result<B, Fault> {
         let end = self.at.checked_add(len).filter(|&end| end <= self.bytes.len()).ok_or(Fault::Short)?;
-        let taken = self.bytes.slice(self.at..end);
+        let taken = (self.cut)(self.at..end);
         self.at = end;
         Ok(taken)
     }
@@ -157,7 +178,7 @@ impl Cursor<'_> {
     }
 
     /// The payload of a string or byte string that begins with `marker`.
-    fn payload(&mut self, marker: Marker) -> Result<Option<Bytes>, Fault> {
+    fn payload(&mut self, marker: Marker) -> Result<Option<B>, Fault> {
         let len = match marker {
             Marker::FixStr(len) => u32::from(len),
             Marker::Str8 | Marker::Bin8 => u32::from(self.array::<1>()?[0]),
@@ -169,7 +190,7 @@ impl Cursor<'_> {
         self.take(len).map(Some)
     }
 
-    fn text(&mut self, marker: Marker) -> Result<Option<Text>, Fault> {
+    fn text(&mut self, marker: Marker) -> Result<Option<Text<B>>, Fault> {
         let at = self.at;
         if !is_str(marker) {
             return Ok(None);
@@ -179,7 +200,7 @@ impl Cursor<'_> {
     }
 
     /// The value of `field`: of its type, or nil.
-    fn value(&mut self, field: &Field) -> Result<Value, Fault> {
+    fn value(&mut self, field: &Field) -> Result<Value<B>, Fault> {
         let at = self.at;
         let wrong = |marker: Marker| {
             Fault::bad(at, format!("field {:?} must be {}, not {marker:?}", field.name, field.ty.name()))

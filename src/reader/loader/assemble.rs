@@ -12,8 +12,9 @@ use super::stored;
 use super::text::{PackedRows, Rows};
 use crate::error::Result;
 use crate::packing::Row;
-use crate::reader::Split;
 use crate::reader::batch::MicroBatch;
+use crate::reader::lend::Tokens;
+use crate::reader::{Record, Split};
 
 /// What a thread keeps from one batch to the next.
 #[derive(Debug, Default)]
@@ -74,20 +75,47 @@ impl Assembler {
             true => self.split.get_many(&batch.records)?,
             false => Vec::new(),
         };
-        let rows = batch.rows() as usize;
-        let place = self.fields.payload.unwrap_or(usize::MAX);
-        let text = Rows { batch, records: &records, place, options: &self.options.text, pool: &self.pool };
-        if self.fields.parts.iter().any(|(_, part)| matches!(part, Part::InputIds | Part::Labels)) {
-            text.check()?;
+        self.with_tokens(&batch.records, &records, |tokens| {
+            let text = Rows { batch, tokens, options: &self.options.text, pool: &self.pool };
+            self.rows(id, &text, &records, scratch, stop)
+        })
+    }
+
+    /// What `look` makes of the token ids of the records `ordinals`: of `records`, if these were read already. Of none
+    /// when no part needs them.
+    fn with_tokens<T>(
+        &self,
+        ordinals: &[u64],
+        records: &[Record],
+        look: impl FnOnce(&[Tokens<'_>]) -> Result<T>,
+    ) -> Result<T> {
+        match self.fields.payload.filter(|_| self.fields.reads_tokens()) {
+            None => look(&[]),
+            Some(place) if records.is_empty() => self.split.with_ids(ordinals, place, look)?,
+            Some(place) => look(&Tokens::of(records, place)?),
         }
+    }
+
+    /// The batch of `text`, whose stored fields are in `records`.
+    fn rows(
+        &self,
+        id: BatchId,
+        text: &Rows<'_>,
+        records: &[Record],
+        scratch: &mut Scratch,
+        stop: &AtomicBool,
+    ) -> Result<Batch> {
+        let batch = text.batch;
+        let rows = batch.rows() as usize;
+        text.check()?;
         // First of all: other parts say which rows are blank.
         let (mut images, mut blank) = (None, Vec::new());
         if self.fields.parts.iter().any(|(_, part)| *part == Part::Image) {
             let all = ImageRows {
                 split: &self.split,
-                records: &records,
+                records,
                 rows,
-                place,
+                place: self.fields.payload.unwrap_or(usize::MAX),
                 raw_channels: self.raw_channels,
                 options: &self.options.image,
                 seed: self.options.seed,
@@ -104,9 +132,9 @@ impl Assembler {
                     Some(images) => images,
                     None => continue, // a part comes once
                 },
-                Part::Label(place) => stored::labels(&self.pool, &records, rows, place, &blank),
-                Part::Stored(place, ty) => stored::column(&self.pool, &records, rows, place, ty)?,
-                Part::StoredValid(place) => stored::validity(&self.pool, &records, rows, place),
+                Part::Label(place) => stored::labels(&self.pool, records, rows, place, &blank),
+                Part::Stored(place, ty) => stored::column(&self.pool, records, rows, place, ty)?,
+                Part::StoredValid(place) => stored::validity(&self.pool, records, rows, place),
                 Part::Valid => stored::valid(&self.pool, batch.records.len(), rows, &blank),
                 part => match self.options.text.ids {
                     IdType::Int64 => text.column::<i64>(self.fields.shape, part)?,
@@ -135,26 +163,17 @@ impl Assembler {
         };
         let pieces = || rows.iter().flat_map(|row| &row.pieces);
         let ordinals: Vec<u64> = pieces().map(|piece| piece.document).collect();
-        let records = self.split.get_many(&ordinals)?;
-        let packed = PackedRows {
-            rows,
-            filler_rows,
-            seq_len,
-            records: &records,
-            place: self.fields.payload.unwrap_or(usize::MAX),
-            options: &self.options.text,
-            pool: &self.pool,
-        };
         let all_rows = rows.len() + filler_rows as usize;
-        let mut columns = Vec::with_capacity(self.fields.parts.len());
-        for (name, part) in &self.fields.parts {
-            let column = match (*part, self.options.text.ids) {
-                (Part::Valid, _) => stored::valid(&self.pool, rows.len(), all_rows, &[]),
-                (part, IdType::Int64) => packed.column::<i64>(part)?,
-                (part, IdType::Int32) => packed.column::<i32>(part)?,
+        let columns = self.with_tokens(&ordinals, &[], |tokens| {
+            let (options, pool) = (&self.options.text, &self.pool);
+            let packed = PackedRows { rows, filler_rows, seq_len, tokens, options, pool };
+            let column = |part| match (part, options.ids) {
+                (Part::Valid, _) => Ok(stored::valid(pool, rows.len(), all_rows, &[])),
+                (part, IdType::Int64) => packed.column::<i64>(part),
+                (part, IdType::Int32) => packed.column::<i32>(part),
             };
-            columns.push((name.clone(), column));
-        }
+            self.fields.parts.iter().map(|(name, part)| Ok((name.clone(), column(*part)?))).collect()
+        })?;
         let padding = rows.iter().map(|row| seq_len.saturating_sub(row.tokens()));
         let fillers = (filler_rows > 0).then_some(seq_len);
         Ok(Batch {

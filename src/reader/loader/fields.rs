@@ -165,15 +165,17 @@ impl Fields {
         })
     }
 
-    /// Whether anything of the records is needed, or the plan knows it all.
+    /// Whether fields of the records are needed other than their token ids.
     pub(super) fn reads_records(&self) -> bool {
-        let from_plan = |part: &Part| {
-            matches!(
-                part,
-                Part::Valid | Part::Lengths | Part::AttentionMask | Part::CuSeqlens | Part::PositionIds
-            )
+        let stored = |part: &Part| {
+            matches!(part, Part::Image | Part::Label(_) | Part::Stored(..) | Part::StoredValid(_))
         };
-        !self.parts.iter().all(|(_, part)| from_plan(part))
+        self.parts.iter().any(|(_, part)| stored(part))
+    }
+
+    /// Whether token ids are needed. Lengths and what follows from them are known to the plan.
+    pub(super) fn reads_tokens(&self) -> bool {
+        self.parts.iter().any(|(_, part)| matches!(part, Part::InputIds | Part::Labels))
     }
 }
 

@@ -10,9 +10,9 @@ use super::options::{PadSide, TextOptions};
 use super::pool::Pool;
 use crate::error::{Error, Result};
 use crate::packing::{IGNORE_LABEL, MAX_SEQ_LEN, Row};
-use crate::reader::Record;
 use crate::reader::batch::MicroBatch;
-use crate::sample::{Ids, Value};
+use crate::reader::lend::Tokens;
+use crate::sample::Ids;
 use crate::schema::IdWidth;
 
 /// A type that token ids have in a batch.
@@ -58,7 +58,7 @@ impl TokenId for i32 {
 }
 
 /// Writes ids `range` of `ids` to `out`, which is as long.
-fn copy_ids<T: TokenId>(ids: &Ids, range: Range<usize>, out: &mut [T]) {
+fn copy_ids<T: TokenId>(ids: &Ids<&[u8]>, range: Range<usize>, out: &mut [T]) {
     let width = ids.width().bytes();
     let bytes = ids.as_bytes().get(range.start * width..range.end * width).unwrap_or_default();
     match ids.width() {
@@ -76,32 +76,29 @@ fn copy_ids<T: TokenId>(ids: &Ids, range: Range<usize>, out: &mut [T]) {
 }
 
 /// The ids of a record of which `length` are used.
-fn ids_of<T: TokenId>(record: &Record, place: usize, length: u64) -> Result<&Ids> {
-    let Some(Value::Ids(ids)) = record.values().get(place) else {
-        return Err(Error::corrupt("the record has no token ids").at_row(record.ordinal()));
-    };
+fn ids_of<'a, T: TokenId>(tokens: &'a Tokens<'_>, length: u64) -> Result<&'a Ids<&'a [u8]>> {
+    let Tokens { record, ids } = tokens;
     if (ids.len() as u64) < length {
         let what = format!("the record has {} tokens, the index says at least {length}", ids.len());
-        return Err(Error::corrupt(what).at_row(record.ordinal()));
+        return Err(Error::corrupt(what).at_row(*record));
     }
     if T::MAX < u32::MAX && ids.width() == IdWidth::U32 {
         // The largest of all is quicker to find than the first that is too large.
         let largest = ids.as_bytes().as_chunks::<4>().0.iter().map(|id| u32::from_le_bytes(*id)).max();
         if largest.is_some_and(|id| id > T::MAX) {
             return Err(Error::usage(format!("the record has ids above {}", T::MAX))
-                .at_row(record.ordinal())
+                .at_row(*record)
                 .help("ask for ids of 64 bits"));
         }
     }
     Ok(ids)
 }
 
-/// The parts of a batch of one record per row that come from token ids and their lengths. `records` is empty when no
+/// The parts of a batch of one record per row that come from token ids and their lengths. `tokens` is empty when no
 /// part needs them.
 pub(super) struct Rows<'a> {
     pub(super) batch: &'a MicroBatch,
-    pub(super) records: &'a [Record],
-    pub(super) place: usize,
+    pub(super) tokens: &'a [Tokens<'a>],
     pub(super) options: &'a TextOptions,
     pub(super) pool: &'a Arc<Pool>,
 }
@@ -139,15 +136,15 @@ impl Rows<'_> {
 
     /// Whether the records are as long as the index says: looked at before memory is asked for.
     pub(super) fn check(&self) -> Result<()> {
-        for (record, &length) in self.records.iter().zip(&self.batch.lengths) {
-            ids_of::<i64>(record, self.place, length)?;
+        for (tokens, &length) in self.tokens.iter().zip(&self.batch.lengths) {
+            ids_of::<i64>(tokens, length)?;
         }
         Ok(())
     }
 
     fn ids<T: TokenId>(&self, row: usize, out: &mut [T]) -> Result<()> {
-        let Some(record) = self.records.get(row) else { return Ok(()) };
-        let ids = ids_of::<T>(record, self.place, out.len() as u64)?;
+        let Some(tokens) = self.tokens.get(row) else { return Ok(()) };
+        let ids = ids_of::<T>(tokens, out.len() as u64)?;
         copy_ids(ids, 0..out.len(), out);
         Ok(())
     }
@@ -156,8 +153,8 @@ impl Rows<'_> {
         if !self.options.shift_labels {
             return self.ids(row, out);
         }
-        let Some(record) = self.records.get(row) else { return Ok(()) };
-        let ids = ids_of::<T>(record, self.place, out.len() as u64)?;
+        let Some(tokens) = self.tokens.get(row) else { return Ok(()) };
+        let ids = ids_of::<T>(tokens, out.len() as u64)?;
         // A record that was cut has a next token, too.
         let known = ids.len().saturating_sub(1).min(out.len());
         copy_ids(ids, 1..known + 1, out);
@@ -231,8 +228,7 @@ pub(super) struct PackedRows<'a> {
     pub(super) filler_rows: u64,
     pub(super) seq_len: u64,
     /// One for each piece of each row.
-    pub(super) records: &'a [Record],
-    pub(super) place: usize,
+    pub(super) tokens: &'a [Tokens<'a>],
     pub(super) options: &'a TextOptions,
     pub(super) pool: &'a Arc<Pool>,
 }
@@ -271,20 +267,20 @@ impl PackedRows<'_> {
     /// places), `pad` the end of a row.
     fn filled<T: TokenId>(
         &self,
-        write: impl Fn(&Ids, usize, bool, &mut [T]) -> Result<()>,
+        write: impl Fn(&Ids<&[u8]>, usize, bool, &mut [T]) -> Result<()>,
         pad: impl Fn(&mut [T]),
     ) -> Result<Column> {
         let (rows, width) = (to_usize(self.rows.len() as u64 + self.filler_rows)?, to_usize(self.seq_len)?);
         let mut out = self.pool.take_many::<T>(checked_area(rows, width)?)?;
-        let mut records = self.records.iter();
+        let mut tokens = self.tokens.iter();
         let none = Row::default();
         let filled = self.rows.iter().chain(std::iter::repeat(&none));
         for (slots, row) in out.chunks_exact_mut(width.max(1)).take(rows).zip(filled) {
             let mut rest = slots;
             for piece in &row.pieces {
-                let record = records.next().ok_or_else(|| Error::corrupt("a piece has no record"))?;
+                let tokens = tokens.next().ok_or_else(|| Error::corrupt("a piece has no record"))?;
                 // One more than the inputs: the label of the last.
-                let ids = ids_of::<T>(record, self.place, piece.inputs().end + u64::from(!piece.ends))?;
+                let ids = ids_of::<T>(tokens, piece.inputs().end + u64::from(!piece.ends))?;
                 let len = to_usize(piece.len)?.min(rest.len());
                 let (places, behind) = std::mem::take(&mut rest).split_at_mut(len);
                 write(ids, to_usize(piece.start)?, piece.ends, places)?;

@@ -212,8 +212,8 @@ impl<'a> Checks<'a> {
                     entry.shard
                 ));
             }
-            Some(entry) => check_record(schema, &entry, &values)?,
-            None => own_length(schema, &values).map(drop)?,
+            Some(entry) => check_record(schema, &entry, &values.values)?,
+            None => own_length(schema, &values.values).map(drop)?,
         }
         match self.options.decode {
             Some(decode) => decode(&Record::new(Arc::clone(schema), ordinal, values.values)),
