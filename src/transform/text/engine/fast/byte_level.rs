@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokenizers::ModelWrapper;
 
 use super::added::{Piece, Stage};
+use super::block::Block;
 use super::bpe::Bpe;
 use super::cache::WordCache;
 use super::classes::Classes;
@@ -149,6 +150,11 @@ impl ByteLevel {
     fn words<S: Split>(&self, text: &str, words: &mut WordCache, out: &mut Vec<u32>) -> Result<(), Stop> {
         let (bytes, mut at) = (text.as_bytes(), 0);
         while at < bytes.len() {
+            let ends = Block::at(bytes, at).map_or(0, |block| S::starts(&block));
+            if ends != 0 {
+                at = words.append_words(&self.bpe, bytes, at, ends, out)?;
+                continue;
+            }
             let end = S::end(self.classes, bytes, at);
             if end - at > LONGEST_WORD {
                 return Err(Stop::NeedsReference);

@@ -70,8 +70,42 @@ impl WordCache {
         }
     }
 
-    /// Appends the ids of the word `text[start..end]`, which is not empty.
+    /// Appends the ids of the words that follow each other from `text[start..]` on: the first ends where the lowest bit
+    /// of `ends` says, in bytes from `start`, the last where the highest does. Says where that is.
     #[inline(always)]
+    pub(super) fn append_words<W: Words>(
+        &mut self,
+        words: &W,
+        text: &[u8],
+        start: usize,
+        mut ends: u64,
+        out: &mut Vec<u32>,
+    ) -> Result<usize, Reject> {
+        let mut at = start;
+        while ends != 0 {
+            let end = start + ends.trailing_zeros() as usize;
+            ends &= ends - 1;
+            if end - at <= SHORT {
+                let key = short_key(text, at, end - at);
+                let pair = &self.short[hash(key) & (SHORT_PAIRS - 1)].0;
+                let slot = &pair[usize::from(pair[1].key == key)];
+                if slot.key == key && slot.count != SPILLED {
+                    // All of them, and then not: a branch on their number would be taken wrong every few words.
+                    let len = out.len() + slot.count as usize;
+                    out.extend_from_slice(&slot.ids);
+                    out.truncate(len);
+                    at = end;
+                    continue;
+                }
+            }
+            self.append(words, text, at, end, out)?;
+            at = end;
+        }
+        Ok(at)
+    }
+
+    /// Appends the ids of the word `text[start..end]`, which is not empty.
+    #[inline]
     pub(super) fn append<W: Words>(
         &mut self,
         words: &W,
@@ -252,6 +286,23 @@ mod tests {
             for word in words.iter().chain(&words) {
                 prop_assert_eq!(append(&mut cache, word), word.iter().map(|&b| u32::from(b)).collect::<Vec<_>>());
             }
+        }
+    }
+
+    #[test]
+    fn words_in_a_row_are_those_one_by_one() {
+        let text = b"one three a incomprehensibilities twenty one three fourth ";
+        let lengths = [3, 6, 2, 23, 7, 4, 6, 7];
+        let ends = lengths.iter().scan(0, |at, len| {
+            *at += len;
+            Some(1u64 << *at)
+        });
+        let ends = ends.sum();
+        let mut cache = WordCache::new();
+        for _ in 0..2 {
+            let mut out = Vec::new();
+            assert_eq!(cache.append_words(&Echo, text, 0, ends, &mut out), Ok(58));
+            assert_eq!(out, text.iter().map(|&b| u32::from(b)).collect::<Vec<_>>());
         }
     }
 

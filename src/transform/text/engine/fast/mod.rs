@@ -10,6 +10,7 @@
 //! Whether an engine is used is decided by [`super::proof`], not here.
 
 mod added;
+mod block;
 mod bpe;
 mod byte_level;
 mod bytemap;
