@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import dsconvert
 from conftest import ROOT
 
 GUIDE = (ROOT / "docs/python.md").read_text()
@@ -34,8 +35,27 @@ def run(tmp_path):
 
 
 def test_there_are_programs_and_snippets():
-    assert list(PROGRAMS) == ["train_images.py", "train_packed.py", "train_seq2seq.py", "train_ranks.py"]
+    assert list(PROGRAMS) == [
+        "train_lightning.py", "train_images.py", "train_packed.py", "train_seq2seq.py", "train_ranks.py"
+    ]
     assert len(SNIPPETS) >= 4
+
+
+def test_lightning_and_resume(run, corpus_in, tmp_path):
+    path = corpus_in("arrow").path
+
+    def rows_and_steps(*args):
+        said = run("train_lightning.py", path, *args)
+        found = re.search(r"^saw (\d+) records, and ended after step (\d+)$", said, re.MULTILINE)
+        return tuple(map(int, found.groups()))
+
+    loader = dsconvert.Loader(path, max_tokens=4096, oversize="truncate", shift_labels=True, seed=1)
+    rows = [loader.last.rows for _ in range(2) for _ in loader]
+    assert rows_and_steps() == (sum(rows), len(rows))
+    # In the first epoch, and in the second.
+    for step in (10, len(rows) // 10 * 10):
+        assert (tmp_path / f"checkpoints/step={step}.ckpt").exists() and (step < len(loader)) == (step == 10)
+        assert rows_and_steps(f"checkpoints/step={step}.ckpt") == (sum(rows[step:]), len(rows))
 
 
 def test_image_classification(run, photos_in):

@@ -245,12 +245,39 @@ class Loader(Epochs):
             elif self.blank_rows == MAX_SAID + 1:
                 ranks.logger.warning("there are more such images: Loader.blank_rows counts them")
 
+    @property
+    def batch_sampler(self) -> _ToldEpoch:
+        """What Lightning tells which epoch begins, as it tells samplers of a `DataLoader`."""
+        return _ToldEpoch(self)
+
     def as_dataset(self) -> LoaderDataset:
         """The loader as a torch `IterableDataset`: for `DataLoader(…, batch_size=None)` and the like. It needs no worker
         processes, and refuses more than one."""
         from .torch_dataset import LoaderDataset
 
         return LoaderDataset(self)
+
+
+class _ToldEpoch:
+    """Takes the epoch of a trainer for a loader that is as new.
+
+    Lightning does not load the state of a loader from a checkpoint of the end of an epoch: a new one would begin with
+    epoch 0 once more. One that has begun, or whose state was loaded, knows better: for Lightning, an epoch that
+    `max_steps` ended early is a whole one.
+    """
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    @property
+    def sampler(self) -> _ToldEpoch:
+        """Lightning tells `batch_sampler.sampler`. About a `sampler` of the loader itself, it may warn for nothing."""
+        return self
+
+    def set_epoch(self, epoch: int) -> None:
+        """Lets a loader begin with `epoch`, unless it was told anything else before."""
+        if self._loader._iteration == 0 and self._loader.epoch == 0:
+            self._loader.set_epoch(epoch)
 
 
 class _Batches(Iterator[Batch]):

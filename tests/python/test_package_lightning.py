@@ -1,0 +1,152 @@
+"""The Python package in PyTorch Lightning: epochs, and checkpoints that hold the state of a `Loader`."""
+
+import pytest
+import pytorch_lightning as lightning
+import torch
+from pytorch_lightning.callbacks import ModelCheckpoint
+
+import dsconvert
+
+# A directory with the checkpoints to resume from is what is wanted here.
+pytestmark = pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty:UserWarning")
+
+EPOCHS = 3
+# With threads that prepare batches ahead of training, and in the thread that trains.
+THREADS = pytest.mark.parametrize("threads", [0, 2])
+
+
+class Model(lightning.LightningModule):
+    """Notes the records of each batch it is trained on."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Linear(1, 1)
+        self.seen = []
+
+    def training_step(self, batch, _):
+        self.seen.append(batch["key"])
+        return self.weight(batch["lengths"][:, None].float()).mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=1e-6)
+
+
+class ValidatedModel(Model):
+    """Notes those it is validated with, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.validated = []
+
+    def validation_step(self, batch, _):
+        self.validated.append(batch["key"])
+
+
+@pytest.fixture
+def make(corpus_in):
+    """A new loader of the training split."""
+    text = dsconvert.open(corpus_in("arrow").path, "train")
+    return lambda threads: dsconvert.Loader(
+        text, batch_size=16, fields=["key", "lengths"], seed=2, num_threads=threads, as_torch=True
+    )
+
+
+@pytest.fixture
+def epochs(make):
+    """The batches of some epochs, without Lightning."""
+    loader = make(0)
+    return [[batch["key"] for batch in loader] for _ in range(EPOCHS)]
+
+
+@pytest.fixture
+def fit(tmp_path):
+    """Trains with a new trainer and returns the model. A warning of Lightning is an error, as everywhere in tests."""
+
+    def fit(loader, *callbacks, resume=None, validation=None, **limits):
+        trainer = lightning.Trainer(
+            accelerator="cpu", devices=1, logger=False, enable_progress_bar=False, enable_model_summary=False,
+            default_root_dir=tmp_path, callbacks=list(callbacks), enable_checkpointing=bool(callbacks), **limits,
+        )
+        model = Model() if validation is None else ValidatedModel()
+        # A checkpoint with a state in it is still one that needs no trust.
+        trainer.fit(model, loader, validation, ckpt_path=resume, weights_only=resume and True)
+        return model
+
+    return fit
+
+
+@pytest.fixture
+def every(tmp_path):
+    """A callback that keeps all checkpoints."""
+    return lambda **when: ModelCheckpoint(
+        tmp_path / "checkpoints", "{step}", save_top_k=-1, auto_insert_metric_name=False, **when
+    )
+
+
+@THREADS
+def test_each_epoch_has_each_record_once_in_another_order(make, fit, epochs, threads):
+    loader = make(threads)
+    steps = len(loader)
+    seen = fit(loader, max_epochs=2).seen
+    for epoch in (seen[:steps], seen[steps:]):
+        assert sorted(sum(epoch, [])) == sorted(record["key"] for record in loader.split)
+    assert seen[:steps] != seen[steps:] and len(seen) == 2 * steps
+    assert seen == epochs[0] + epochs[1]
+
+
+@THREADS
+@pytest.mark.parametrize("done", ["one", "some", "all but one", "an epoch", "more"])
+def test_resume_goes_on_behind_the_checkpoint(make, fit, epochs, every, tmp_path, threads, done):
+    steps = len(epochs[0])
+    done = {"one": 1, "some": 7, "all but one": steps - 1, "an epoch": steps, "more": steps + 5}[done]
+    uninterrupted = sum(epochs, [])
+    # What is consumed after the checkpoint must not be in it, nor what threads had prepared by then.
+    first = fit(make(threads), every(every_n_train_steps=done), max_steps=done + 3).seen
+    assert first == uninterrupted[: done + 3]
+    checkpoint = tmp_path / f"checkpoints/{done}.ckpt"
+    second = fit(make(threads), every(every_n_train_steps=done), resume=checkpoint, max_epochs=EPOCHS).seen
+    assert second == uninterrupted[done:]
+
+
+@THREADS
+def test_resume_twice_in_an_epoch(make, fit, epochs, every, tmp_path, threads):
+    fit(make(threads), every(every_n_train_steps=4), max_steps=4)
+    resumed = {"resume": tmp_path / "checkpoints/4.ckpt", "max_steps": 8}
+    assert fit(make(threads), every(every_n_train_steps=4), **resumed).seen == epochs[0][4:8]
+    resumed = {"resume": tmp_path / "checkpoints/8.ckpt", "max_epochs": 1}
+    assert fit(make(threads), every(every_n_train_steps=4), **resumed).seen == epochs[0][8:]
+
+
+@THREADS
+@pytest.mark.parametrize("done", [1, 2])
+def test_resume_at_the_end_of_an_epoch(make, fit, epochs, every, tmp_path, threads, done):
+    """Lightning loads no state of the loader then, but says which epoch begins."""
+    fit(make(threads), every(every_n_epochs=1), max_epochs=done)
+    checkpoint = tmp_path / f"checkpoints/{done * len(epochs[0])}.ckpt"
+    model = fit(make(threads), every(every_n_epochs=1), resume=checkpoint, max_epochs=EPOCHS)
+    assert model.seen == sum(epochs[done:], [])
+
+
+def test_a_loaded_state_knows_better_than_the_trainer(make, fit, epochs, every, tmp_path):
+    """Lightning counts an epoch that `max_steps` ended as a whole one, but the loader is in the middle of it."""
+    # Saved when training has ended, not after a batch.
+    fit(make(2), every(every_n_epochs=1, save_on_train_epoch_end=True), max_steps=5)
+    limits = {"resume": tmp_path / "checkpoints/5.ckpt", "max_steps": 2 * len(epochs[0])}
+    assert fit(make(2), every(every_n_epochs=1), **limits).seen == epochs[0][5:] + epochs[1]
+
+
+def test_an_epoch_that_was_chosen_stays(make, fit, epochs):
+    loader = make(2)
+    loader.set_epoch(1)
+    assert fit(loader, max_epochs=1).seen == epochs[1]
+    assert fit(loader, max_epochs=1).seen == epochs[2]
+
+
+def test_validation_in_the_middle_of_an_epoch(make, fit, epochs, corpus_in):
+    validation = dsconvert.Loader(
+        corpus_in("arrow").path, split="validation", batch_size=16, shuffle=False, fields=["key"], as_torch=True
+    )
+    model = fit(make(2), validation=validation, max_epochs=2, val_check_interval=10, num_sanity_val_steps=1)
+    assert model.seen == epochs[0] + epochs[1]
+    whole = [batch["key"] for batch in validation]
+    assert model.validated == whole[:1] + whole * (2 * (len(epochs[0]) // 10))
