@@ -6,6 +6,8 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
+use ahash::AHashMap;
+
 use super::bytemap::ByteMap;
 use super::cache::Words;
 use crate::sample::Reject;
@@ -35,7 +37,7 @@ impl Bpe {
     /// A model from its vocabulary and merges as a `tokenizer.json` writes them, in the alphabet of byte-level models.
     /// The error says why this model is not for this engine.
     pub(super) fn new<'a>(
-        vocab: &HashMap<String, u32>,
+        vocab: &AHashMap<&str, u32>,
         merges: impl IntoIterator<Item = (&'a str, &'a str)>,
         ignore_merges: bool,
     ) -> Result<Self, String> {
@@ -57,7 +59,7 @@ impl Bpe {
             token.clear();
             token.push_str(left);
             token.push_str(right);
-            match (vocab.get(left), vocab.get(right), vocab.get(&token)) {
+            match (vocab.get(left), vocab.get(right), vocab.get(token.as_str())) {
                 (Some(&l), Some(&r), Some(&new)) => list.push((l, r, u64::from(rank) << 32 | u64::from(new))),
                 _ => return Err("a merge names a token that does not exist".to_owned()),
             }
@@ -226,7 +228,7 @@ impl PairTable {
 }
 
 /// The bytes of each token. A token with a character outside the alphabet is the string of no word.
-fn whole_words(vocab: &HashMap<String, u32>, alphabet: &[char; 256]) -> ByteMap {
+fn whole_words(vocab: &AHashMap<&str, u32>, alphabet: &[char; 256]) -> ByteMap {
     let byte_of: HashMap<char, u8> = (0..=255).map(|b: u8| (alphabet[b as usize], b)).collect();
     let bytes = |token: &str| token.chars().map(|c| byte_of.get(&c).copied()).collect::<Option<Vec<u8>>>();
     ByteMap::new(vocab.iter().filter_map(|(token, &id)| Some((bytes(token)?, id))))
@@ -275,6 +277,7 @@ mod tests {
                 usable.push((l.as_str(), r.as_str()));
             }
         }
+        let vocab = vocab.iter().map(|(token, &id)| (token.as_str(), id)).collect();
         Bpe::new(&vocab, usable, false).unwrap()
     }
 

@@ -116,7 +116,9 @@ impl ByteLevel {
             // The reference refuses other lines.
             Merge::Line(line) => line.split_once(' '),
         });
-        let bpe = Bpe::new(&model.get_vocab(), merges, model.ignore_merges)?;
+        let vocab = model.get_vocab();
+        let vocab = vocab.iter().map(|(token, &id)| (token.as_str(), id)).collect();
+        let bpe = Bpe::new(&vocab, merges, model.ignore_merges)?;
         let classes = Classes::get().ok_or("the Unicode tables cannot be built")?;
         Ok(Self { classes, raw, normalized, nfc, add_prefix_space, pattern, bpe })
     }
