@@ -11,6 +11,8 @@ import dsconvert
 pytestmark = pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty:UserWarning")
 
 EPOCHS = 3
+# Threads of torch wait for each other without going to sleep: for so small a model, on a busy machine, for minutes.
+torch.set_num_threads(1)
 # With threads that prepare batches ahead of training, and in the thread that trains.
 THREADS = pytest.mark.parametrize("threads", [0, 2])
 

@@ -126,11 +126,11 @@ impl ShardReader for Reader {
     fn lend<'a>(&'a self, at: &[Placed], values: &mut Vec<Value<&'a [u8]>>) -> bool {
         let read = |at, len| self.blob.lend(at, len).ok_or_else(|| Error::corrupt("it is not in memory"));
         at.iter().all(|&at| {
-            let record = self.row(at).and_then(|(batch, base, row)| {
-                (0..self.schema.fields.len())
-                    .try_for_each(|field| Ok(values.push(batch.value(&self.blob, base, row, field, read)?)))
-            });
-            record.is_ok()
+            let Ok((batch, base, row)) = self.row(at) else { return false };
+            (0..self.schema.fields.len()).all(|field| {
+                let value = batch.value(&self.blob, base, row, field, read);
+                value.map(|value| values.push(value)).is_ok()
+            })
         })
     }
 
