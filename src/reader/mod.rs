@@ -39,6 +39,7 @@
 
 mod ahead;
 pub mod batch;
+mod briefly;
 mod check;
 mod dataset;
 mod describe;

@@ -8,13 +8,11 @@
 //! a slot taken opens the shard for itself.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, Mutex};
 
+use super::briefly;
 use crate::error::Result;
 use crate::format::ShardReader;
-
-/// Looks at a slot before it counts as taken. Slots are held for nanoseconds.
-const TRIES: u32 = 100;
 
 type Slot = Mutex<Option<(u32, Arc<dyn ShardReader>)>>;
 
@@ -54,14 +52,7 @@ impl OpenShards {
         f: impl FnOnce(&mut Option<(u32, Arc<dyn ShardReader>)>) -> T,
     ) -> Option<T> {
         let slot = self.slots.get(shard as usize % self.slots.len())?;
-        for _ in 0..TRIES {
-            match slot.try_lock() {
-                Ok(mut slot) => return Some(f(&mut slot)),
-                Err(TryLockError::Poisoned(slot)) => return Some(f(&mut slot.into_inner())),
-                Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
-            }
-        }
-        None
+        briefly::lock(slot).map(|mut slot| f(&mut slot))
     }
 }
 

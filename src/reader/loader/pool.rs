@@ -3,13 +3,11 @@
 //! Giving large blocks back to the system and faulting them in again costs more than filling them. A block is in the
 //! pool or in one [`Array`](super::Array), never in both.
 
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::Mutex;
 
 use super::array::{Block, Element};
 use crate::error::{Error, Result};
-
-/// Looks at the blocks before they count as taken. They are held for some dozen nanoseconds.
-const TRIES: u32 = 200;
+use crate::reader::briefly;
 
 /// Blocks that came back.
 #[derive(Debug)]
@@ -54,7 +52,7 @@ impl Pool {
     /// The smallest block that is large enough, so that small arrays leave the large blocks alone; of equal ones that
     /// which came back last, as it is still in the cache. Else the largest.
     fn reuse<T: Element>(&self, len: usize) -> Option<Vec<T>> {
-        let mut blocks = self.lock()?;
+        let mut blocks = briefly::lock(&self.blocks)?;
         let of_type = || blocks.iter().enumerate().filter(|(_, block)| block.dtype() == T::DTYPE);
         let at = of_type().rev().filter(|(_, block)| block.len() >= len).min_by_key(|(_, block)| block.len());
         let (at, _) = at.or_else(|| of_type().max_by_key(|(_, block)| block.len()))?;
@@ -62,22 +60,10 @@ impl Pool {
         T::of_mut(&mut block).map(std::mem::take)
     }
 
-    /// The blocks. Never waits for long: an array may be dropped anywhere, even in a process that was forked while another
-    /// thread was here, and a block that is not found or lost only costs time.
-    fn lock(&self) -> Option<MutexGuard<'_, Vec<Block>>> {
-        for _ in 0..TRIES {
-            match self.blocks.try_lock() {
-                Ok(blocks) => return Some(blocks),
-                Err(TryLockError::Poisoned(blocks)) => return Some(blocks.into_inner()),
-                Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
-            }
-        }
-        None
-    }
-
-    /// Takes a block back.
+    /// Takes a block back. Never waits: an array may be dropped anywhere, even in a process that was forked while
+    /// another thread was here.
     pub(super) fn put(&self, block: Block) {
-        let Some(mut blocks) = self.lock() else { return };
+        let Some(mut blocks) = briefly::lock(&self.blocks) else { return };
         if block.len() > 0 && blocks.len() < self.most {
             blocks.push(block);
         }
