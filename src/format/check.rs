@@ -73,9 +73,9 @@ pub(super) fn value<B: AsRef<[u8]>>(schema: &Schema, field: &Field, value: &Valu
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use bytes::Bytes;
 
+    use super::*;
     use crate::sample::Ids;
     use crate::schema::IdWidth;
 

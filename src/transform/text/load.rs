@@ -99,7 +99,7 @@ pub(super) fn load(json: &[u8]) -> Result<Loaded> {
 /// The tokenizer in `json`, whose model says that it is of type `ty`.
 ///
 /// Reading a model of any type, the reference makes two copies of it first, to look at its type: of 0.6 s that the file of
-/// Llama 3 took, these were half. The readers of each type do without, and are its own too.
+/// Llama 3 took, these were a third. The readers of each type do without, and are its own too.
 fn read(json: &[u8], ty: Option<&str>) -> tokenizers::Result<tokenizers::Tokenizer> {
     let known = match ty {
         Some("BPE") => read_as::<BPE>(json),

@@ -10,7 +10,7 @@ pub(super) const MOST: usize = 64;
 const FEWEST: usize = 8;
 
 /// The bytes of a block and their classes: bit `i` stands for byte `i`. A byte that is in no class is anything else.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Block<'a> {
     /// All of ASCII, at most [`MOST`].
     pub(super) bytes: &'a [u8],
@@ -34,7 +34,7 @@ impl<'a> Block<'a> {
     pub(super) fn at(bytes: &'a [u8], at: usize) -> Option<Self> {
         let rest = bytes.get(at..)?;
         let head = rest.first_chunk::<FEWEST>()?;
-        if u64::from_ne_bytes(*head) & (0x80 * EACH) != 0 {
+        if u64::from_ne_bytes(*head) & HIGH != 0 {
             return None;
         }
         match rest.first_chunk::<MOST>() {
@@ -48,21 +48,31 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// The block that `rest` begins with; `window` has its bytes.
+    /// The block that `rest` begins with; `window` has its bytes. Eight of them are looked at together, in one number.
     #[inline(always)]
     fn of(rest: &'a [u8], window: &[u8; MOST]) -> Self {
-        let Classified { letters, numbers, spaces, blanks, lines, apostrophes, others } = classify(window);
+        let words = || (0..).step_by(8).zip(window.as_chunks::<8>().0.iter().map(|w| u64::from_le_bytes(*w)));
+        let others = words().fold(0, |others, (at, word)| others | high_bits(word) << at);
         let len = others.trailing_zeros() as usize;
-        let valid = low(len);
-        Self {
-            bytes: rest.get(..len).unwrap_or(rest),
-            letters: letters & valid,
-            numbers: numbers & valid,
-            spaces: spaces & valid,
-            blanks: blanks & valid,
-            lines: lines & valid,
-            apostrophes: apostrophes & valid,
+        let mut block = Self { bytes: rest.get(..len).unwrap_or(rest), ..Self::default() };
+        for (at, word) in words() {
+            let bits = |set: u64| high_bits(set & !word) << at;
+            let plain = word & !HIGH;
+            let is = |byte: u8| among(plain, byte, 1);
+            let lines = is(b'\n') | is(b'\r');
+            block.letters |= bits(among(plain | (0x20 * EACH), b'a', 26));
+            block.numbers |= bits(among(plain, b'0', 10));
+            block.spaces |= bits(is(b' '));
+            block.blanks |= bits(among(plain, b'\t', 5) & !lines);
+            block.lines |= bits(lines);
+            block.apostrophes |= bits(is(b'\''));
         }
+        let all = block.all();
+        let Self { letters, numbers, spaces, blanks, lines, apostrophes, .. } = &mut block;
+        for class in [letters, numbers, spaces, blanks, lines, apostrophes] {
+            *class &= all;
+        }
+        block
     }
 
     /// A bit for every byte.
@@ -79,69 +89,20 @@ pub(super) fn low(count: usize) -> u64 {
 }
 
 const EACH: u64 = 0x0101_0101_0101_0101;
+const HIGH: u64 = 0x80 * EACH;
 
-/// The classes of 64 bytes, a bit for each byte.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Classified {
-    letters: u64,
-    numbers: u64,
-    spaces: u64,
-    blanks: u64,
-    lines: u64,
-    apostrophes: u64,
-    /// Not ASCII.
-    others: u64,
+/// The high bit of each byte of `bytes`, all of ASCII, that is one of `count` from `first` on. No byte carries into the
+/// next.
+#[inline(always)]
+fn among(bytes: u64, first: u8, count: u8) -> u64 {
+    let from = |first: u8| bytes + u64::from(0x80 - first) * EACH;
+    from(first) & !from(first + count)
 }
 
-impl Classified {
-    /// Adds those of the bytes from `at` on.
-    #[inline(always)]
-    fn put(&mut self, at: usize, next: Self) {
-        self.letters |= next.letters << at;
-        self.numbers |= next.numbers << at;
-        self.spaces |= next.spaces << at;
-        self.blanks |= next.blanks << at;
-        self.lines |= next.lines << at;
-        self.apostrophes |= next.apostrophes << at;
-        self.others |= next.others << at;
-    }
-}
-
-use portable::classify;
-
-/// Eight bytes at once, as every processor can.
-mod portable {
-    use super::{Classified, EACH, MOST};
-
-    #[inline(always)]
-    pub(super) fn classify(window: &[u8; MOST]) -> Classified {
-        let mut all = Classified::default();
-        for (i, bytes) in window.as_chunks::<8>().0.iter().enumerate() {
-            all.put(8 * i, eight(u64::from_le_bytes(*bytes)));
-        }
-        all
-    }
-
-    #[inline(always)]
-    fn eight(bytes: u64) -> Classified {
-        let high = 0x80 * EACH;
-        let low = bytes & !high;
-        // The high bit of each byte of ASCII that is at least `first`. No byte carries into the next.
-        let from = |bytes: u64, first: u8| bytes + u64::from(0x80 - first) * EACH;
-        let among = |bytes, first: u8, count: u8| from(bytes, first) & !from(bytes, first + count);
-        let is = |byte: u8| among(low, byte, 1);
-        let bits = |set: u64| (set & !bytes & high).wrapping_mul(0x0002_0408_1020_4081) >> 56;
-        let lines = bits(is(b'\n') | is(b'\r'));
-        Classified {
-            letters: bits(among(low | (0x20 * EACH), b'a', 26)),
-            numbers: bits(among(low, b'0', 10)),
-            spaces: bits(is(b' ')),
-            blanks: bits(among(low, b'\t', 5)) & !lines,
-            lines,
-            apostrophes: bits(is(b'\'')),
-            others: (bytes & high).wrapping_mul(0x0002_0408_1020_4081) >> 56,
-        }
-    }
+/// The high bits of the eight bytes, as the lowest eight bits.
+#[inline(always)]
+fn high_bits(bytes: u64) -> u64 {
+    (bytes & HIGH).wrapping_mul(0x0002_0408_1020_4081) >> 56
 }
 
 #[cfg(test)]
@@ -150,35 +111,42 @@ mod tests {
 
     use super::*;
 
+    /// The classes of the bytes of `window` before the first that is not ASCII, one byte at a time.
+    fn expected(window: &[u8; MOST]) -> Block<'_> {
+        let len = window.iter().position(|byte| !byte.is_ascii()).unwrap_or(MOST);
+        let bytes = &window[..len];
+        let bits =
+            |is: fn(u8) -> bool| bytes.iter().rev().fold(0, |bits, &byte| bits << 1 | u64::from(is(byte)));
+        Block {
+            bytes,
+            letters: bits(|byte| byte.is_ascii_alphabetic()),
+            numbers: bits(|byte| byte.is_ascii_digit()),
+            spaces: bits(|byte| byte == b' '),
+            blanks: bits(|byte| matches!(byte, 9..=13) && !matches!(byte, b'\r' | b'\n')),
+            lines: bits(|byte| matches!(byte, b'\r' | b'\n')),
+            apostrophes: bits(|byte| byte == b'\''),
+        }
+    }
+
     #[test]
-    fn every_byte_is_in_its_class_on_every_processor() {
+    fn every_byte_is_in_its_class_everywhere() {
         for byte in 0..=255u8 {
             for at in [0, 7, 8, 15, 16, 63] {
                 let mut window = [b'!'; MOST];
                 window[at] = byte;
-                let found = classify(&window);
-                let bit = |is: bool| u64::from(is) << at;
-                let line = matches!(byte, b'\r' | b'\n');
-                let expected = Classified {
-                    letters: bit(byte.is_ascii_alphabetic()),
-                    numbers: bit(byte.is_ascii_digit()),
-                    spaces: bit(byte == b' '),
-                    blanks: bit(matches!(byte, 9..=13) && !line),
-                    lines: bit(line),
-                    apostrophes: bit(byte == b'\''),
-                    others: bit(!byte.is_ascii()),
-                };
-                assert_eq!(found, expected, "{byte} at {at}");
-                assert_eq!(portable::classify(&window), expected, "{byte} at {at}");
+                assert_eq!(Block::of(&window, &window), expected(&window), "{byte} at {at}");
             }
         }
     }
 
     proptest! {
         #[test]
-        fn both_ways_agree(window in prop::array::uniform32(any::<[u8; 2]>())) {
-            let window: [u8; MOST] = window.concat().try_into().unwrap();
-            prop_assert_eq!(classify(&window), portable::classify(&window));
+        fn all_bytes_are_in_their_classes(window in prop::array::uniform32(any::<[u8; 2]>()), ascii: bool) {
+            let mut window: [u8; MOST] = window.concat().try_into().unwrap();
+            if ascii {
+                window = window.map(|byte| byte & 0x7f);
+            }
+            prop_assert_eq!(Block::of(&window, &window), expected(&window));
         }
     }
 

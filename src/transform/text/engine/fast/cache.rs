@@ -121,19 +121,6 @@ impl WordCache {
                 at = end;
                 continue;
             }
-            if end - at <= SHORT {
-                let key = short_key(text, at, end - at);
-                let pair = &self.short[hash(key) & (SHORT_PAIRS - 1)].0;
-                let slot = &pair[usize::from(pair[1].key == key)];
-                if slot.key == key && slot.count != SPILLED {
-                    // All of them, and then not: a branch on their number would be taken wrong every few words.
-                    let len = out.len() + slot.count as usize;
-                    out.extend_from_slice(&slot.ids);
-                    out.truncate(len);
-                    at = end;
-                    continue;
-                }
-            }
             self.append(words, text, at, end, out)?;
             at = end;
         }
@@ -161,7 +148,7 @@ impl WordCache {
     }
 
     /// Appends the ids of the word `text[start..end]`, which is not empty.
-    #[inline]
+    #[inline(always)]
     pub(super) fn append<W: Words>(
         &mut self,
         words: &W,
@@ -176,18 +163,19 @@ impl WordCache {
         }
         let key = short_key(text, start, len);
         let home = hash(key) & (SHORT_PAIRS - 1);
-        for slot in &self.short[home].0 {
-            if slot.key == key {
-                match slot.count {
-                    1 => out.push(slot.ids[0]),
-                    SPILLED => {
-                        let (at, count) = (slot.ids[0] as usize, slot.ids[1] as usize);
-                        out.extend_from_slice(&self.ids[at..at + count]);
-                    }
-                    count => out.extend_from_slice(&slot.ids[..count as usize]),
-                }
-                return Ok(());
+        let pair = &self.short[home].0;
+        let slot = &pair[usize::from(pair[1].key == key)];
+        if slot.key == key {
+            if slot.count == SPILLED {
+                let (at, count) = (slot.ids[0] as usize, slot.ids[1] as usize);
+                out.extend_from_slice(&self.ids[at..at + count]);
+            } else {
+                // All of them, and then not: a branch on their number would be taken wrong every few words.
+                let len = out.len() + slot.count as usize;
+                out.extend_from_slice(&slot.ids);
+                out.truncate(len);
             }
+            return Ok(());
         }
         self.miss_short(words, key, home, &text[start..end], out)
     }
