@@ -25,7 +25,7 @@ fn main() {
         bytes += file.bytes;
         let content = std::fs::read(file.path(&sources)).unwrap();
         for line in content.split(|&b| b == b'\n') {
-            if let Ok(found) = parse(line, Fields { text: "text", key: None }, &mut String::new()) {
+            if let Ok(found) = parse(line, Fields { text: "text", key: None }, &mut Vec::new()) {
                 documents.push(found.text.into_owned());
             }
         }

@@ -13,6 +13,8 @@ pub mod error;
 pub mod format;
 pub mod index;
 pub mod manifest;
+#[cfg(feature = "sources")]
+mod masks;
 #[cfg(feature = "convert")]
 pub mod options;
 pub mod packing;

@@ -34,7 +34,7 @@ pub struct Found<'a> {
 ///
 /// A [`Reject`] for a line that is empty, not UTF-8, not a JSON object, or lacks a wanted field of the right type. A key
 /// may be a string or an integer.
-pub fn parse<'a>(line: &'a [u8], fields: Fields<'_>, buffer: &'a mut String) -> Result<Found<'a>, Reject> {
+pub fn parse<'a>(line: &'a [u8], fields: Fields<'_>, buffer: &'a mut Vec<u8>) -> Result<Found<'a>, Reject> {
     let line = std::str::from_utf8(line).map_err(|e| {
         Reject::new(RejectCode::InvalidUtf8, format!("byte {} of the line is not UTF-8", e.valid_up_to()))
     })?;
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     fn found(line: &str) -> Result<(String, Option<String>), RejectCode> {
-        parse(line.as_bytes(), Fields { text: "text", key: Some("id") }, &mut String::new())
+        parse(line.as_bytes(), Fields { text: "text", key: Some("id") }, &mut Vec::new())
             .map(|f| (f.text.into_owned(), f.key))
             .map_err(|r| r.code)
     }
@@ -238,7 +238,7 @@ mod tests {
             assert_eq!(found(line), Err(code), "{line}");
         }
         assert_eq!(
-            parse(b"{\"text\": \"\xff\"}", Fields { text: "text", key: None }, &mut String::new())
+            parse(b"{\"text\": \"\xff\"}", Fields { text: "text", key: None }, &mut Vec::new())
                 .unwrap_err()
                 .code,
             RejectCode::InvalidUtf8

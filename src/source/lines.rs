@@ -4,9 +4,13 @@
 //! and a range can be read without looking at the others.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
+use memchr::{memchr, memrchr};
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 
@@ -77,14 +81,12 @@ impl LineReader {
         let mut want = (target as u64).min(self.end - offset).max(1);
         let mut bytes = Vec::new();
         loop {
-            let have = bytes.len();
             let until = want.min(self.file_bytes - offset) as usize;
-            bytes.resize(until, 0);
-            self.read(&mut bytes[have..], offset + have as u64)?;
+            self.read(&mut bytes, offset, until)?;
             if offset + until as u64 == self.file_bytes {
                 break;
             }
-            if let Some(last) = bytes.iter().rposition(|&b| b == b'\n') {
+            if let Some(last) = memrchr(b'\n', &bytes) {
                 bytes.truncate(last + 1);
                 break;
             }
@@ -99,12 +101,12 @@ impl LineReader {
         // A piece that reaches the end of the file may hold lines of the next range: give those back.
         if offset + bytes.len() as u64 > self.end {
             let inside = (self.end - offset - 1) as usize;
-            if let Some(newline) = bytes[inside..].iter().position(|&b| b == b'\n') {
+            if let Some(newline) = memchr(b'\n', &bytes[inside..]) {
                 bytes.truncate(inside + newline + 1);
             }
         }
         self.offset = offset + bytes.len() as u64;
-        if bytes.len() as u64 > self.max_line_bytes && !bytes[..bytes.len() - 1].contains(&b'\n') {
+        if bytes.len() as u64 > self.max_line_bytes && memchr(b'\n', &bytes[..bytes.len() - 1]).is_none() {
             return Ok(Some(Piece::Overlong { offset, bytes: bytes.len() as u64 }));
         }
         Ok(Some(Piece::Lines { offset, bytes }))
@@ -112,22 +114,35 @@ impl LineReader {
 
     /// Where the line that holds byte `from` ends: just behind its line end, or at the end of the file.
     fn line_end(&self, from: u64) -> Result<u64> {
-        let mut buffer = vec![0; 64 << 10];
+        let mut buffer = Vec::new();
         let mut offset = from;
         while offset < self.file_bytes {
-            let n = (self.file_bytes - offset).min(buffer.len() as u64) as usize;
-            self.read(&mut buffer[..n], offset)?;
-            if let Some(i) = buffer[..n].iter().position(|&b| b == b'\n') {
+            buffer.clear();
+            self.read(&mut buffer, offset, (self.file_bytes - offset).min(64 << 10) as usize)?;
+            if let Some(i) = memchr(b'\n', &buffer) {
                 return Ok(offset + i as u64 + 1);
             }
-            offset += n as u64;
+            offset += buffer.len() as u64;
         }
         Ok(self.file_bytes)
     }
 
-    fn read(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
-        super::retried(|| self.file.read_exact_at(buffer, offset))
-            .map_err(|e| Error::io("read", &self.path, e).at_offset(offset))
+    /// Reads on until `buffer`, which has the bytes of the file from `offset` on, has `until` of them.
+    fn read(&self, buffer: &mut Vec<u8>, offset: u64, until: usize) -> Result<()> {
+        buffer.reserve_exact(until - buffer.len());
+        let read = super::retried(|| {
+            while buffer.len() < until {
+                let at = offset + buffer.len() as u64;
+                match rustix::io::pread(&self.file, spare_capacity(buffer), at) {
+                    Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                    Ok(_) | Err(Errno::INTR) => {}
+                    Err(e) => return Err(e.into()),
+                }
+            }
+            Ok(())
+        });
+        buffer.truncate(until);
+        read.map_err(|e| Error::io("read", &self.path, e).at_offset(offset))
     }
 }
 

@@ -175,7 +175,7 @@ impl TextJob {
         items: &mut impl Items,
         out: &mut Outcomes,
     ) -> Converting {
-        let mut buffer = String::new();
+        let mut buffer = Vec::new();
         for (at, line) in lines(bytes) {
             let start = offset + at as u64;
             let place = Place { part, mark: Some(start) };
@@ -197,7 +197,7 @@ impl TextJob {
         &self,
         place: Place,
         line: &[u8],
-        buffer: &mut String,
+        buffer: &mut Vec<u8>,
         items: &mut impl Items,
         out: &mut Outcomes,
     ) -> Converting {

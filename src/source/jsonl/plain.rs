@@ -1,31 +1,33 @@
 //! Lines as nearly all are, without the general parser: members that are strings, whole numbers, booleans and nulls.
 //!
 //! The text of a document is most of a line, and its escapes are most of the work. Here what stands between two escapes
-//! is found eight bytes at a time, and goes once into a buffer that is used for one line after the other. Whatever is
-//! not as simple, or not right, is left to the general parser, which also has the words for it.
+//! is found 64 bytes at a time, which go into a buffer before it is known where the next one stands; the buffer is used
+//! for one line after the other. Whatever is not as simple, or not right, is left to the general parser, which also has
+//! the words for it.
 
 use std::borrow::Cow;
 
 use super::{Fields, Found};
+use crate::masks::{self, Machine, WINDOW, Work};
 
 /// Most digits of a number that is certainly an integer of 64 bits.
 const DIGITS: usize = 18;
 
 /// What [`super::parse`] finds in `line`, or `None` when it has to look for itself. `buffer` takes the text if it has
 /// escapes.
-pub(super) fn parse<'a>(line: &'a str, fields: Fields<'_>, buffer: &'a mut String) -> Option<Found<'a>> {
+pub(super) fn parse<'a>(line: &'a str, fields: Fields<'_>, buffer: &'a mut Vec<u8>) -> Option<Found<'a>> {
     if fields.key == Some(fields.text) {
         return None;
     }
     let mut line = Line { line, at: 0 };
-    let mut other = String::new();
+    let mut other = Vec::new();
     let (mut text, mut key) = (None, None);
     line.skip_space();
     line.eat(b'{')?;
     loop {
         line.skip_space();
         line.eat(b'"')?;
-        let name = line.string(&mut other)?.unescaped()?;
+        let Content::Line(name) = line.string(&mut other)? else { return None };
         line.skip_space();
         line.eat(b':')?;
         line.skip_space();
@@ -38,7 +40,7 @@ pub(super) fn parse<'a>(line: &'a str, fields: Fields<'_>, buffer: &'a mut Strin
                 } else {
                     let value = line.string(&mut other)?;
                     if is_key {
-                        key = Some(value.unescaped().unwrap_or(&other).to_owned());
+                        key = Some(value.text(&other)?.to_owned());
                     }
                 }
             }
@@ -65,23 +67,22 @@ pub(super) fn parse<'a>(line: &'a str, fields: Fields<'_>, buffer: &'a mut Strin
     if line.at < line.line.len() || fields.key.is_some() != key.is_some() {
         return None;
     }
-    let text = Cow::Borrowed(text?.unescaped().unwrap_or(buffer));
-    Some(Found { text, key })
+    Some(Found { text: Cow::Borrowed(text?.text(buffer)?), key })
 }
 
 /// Where a string is.
 enum Content<'a> {
     /// In the line, as it is.
     Line(&'a str),
-    /// In the buffer, without its escapes.
-    Buffer,
+    /// In the buffer, without its escapes: so many bytes.
+    Buffer(usize),
 }
 
 impl<'a> Content<'a> {
-    fn unescaped(self) -> Option<&'a str> {
+    fn text(self, buffer: &'a [u8]) -> Option<&'a str> {
         match self {
             Content::Line(content) => Some(content),
-            Content::Buffer => None,
+            Content::Buffer(len) => std::str::from_utf8(buffer.get(..len)?).ok(),
         }
     }
 }
@@ -124,55 +125,22 @@ impl<'a> Line<'a> {
     }
 
     /// The rest of a string whose quote was eaten.
-    fn string(&mut self, buffer: &mut String) -> Option<Content<'a>> {
-        let begin = self.at;
-        self.at += before_special(&self.line.as_bytes()[begin..]);
-        if self.eat(b'"').is_some() {
-            return Some(Content::Line(&self.line[begin..self.at - 1]));
-        }
-        buffer.clear();
-        buffer.push_str(&self.line[begin..self.at]);
-        loop {
-            match self.peek()? {
-                b'"' => {
-                    self.at += 1;
-                    return Some(Content::Buffer);
-                }
-                b'\\' => buffer.push(self.escaped()?),
-                // A control character, which JSON wants escaped.
-                _ => return None,
-            }
-            let begin = self.at;
-            self.at += before_special(&self.line.as_bytes()[begin..]);
-            buffer.push_str(&self.line[begin..self.at]);
-        }
+    fn string(&mut self, buffer: &mut Vec<u8>) -> Option<Content<'a>> {
+        let (content, at) = masks::run(InString { line: self.line, begin: self.at, buffer })?;
+        self.at = at;
+        Some(content)
     }
 
-    /// The character of an escape.
-    fn escaped(&mut self) -> Option<char> {
-        let kind = *self.line.as_bytes().get(self.at + 1)?;
-        self.at += 2;
-        Some(match kind {
-            b'"' | b'\\' | b'/' => char::from(kind),
-            b'n' => '\n',
-            b't' => '\t',
-            b'r' => '\r',
-            b'b' => '\u{8}',
-            b'f' => '\u{c}',
-            b'u' => {
-                let first = self.four_digits()?;
-                if !(0xd800..0xe000).contains(&first) {
-                    return char::from_u32(first);
-                }
-                self.word("\\u")?;
-                let second = self.four_digits()?;
-                let is_pair = first < 0xdc00 && (0xdc00..0xe000).contains(&second);
-                return is_pair
-                    .then(|| 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00))
-                    .and_then(char::from_u32);
-            }
-            _ => return None,
-        })
+    /// The character of the escape `\u` whose digits begin here.
+    fn by_number(&mut self) -> Option<char> {
+        let first = self.four_digits()?;
+        if !(0xd800..0xe000).contains(&first) {
+            return char::from_u32(first);
+        }
+        self.word("\\u")?;
+        let second = self.four_digits()?;
+        let is_pair = first < 0xdc00 && (0xdc00..0xe000).contains(&second);
+        is_pair.then(|| 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00)).and_then(char::from_u32)
     }
 
     fn four_digits(&mut self) -> Option<u32> {
@@ -182,24 +150,107 @@ impl<'a> Line<'a> {
     }
 }
 
-/// How many bytes come before the first quote, backslash or control character.
-#[inline]
-fn before_special(bytes: &[u8]) -> usize {
-    const ONES: u64 = u64::MAX / 255;
-    const HIGH: u64 = ONES << 7;
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (i, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        // The high bit of each byte that is less than `limit`, and possibly of bytes above such a one.
-        let below = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit)) & !word;
-        let is = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
-        let found = (is(b'"') | is(b'\\') | below(word, 0x20)) & HIGH;
-        if found != 0 {
-            return i * 8 + (found.trailing_zeros() / 8) as usize;
+/// The character that each letter behind a backslash stands for; 0 where it is another, or none.
+const ESCAPES: [u8; 256] = {
+    let mut escapes = [0; 256];
+    let pairs = *b"\"\"\\\\//n\nt\tr\rb\x08f\x0c";
+    let mut i = 0;
+    while i < pairs.len() {
+        escapes[pairs[i] as usize] = pairs[i + 1];
+        i += 2;
+    }
+    escapes
+};
+
+/// Reads a string that begins at `begin`, behind its quote, and says where it is and where what follows its end begins.
+struct InString<'a, 'b> {
+    line: &'a str,
+    begin: usize,
+    buffer: &'b mut Vec<u8>,
+}
+
+impl<'a> Work for InString<'a, '_> {
+    type Output = Option<(Content<'a>, usize)>;
+
+    #[inline(always)]
+    fn on(self, machine: impl Machine) -> Self::Output {
+        let Self { line, begin, buffer } = self;
+        let bytes = line.as_bytes();
+        let mut at = begin;
+        // As long as there is no escape, nothing has to be copied.
+        let first = loop {
+            let special = special(machine, &window(bytes, at));
+            if special != 0 {
+                at += special.trailing_zeros() as usize;
+                break *bytes.get(at)?;
+            }
+            at += WINDOW;
+        };
+        if first == b'"' {
+            return Some((Content::Line(line.get(begin..at)?), at + 1));
+        }
+        // No escape becomes longer, and what is copied of a window may go beyond.
+        let room = bytes.len() - begin + WINDOW;
+        if buffer.len() < room {
+            buffer.resize(room, 0);
+        }
+        let mut len = at - begin;
+        buffer.get_mut(..len)?.copy_from_slice(bytes.get(begin..at)?);
+        loop {
+            match *bytes.get(at)? {
+                b'"' => return Some((Content::Buffer(len), at + 1)),
+                b'\\' => {}
+                // A control character, which JSON wants escaped.
+                _ => return None,
+            }
+            let kind = *bytes.get(at + 1)?;
+            at += 2;
+            match ESCAPES[kind as usize] {
+                0 if kind == b'u' => {
+                    let mut line = Line { line, at };
+                    let char = line.by_number()?;
+                    at = line.at;
+                    len += char.encode_utf8(buffer.get_mut(len..)?).len();
+                }
+                0 => return None,
+                char => {
+                    *buffer.get_mut(len)? = char;
+                    len += 1;
+                }
+            }
+            loop {
+                let window = window(bytes, at);
+                let special = special(machine, &window);
+                *buffer.get_mut(len..)?.first_chunk_mut()? = window;
+                let plain = special.trailing_zeros() as usize;
+                (at, len) = (at + plain, len + plain);
+                if special != 0 {
+                    break;
+                }
+            }
         }
     }
-    let special = rest.iter().position(|&b| b == b'"' || b == b'\\' || b < 0x20);
-    words.len() * 8 + special.unwrap_or(rest.len())
+}
+
+/// The bytes from `at` on; behind the end they are 0, which is not in any string.
+#[inline(always)]
+fn window(bytes: &[u8], at: usize) -> [u8; WINDOW] {
+    let rest = bytes.get(at..).unwrap_or_default();
+    match rest.first_chunk() {
+        Some(window) => *window,
+        None => {
+            let mut window = [0; WINDOW];
+            window[..rest.len()].copy_from_slice(rest);
+            window
+        }
+    }
+}
+
+/// The quotes, backslashes and control characters among the bytes.
+#[inline(always)]
+fn special(machine: impl Machine, bytes: &[u8; WINDOW]) -> u64 {
+    let window = machine.load(bytes);
+    machine.is(window, b'"') | machine.is(window, b'\\') | machine.among(window, 0, 0x20)
 }
 
 #[cfg(test)]
@@ -285,7 +336,7 @@ mod tests {
         #[test]
         fn what_is_found_is_what_the_general_parser_finds(line in lines(), with_key: bool) {
             let fields = Fields { key: FIELDS.key.filter(|_| with_key), ..FIELDS };
-            let mut buffer = "left over".to_owned();
+            let mut buffer = b"left over".to_vec();
             if let Some(found) = parse(&line, fields, &mut buffer) {
                 prop_assert_eq!(Ok(found), general(&line, fields), "{:?}", line);
             }
@@ -294,15 +345,9 @@ mod tests {
         #[test]
         fn strings_are_read_as_they_were_written(text: String, key: String, other: String) {
             let line = serde_json::json!({ "text": text, "id": key, "other": other, "n": 1, "b": true }).to_string();
-            let mut buffer = String::new();
+            let mut buffer = Vec::new();
             let found = parse(&line, FIELDS, &mut buffer);
             prop_assert_eq!(found, Some(Found { text: text.into(), key: Some(key) }));
-        }
-
-        #[test]
-        fn special_bytes_are_found(bytes in prop::collection::vec(prop_oneof![any::<u8>(), Just(b'a')], 0..40)) {
-            let special = |b: &u8| *b == b'"' || *b == b'\\' || *b < 0x20;
-            prop_assert_eq!(before_special(&bytes), bytes.iter().position(special).unwrap_or(bytes.len()));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny, SeqAccess, Visitor};
@@ -16,6 +17,7 @@ use super::classes::Classes;
 use super::normal::nfc;
 use super::split::{Cl100k, Gpt2, Pattern, Split};
 use super::{Buffers, Build, Stop, between_words, engine_info};
+use crate::masks::{self, Machine, Work};
 use crate::sample::Reject;
 use crate::transform::text::Scratch;
 use crate::transform::text::engine::{Engine, EngineInfo, Outcome};
@@ -150,18 +152,49 @@ impl ByteLevel {
     }
 
     fn words<S: Split>(&self, text: &str, words: &mut WordCache, out: &mut Vec<u32>) -> Result<(), Stop> {
-        let (bytes, mut at) = (text.as_bytes(), 0);
+        let Self { classes, bpe, .. } = self;
+        masks::run(InWords {
+            bytes: text.as_bytes(),
+            classes: *classes,
+            bpe,
+            words,
+            out,
+            split: PhantomData::<S>,
+        })
+    }
+}
+
+/// Cuts a text into words, and appends the ids of each.
+struct InWords<'a, S> {
+    bytes: &'a [u8],
+    classes: Classes,
+    bpe: &'a Bpe,
+    words: &'a mut WordCache,
+    out: &'a mut Vec<u32>,
+    split: PhantomData<S>,
+}
+
+impl<S: Split> Work for InWords<'_, S> {
+    type Output = Result<(), Stop>;
+
+    #[inline(always)]
+    fn on(self, machine: impl Machine) -> Self::Output {
+        let Self { bytes, classes, bpe, words, out, .. } = self;
+        let mut at = 0;
         while at < bytes.len() {
-            let ends = Block::at(bytes, at).map_or(0, |block| S::starts(&block));
+            let ends = match Block::at(machine, bytes, at) {
+                Some(block) => S::starts(&block),
+                None => 0,
+            };
             if ends != 0 {
-                at = words.append_words(&self.bpe, bytes, at, ends, out)?;
+                at = words.append_words(bpe, bytes, at, ends, out)?;
                 continue;
             }
-            let end = S::end(self.classes, bytes, at);
+            let end = S::end(classes, bytes, at);
             if end - at > LONGEST_WORD {
                 return Err(Stop::NeedsReference);
             }
-            words.append(&self.bpe, bytes, at, end, out)?;
+            words.append(bpe, bytes, at, end, out)?;
             at = end;
         }
         Ok(())

@@ -267,6 +267,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::masks::Portable;
     use crate::transform::text::testing::tricky;
 
     fn words<S: Split>(text: &str) -> Vec<&str> {
@@ -289,7 +290,7 @@ mod tests {
         }));
         let mut known = 0;
         for (i, &at) in ends.iter().enumerate() {
-            let Some(block) = Block::at(text.as_bytes(), at) else { continue };
+            let Some(block) = Block::at(Portable, text.as_bytes(), at) else { continue };
             let mut starts = S::starts(&block);
             for &end in &ends[i + 1..] {
                 if starts == 0 {
