@@ -10,8 +10,8 @@ use super::paths::sync_dir;
 use super::writeback::{EVERY_BYTES, Writeback};
 use crate::error::{Error, Result};
 
-/// Bytes gathered before they are hashed and handed to the kernel.
-const BUFFER_BYTES: usize = 1 << 20;
+/// Bytes gathered before they are hashed and handed to the kernel: so few that they are still next to the processor.
+const BUFFER_BYTES: usize = 128 << 10;
 
 /// A file that does not exist under its name until [`NewFile::commit`].
 ///

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use ::parquet::arrow::ArrowSchemaConverter;
 use ::parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
-use ::parquet::basic::{Compression, ZstdLevel};
+use ::parquet::basic::{Compression, Encoding, ZstdLevel};
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::KeyValue;
 use ::parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
@@ -232,6 +232,10 @@ fn properties(schema: &Schema) -> Result<WriterProperties> {
         }
         if payload || field.name == KEY || field.name == ORIGIN {
             properties = properties.set_column_dictionary_enabled(leaf.clone(), false);
+        }
+        // The upper bytes of ids are nearly all the same, and zstd is three times as fast when it finds them together.
+        if field.ty.id_width().is_some() {
+            properties = properties.set_column_encoding(leaf.clone(), Encoding::BYTE_STREAM_SPLIT);
         }
         if field.ty == FieldType::Image {
             properties = properties.set_column_compression(leaf, Compression::UNCOMPRESSED);

@@ -29,7 +29,7 @@ use crate::sample::Value;
 use crate::schema::{FieldType, IdWidth};
 use crate::storage::NewFile;
 use levels::Levels;
-use page::{Counts, Pages};
+use page::{Counts, Layout, Pages};
 
 /// Bytes before each value that varies in length, which give it.
 const LENGTH_BYTES: usize = 4;
@@ -61,7 +61,8 @@ impl Payload {
     /// A column of values of `ty`, which Parquet stores in the leaf `descriptor`.
     pub(super) fn new(ty: FieldType, descriptor: ColumnDescPtr, compression: Compression) -> Result<Self> {
         let level = (compression != Compression::UNCOMPRESSED).then_some(ZSTD_LEVEL);
-        let pages = Pages::new(level)
+        let layout = ty.id_width().map_or(Layout::Plain, Layout::ByteStreams);
+        let pages = Pages::new(layout, level)
             .map_err(|e| Error::usage("zstd cannot be used with this level").caused_by(e))?;
         let present = descriptor.max_def_level() as u8;
         Ok(Self {
@@ -115,12 +116,12 @@ impl Payload {
         let (sizes, index) = self.pages.describe();
         let pages = PageEncodingStats {
             page_type: PageType::DATA_PAGE,
-            encoding: Encoding::PLAIN,
+            encoding: self.pages.encoding(),
             count: sizes.pages,
         };
         let metadata = ColumnChunkMetaData::builder(self.descriptor.clone())
             .set_compression(self.compression)
-            .set_encodings(vec![Encoding::PLAIN, Encoding::RLE])
+            .set_encodings(vec![self.pages.encoding(), Encoding::RLE])
             .set_page_encoding_stats(vec![pages])
             .set_total_compressed_size(sizes.stored as i64)
             .set_total_uncompressed_size(sizes.plain as i64)
@@ -168,18 +169,7 @@ impl Payload {
         self.page.rows += 1;
         self.page.levels += count.max(1);
         self.page_bytes += count * IdWidth::U32.bytes();
-        let values = self.pages.values();
-        match width {
-            IdWidth::U32 => values.extend_from_slice(&ids),
-            IdWidth::U16 => {
-                let begin = values.len();
-                values.resize(begin + count * IdWidth::U32.bytes(), 0);
-                let wide = values[begin..].as_chunks_mut().0;
-                for (wide, narrow) in wide.iter_mut().zip(ids.as_chunks().0) {
-                    *wide = u32::from(u16::from_le_bytes(*narrow)).to_le_bytes();
-                }
-            }
-        }
+        self.pages.values().extend_from_slice(&ids);
     }
 
     fn encode_bytes(&mut self, rows: &mut [Option<Bytes>]) -> ParquetResult<()> {

@@ -10,12 +10,15 @@
 use std::io::{self, Cursor, Read};
 use std::ops::Range;
 
+use ::parquet::basic::Encoding;
 use ::parquet::errors::{ParquetError, Result};
 use ::parquet::file::metadata::OffsetIndexBuilder;
 use ::parquet::file::page_index::offset_index::OffsetIndexMetaData;
 use ::parquet::file::reader::{ChunkReader, Length};
 use bytes::Bytes;
 use zstd::bulk::Compressor;
+
+use crate::schema::IdWidth;
 
 /// Room before the values of a page: for its header, and for its levels unless they are many.
 const ROOM: usize = 1 << 10;
@@ -25,13 +28,35 @@ const KEPT_VALUES: usize = 1 << 20;
 /// See [`KEPT_VALUES`].
 const KEPT_PAGES: usize = 32 << 20;
 
+/// How the values of a page are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// As they are given.
+    Plain,
+    /// Numbers of 32 bits, the first bytes of all, then the second bytes of all, and so on. Given are the bytes of this
+    /// width; the others are 0.
+    ByteStreams(IdWidth),
+}
+
+impl Layout {
+    pub(super) fn encoding(self) -> Encoding {
+        match self {
+            Layout::Plain => Encoding::PLAIN,
+            Layout::ByteStreams(_) => Encoding::BYTE_STREAM_SPLIT,
+        }
+    }
+}
+
 /// The pages of a column chunk.
 pub(super) struct Pages {
+    layout: Layout,
     compressor: Option<Compressor<'static>>,
     /// The values of the page that is under way, if they will be compressed.
     values: Vec<u8>,
     /// The finished pages, and values that are not compressed.
     bytes: Vec<u8>,
+    /// Levels and values of the page that is being ended, if the values are not stored as they are given.
+    streams: Vec<u8>,
     /// Where pages stand in `bytes`, in order.
     places: Vec<Range<usize>>,
     /// Header and levels of the page that is being ended.
@@ -64,17 +89,24 @@ pub(super) struct Counts {
 }
 
 impl Pages {
-    /// No pages yet. They are compressed by zstd when a level is given.
-    pub(super) fn new(zstd_level: Option<i32>) -> io::Result<Self> {
+    /// No pages yet. They are compressed by zstd when a level is given; those that are not are plain.
+    pub(super) fn new(layout: Layout, zstd_level: Option<i32>) -> io::Result<Self> {
         Ok(Self {
+            layout,
             compressor: zstd_level.map(Compressor::new).transpose()?,
             values: Vec::new(),
             bytes: Vec::new(),
+            streams: Vec::new(),
             places: Vec::new(),
             head: Vec::new(),
             index: OffsetIndexBuilder::new(),
             sizes: Sizes::default(),
         })
+    }
+
+    /// How their values are encoded.
+    pub(super) fn encoding(&self) -> Encoding {
+        self.layout.encoding()
     }
 
     /// The buffer that values of the page under way are appended to.
@@ -98,22 +130,36 @@ impl Pages {
         let (page_bytes, header) = match &mut self.compressor {
             None => {
                 let page_bytes = self.head.len() + self.bytes.len() - begin - ROOM;
-                let header = header(page_bytes, page_bytes, counts.levels)?;
+                let header = header(page_bytes, page_bytes, counts.levels, Encoding::PLAIN)?;
                 self.head.splice(..0, header.iter().copied());
                 (page_bytes, header)
             }
             Some(compressor) => {
-                let from = place_before(&mut self.values, 0, &self.head);
-                let page = &self.values[from..];
+                let page = match self.layout {
+                    Layout::Plain => {
+                        let from = place_before(&mut self.values, 0, &self.head);
+                        &self.values[from..]
+                    }
+                    Layout::ByteStreams(width) => {
+                        let push = match width {
+                            IdWidth::U16 => push_streams::<2>,
+                            IdWidth::U32 => push_streams::<4>,
+                        };
+                        self.streams.clone_from(&self.head);
+                        push(&self.values[ROOM..], &mut self.streams);
+                        &self.streams
+                    }
+                };
                 self.bytes.resize(begin + ROOM, 0);
                 self.bytes.reserve(zstd::zstd_safe::compress_bound(page.len()));
                 let mut into = Cursor::new(&mut self.bytes);
                 into.set_position((begin + ROOM) as u64);
                 let stored = compressor.compress_to_buffer(page, &mut into)?;
                 let page_bytes = page.len();
-                let header = header(page_bytes, stored, counts.levels)?;
+                let header = header(page_bytes, stored, counts.levels, self.layout.encoding())?;
                 self.values.clear();
                 self.values.shrink_to(KEPT_VALUES);
+                self.streams.shrink_to(KEPT_VALUES);
                 self.head.clone_from(&header);
                 (page_bytes, header)
             }
@@ -198,17 +244,25 @@ fn place_before(buffer: &mut Vec<u8>, begin: usize, head: &[u8]) -> usize {
     at
 }
 
-/// The header of a data page of version 1 with plain values.
-fn header(page_bytes: usize, stored: usize, levels: usize) -> Result<Vec<u8>> {
+/// Appends the bytes of numbers as [`Layout::ByteStreams`], of which `GIVEN` bytes each are in `values`.
+fn push_streams<const GIVEN: usize>(values: &[u8], out: &mut Vec<u8>) {
+    let values = values.as_chunks::<GIVEN>().0;
+    for n in 0..GIVEN {
+        out.extend(values.iter().map(|value| value[n]));
+    }
+    out.resize(out.len() + (size_of::<u32>() - GIVEN) * values.len(), 0);
+}
+
+/// The header of a data page of version 1.
+fn header(page_bytes: usize, stored: usize, levels: usize, encoding: Encoding) -> Result<Vec<u8>> {
     const DATA_PAGE: i32 = 0;
-    const PLAIN: i32 = 0;
     const RLE: i32 = 3;
     /// A structure, whose number is two more than that of the field before.
     const STRUCTURE_AFTER_NEXT: u8 = 0x2c;
     const END: u8 = 0;
     let mut header = Vec::with_capacity(32);
     let (sizes, counts) =
-        ([DATA_PAGE, number(page_bytes)?, number(stored)?], [number(levels)?, PLAIN, RLE, RLE]);
+        ([DATA_PAGE, number(page_bytes)?, number(stored)?], [number(levels)?, encoding as i32, RLE, RLE]);
     sizes.into_iter().for_each(|value| push_field(&mut header, value));
     header.push(STRUCTURE_AFTER_NEXT);
     counts.into_iter().for_each(|value| push_field(&mut header, value));
