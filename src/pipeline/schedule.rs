@@ -1,8 +1,9 @@
 //! Workers: feed, convert, write in order.
 //!
-//! Every worker does whatever is most urgent: write outcomes that are next in order, else convert the next task of the
-//! oldest unit that has room, else open another unit. So one thread alone does the whole job without handing anything
-//! over, several threads share one unit, and when writing one unit becomes the bottleneck the next one is begun.
+//! Every worker does whatever is most urgent: write outcomes that are next in order, else see to it that a task of the
+//! oldest unit that has room waits for each worker, else convert such a task, else open another unit. So one thread alone
+//! does the whole job without handing anything over, several threads share one unit without waiting for one of them to
+//! read, and when writing one unit becomes the bottleneck the next one is begun.
 //!
 //! Order is kept by numbers: the tasks of a unit are counted as they are fed, and only the worker that holds the
 //! unit's sink writes, in that order. Memory is bounded by the bytes that tasks hold from being fed to being written;
@@ -22,8 +23,9 @@ use super::progress::{Progress, Stop};
 use super::unit::{ClosedShard, ClosedUnit, UnitShard, UnitSink};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Tasks of one unit that may be under way or waiting to be written, per thread.
-const WINDOW_PER_THREAD: usize = 4;
+/// Tasks of one unit that may be under way or waiting to be written, per thread: so many can be done while one is that
+/// takes long. Memory has its own limit.
+const WINDOW_PER_THREAD: usize = 16;
 
 /// A further unit is begun beside the ones under way for this many threads.
 const THREADS_PER_UNIT: usize = 4;
@@ -108,6 +110,8 @@ struct OpenUnit<'c, T> {
     /// `None` while a worker feeds from it, and at the end.
     feed: Option<Box<dyn Feed<T> + 'c>>,
     exhausted: bool,
+    /// Tasks that nobody has begun, in order.
+    waiting: VecDeque<Numbered<T>>,
     /// `None` while a worker writes.
     sink: Option<Box<UnitSink>>,
     /// Number of the next task to be fed, and to be written.
@@ -117,6 +121,13 @@ struct OpenUnit<'c, T> {
     ready: BTreeMap<u64, (Outcomes, u64)>,
     careful: bool,
     failure: Option<Failure>,
+}
+
+struct Numbered<T> {
+    number: u64,
+    task: T,
+    /// Bytes that it holds.
+    bytes: u64,
 }
 
 enum Failure {
@@ -142,6 +153,7 @@ impl<T> OpenUnit<'_, T> {
 enum Action<'c, T> {
     Write { unit: u32, sink: Box<UnitSink>, ready: Vec<(Outcomes, u64)>, finished: bool },
     Feed { unit: u32, feed: Box<dyn Feed<T> + 'c> },
+    Convert { unit: u32, careful: bool, task: Numbered<T> },
     Open { unit: u32, careful: bool },
     Wait,
     End,
@@ -170,11 +182,15 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
             };
             drop(state);
             let result = match action {
-                Action::End => return self.shared.changed.notify_all(),
+                Action::End => return self.tell(),
                 Action::Wait => Ok(()),
                 Action::Write { unit, sink, ready, finished } => self.write(unit, sink, ready, finished),
                 Action::Feed { unit, feed } => {
-                    self.feed_and_convert(unit, feed, &mut scratch);
+                    self.feed(unit, feed);
+                    Ok(())
+                }
+                Action::Convert { unit, careful, task } => {
+                    self.convert(unit, careful, task, &mut scratch);
                     Ok(())
                 }
                 Action::Open { unit, careful } => self.open(unit, careful),
@@ -182,6 +198,13 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
             if let Err(error) = result {
                 self.lock().fatal.get_or_insert(error);
             }
+            self.tell();
+        }
+    }
+
+    /// Has those that wait look again. A worker counts as waiting before it lets go of the state.
+    fn tell(&self) {
+        if self.shared.idle.load(Ordering::Relaxed) > 0 {
             self.shared.changed.notify_all();
         }
     }
@@ -212,11 +235,17 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
         for open in &mut state.open {
             let room =
                 |feed: &dyn Feed<C::Task>| held == 0 || held.saturating_add(feed.next_bytes()) <= limit;
-            if open.failure.is_none()
+            if open.failure.is_some() {
+                continue;
+            }
+            if open.waiting.len() < self.schedule.threads
                 && open.under_way() < window
                 && let Some(feed) = open.feed.take_if(|feed| room(feed.as_ref()))
             {
                 return Action::Feed { unit: open.unit, feed };
+            }
+            if let Some(task) = open.waiting.pop_front() {
+                return Action::Convert { unit: open.unit, careful: open.careful, task };
             }
         }
         let active = state.opening + state.open.iter().filter(|u| !u.exhausted).count();
@@ -236,11 +265,13 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
     /// Takes a unit that failed off the list once no worker holds a part of it.
     fn drop_failed(&self, state: &mut State<'c, C::Task>) -> Option<Action<'c, C::Task>> {
         let at = state.open.iter().position(|u| {
-            let idle = u.fed == u.written + u.ready.len() as u64 && (u.feed.is_some() || u.exhausted);
+            let at_rest = (u.ready.len() + u.waiting.len()) as u64;
+            let idle = u.fed == u.written + at_rest && (u.feed.is_some() || u.exhausted);
             u.failure.is_some() && u.sink.is_some() && idle
         })?;
         let open = state.open.remove(at);
         state.held -= open.ready.values().map(|(_, bytes)| bytes).sum::<u64>();
+        state.held -= open.waiting.iter().map(|task| task.bytes).sum::<u64>();
         match open.failure {
             Some(Failure::Redo) => {
                 state.opening += 1;
@@ -268,6 +299,7 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
             unit,
             exhausted: feed.is_none(),
             feed,
+            waiting: VecDeque::new(),
             sink: Some(Box::new(sink)),
             fed: 0,
             written: 0,
@@ -280,29 +312,28 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
         Ok(())
     }
 
-    fn feed_and_convert(&self, unit: u32, mut feed: Box<dyn Feed<C::Task> + 'c>, scratch: &mut C::Scratch) {
+    fn feed(&self, unit: u32, mut feed: Box<dyn Feed<C::Task> + 'c>) {
         let next = feed.next();
         let mut state = self.lock();
         let Some(open) = state.open.iter_mut().find(|u| u.unit == unit) else { return };
-        let (task, bytes) = match next {
-            Ok(Some((task, bytes))) if open.failure.is_none() => (task, bytes),
+        match next {
+            Ok(Some((task, bytes))) if open.failure.is_none() => {
+                open.waiting.push_back(Numbered { number: open.fed, task, bytes });
+                open.fed += 1;
+                open.feed = Some(feed);
+                state.held += bytes;
+            }
             other => {
                 open.exhausted = true;
                 if let Err(error) = other {
                     open.failure.get_or_insert(Failure::Error(error));
                 }
-                return;
             }
-        };
-        let number = open.fed;
-        let careful = open.careful;
-        open.fed += 1;
-        open.feed = Some(feed);
-        state.held += bytes;
-        drop(state);
-        // Others may feed now.
-        self.shared.changed.notify_one();
+        }
+    }
 
+    fn convert(&self, unit: u32, careful: bool, task: Numbered<C::Task>, scratch: &mut C::Scratch) {
+        let Numbered { number, task, bytes } = task;
         let mut outcomes = Outcomes::default();
         let converted = self.schedule.conversion.convert(task, scratch, &mut outcomes);
         let mut state = self.lock();
