@@ -246,11 +246,16 @@ fn place_before(buffer: &mut Vec<u8>, begin: usize, head: &[u8]) -> usize {
 
 /// Appends the bytes of numbers as [`Layout::ByteStreams`], of which `GIVEN` bytes each are in `values`.
 fn push_streams<const GIVEN: usize>(values: &[u8], out: &mut Vec<u8>) {
-    let values = values.as_chunks::<GIVEN>().0;
+    let (begin, values) = (out.len(), values.as_chunks::<GIVEN>().0);
+    out.resize(begin + size_of::<u32>() * values.len(), 0);
+    let mut streams = &mut out[begin..];
     for n in 0..GIVEN {
-        out.extend(values.iter().map(|value| value[n]));
+        let (stream, rest) = streams.split_at_mut(values.len());
+        for (byte, value) in stream.iter_mut().zip(values) {
+            *byte = value[n];
+        }
+        streams = rest;
     }
-    out.resize(out.len() + (size_of::<u32>() - GIVEN) * values.len(), 0);
 }
 
 /// The header of a data page of version 1.
