@@ -1,13 +1,15 @@
 //! Making a [`Tokenizer`]: what is added around a document, which engine works.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::available_parallelism;
 
 use sha2::{Digest, Sha256};
 
 use super::ends::{self, End};
 use super::engine::bytes::{BOS_ID, Bytes, EOS_ID};
-use super::engine::fast::Build;
+use super::engine::fast::{Build, Draft};
 use super::engine::reference::Reference;
 use super::engine::{self, Engine};
 use super::special::{self, Finder, IdSet, SpecialToken};
@@ -65,8 +67,16 @@ impl Tokenizer {
     /// is to be added and cannot be told, or [`EngineChoice::Fast`] is asked for and no fast engine gives the ids of
     /// the reference.
     pub fn from_json(json: Vec<u8>, options: TokenizerOptions) -> Result<Self> {
-        let mut loaded = load::load(&json)?;
-        let max_vocab_id = loaded.tokenizer.get_vocab(true).into_values().max().unwrap_or(0);
+        let draft = || match options.engine {
+            EngineChoice::Reference => Err("it is not wanted".to_owned()),
+            _ => Draft::new(&json, &IdSet::default()),
+        };
+        let (loaded, draft) = both(|| load::load(&json), draft);
+        let mut loaded = loaded?;
+        let max_vocab_id = match &draft {
+            Ok(draft) => max_id(draft, &loaded.tokenizer),
+            Err(_) => loaded.tokenizer.get_vocab(true).into_values().max().unwrap_or(0),
+        };
         let vocab_size = loaded.tokenizer.get_vocab_size(true) as u64;
         let special = special::special_tokens(loaded.tokenizer.get_added_vocabulary());
         let finder = Finder::new(&loaded.tokenizer)?;
@@ -100,16 +110,12 @@ impl Tokenizer {
         let parse_special = options.special_in_text == SpecialInText::Parse;
         let hidden =
             if parse_special { IdSet::default() } else { special::hide_controls(&mut loaded, &json)? };
+        let draft = if hidden.is_empty() { draft } else { Draft::new(&json, &hidden) };
         let unigram_unk = loaded.unigram_unk_id();
         let reference = Arc::new(Reference::new(loaded.tokenizer, parse_special));
-        let build = Build {
-            reference: &reference,
-            outline: &loaded.outline,
-            json: &json,
-            parse_special,
-            unigram_unk,
-        };
-        let Chosen { fast, note: engine_note } = choose(options.engine, &build)?;
+        let build =
+            Build { reference: &reference, outline: &loaded.outline, draft, parse_special, unigram_unk };
+        let Chosen { fast, note: engine_note } = choose(options.engine, build)?;
         let info = TokenizerInfo {
             model,
             vocab_size,
@@ -136,6 +142,24 @@ impl Tokenizer {
     }
 }
 
+/// Does both, at the same time where there is more than one processor.
+fn both<A, B: Send>(one: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -> (A, B) {
+    if available_parallelism().is_ok_and(|count| count.get() == 1) {
+        return (one(), other());
+    }
+    std::thread::scope(|scope| {
+        let other = scope.spawn(other);
+        let one = one();
+        (one, other.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    })
+}
+
+/// The largest id of the tokenizer that the draft is of.
+fn max_id(draft: &Draft, tokenizer: &tokenizers::Tokenizer) -> u32 {
+    let added = tokenizer.get_added_vocabulary().get_added_tokens_decoder().keys();
+    added.copied().fold(draft.max_id(), u32::max)
+}
+
 /// The engine of a plan.
 struct Chosen {
     fast: Option<Box<dyn Engine>>,
@@ -144,13 +168,14 @@ struct Chosen {
 }
 
 /// A fast engine that has shown to be right, or why the reference does the work although it was not asked for by name.
-fn choose(choice: EngineChoice, build: &Build<'_>) -> Result<Chosen> {
+fn choose(choice: EngineChoice, build: Build<'_>) -> Result<Chosen> {
     if choice == EngineChoice::Reference {
         return Ok(Chosen { fast: None, note: None });
     }
+    let reference = build.reference;
     let engine = engine::fast::build(build).and_then(|engine| {
         let mut scratch = Scratch::new(0);
-        engine::proof::check(&*engine, build.reference, &mut scratch).map(|()| engine)
+        engine::proof::check(&*engine, reference, &mut scratch).map(|()| engine)
     });
     match (engine, choice) {
         (Ok(engine), _) => Ok(Chosen { fast: Some(engine), note: None }),

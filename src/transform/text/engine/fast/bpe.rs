@@ -3,10 +3,10 @@
 //! Short words, nearly all of them, are merged in place in a small array; long ones through a heap, so that a word of a
 //! megabyte takes n log n steps and not n².
 
+use std::borrow::Borrow;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-
-use ahash::AHashMap;
+use std::hash::{BuildHasher, Hash};
 
 use super::bytemap::ByteMap;
 use super::cache::Words;
@@ -20,6 +20,11 @@ const NONE: u64 = u64::MAX;
 const FILTER_BITS: usize = 8;
 /// No symbol: the end of a linked list.
 const END: usize = usize::MAX;
+
+/// A token of a vocabulary.
+pub(super) trait Token: Borrow<str> + Hash + Eq {}
+
+impl<T: Borrow<str> + Hash + Eq> Token for T {}
 
 /// A byte-level BPE model.
 pub(super) struct Bpe {
@@ -37,7 +42,7 @@ impl Bpe {
     /// A model from its vocabulary and merges as a `tokenizer.json` writes them, in the alphabet of byte-level models.
     /// The error says why this model is not for this engine.
     pub(super) fn new<'a>(
-        vocab: &AHashMap<&str, u32>,
+        vocab: &HashMap<impl Token, u32, impl BuildHasher>,
         merges: impl IntoIterator<Item = (&'a str, &'a str)>,
         ignore_merges: bool,
     ) -> Result<Self, String> {
@@ -228,10 +233,10 @@ impl PairTable {
 }
 
 /// The bytes of each token. A token with a character outside the alphabet is the string of no word.
-fn whole_words(vocab: &AHashMap<&str, u32>, alphabet: &[char; 256]) -> ByteMap {
+fn whole_words(vocab: &HashMap<impl Token, u32, impl BuildHasher>, alphabet: &[char; 256]) -> ByteMap {
     let byte_of: HashMap<char, u8> = (0..=255).map(|b: u8| (alphabet[b as usize], b)).collect();
     let bytes = |token: &str| token.chars().map(|c| byte_of.get(&c).copied()).collect::<Option<Vec<u8>>>();
-    ByteMap::new(vocab.iter().filter_map(|(token, &id)| Some((bytes(token)?, id))))
+    ByteMap::new(vocab.iter().filter_map(|(token, &id)| Some((bytes(token.borrow())?, id))))
 }
 
 /// The printable character that stands for each byte in a byte-level vocabulary: itself where it is printable, otherwise
@@ -277,7 +282,6 @@ mod tests {
                 usable.push((l.as_str(), r.as_str()));
             }
         }
-        let vocab = vocab.iter().map(|(token, &id)| (token.as_str(), id)).collect();
         Bpe::new(&vocab, usable, false).unwrap()
     }
 

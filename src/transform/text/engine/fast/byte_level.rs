@@ -1,9 +1,11 @@
 //! The fast engine for byte-level BPE: hand-written split, cached words, array merges.
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
+use std::collections::HashMap;
 use std::fmt;
 use std::marker::PhantomData;
 
+use ahash::RandomState;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny, SeqAccess, Visitor};
 use serde_json::Value;
@@ -21,6 +23,7 @@ use crate::masks::{self, Machine, Work};
 use crate::sample::Reject;
 use crate::transform::text::Scratch;
 use crate::transform::text::engine::{Engine, EngineInfo, Outcome};
+use crate::transform::text::special::IdSet;
 
 /// The regular expressions of the reference give up after a million steps back, which a long run of white space takes,
 /// and then the rest of the text is one word. A document with a longer word than this, in bytes, is left to it.
@@ -39,17 +42,59 @@ pub(super) struct ByteLevel {
     bpe: Bpe,
 }
 
-/// The merges of a model.
+/// What is made of a `tokenizer.json` alone: the tables of its merges, the larger part of the work for a large vocabulary.
+/// So it can be done while the reference reads the same file.
+pub(crate) struct Draft {
+    bpe: Bpe,
+    max_id: u32,
+}
+
+impl Draft {
+    /// The draft for the BPE model in `json`, or why there is none. The ids in `hidden`, which no merge makes, are the
+    /// ids of no word.
+    pub(crate) fn new(json: &[u8], hidden: &IdSet) -> Result<Self, String> {
+        let file: File = serde_json::from_slice(json).map_err(|e| format!("the model is malformed: {e}"))?;
+        let Model { mut vocab, merges, ignore_merges } = file.model;
+        if !hidden.is_empty() {
+            vocab.retain(|_, id| !hidden.contains(*id));
+        }
+        // Needed in any case, and built at the first call.
+        Classes::get();
+        let max_id = vocab.values().copied().max().unwrap_or(0);
+        Ok(Self { bpe: Bpe::new(&vocab, pairs(&merges), ignore_merges)?, max_id })
+    }
+
+    /// The largest id of the vocabulary.
+    pub(crate) fn max_id(&self) -> u32 {
+        self.max_id
+    }
+}
+
+/// A BPE model.
 #[derive(Deserialize)]
 struct File<'a> {
     #[serde(borrow)]
-    model: MergesOnly<'a>,
+    model: Model<'a>,
 }
 
 #[derive(Deserialize)]
-struct MergesOnly<'a> {
+struct Model<'a> {
+    #[serde(borrow)]
+    vocab: HashMap<Part<'a>, u32, RandomState>,
     #[serde(borrow)]
     merges: Vec<Merge<'a>>,
+    #[serde(default)]
+    ignore_merges: bool,
+}
+
+/// The tokens that each merge joins.
+fn pairs<'m>(merges: &'m [Merge<'_>]) -> impl Iterator<Item = (&'m str, &'m str)> {
+    merges.iter().filter_map(|merge| match merge {
+        Merge::Pair(left, right) => Some((&*left.0, &*right.0)),
+        Merge::Line(line) if line.starts_with("#version") => None,
+        // The reference refuses other lines.
+        Merge::Line(line) => line.split_once(' '),
+    })
 }
 
 /// A merge, as a list or as a line. There are hundreds of thousands, so neither is tried before the other.
@@ -58,8 +103,14 @@ enum Merge<'a> {
     Line(Cow<'a, str>),
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, PartialEq, Eq, Hash)]
 struct Part<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl Borrow<str> for Part<'_> {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
 
 impl<'de: 'a, 'a> Deserialize<'de> for Merge<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -94,7 +145,7 @@ impl<'de> Visitor<'de> for MergeVisitor {
 
 impl ByteLevel {
     /// An engine for the tokenizer, or why there is none.
-    pub(super) fn new(build: &Build<'_>) -> Result<Self, String> {
+    pub(super) fn new(build: Build<'_>) -> Result<Self, String> {
         let ModelWrapper::BPE(model) = build.reference.tokenizer().get_model() else {
             return Err("the model is not BPE".to_owned());
         };
@@ -110,17 +161,7 @@ impl ByteLevel {
         let (pattern, add_prefix_space) =
             pre_tokenizer(&build.outline.pre_tokenizer).ok_or("the pre-tokenizer is not a known one")?;
         let (raw, normalized) = Stage::both(build.reference.tokenizer(), build.parse_special)?;
-        let file: File =
-            serde_json::from_slice(build.json).map_err(|e| format!("the merges are malformed: {e}"))?;
-        let merges = file.model.merges.iter().filter_map(|merge| match merge {
-            Merge::Pair(left, right) => Some((&*left.0, &*right.0)),
-            Merge::Line(line) if line.starts_with("#version") => None,
-            // The reference refuses other lines.
-            Merge::Line(line) => line.split_once(' '),
-        });
-        let vocab = model.get_vocab();
-        let vocab = vocab.iter().map(|(token, &id)| (token.as_str(), id)).collect();
-        let bpe = Bpe::new(&vocab, merges, model.ignore_merges)?;
+        let Draft { bpe, .. } = build.draft?;
         let classes = Classes::get().ok_or("the Unicode tables cannot be built")?;
         Ok(Self { classes, raw, normalized, nfc, add_prefix_space, pattern, bpe })
     }

@@ -28,6 +28,7 @@ mod wordpiece;
 use std::sync::Arc;
 
 use added::NeedsReference;
+pub(crate) use byte_level::Draft;
 use cache::WordCache;
 
 use super::reference::Reference;
@@ -43,7 +44,8 @@ pub(crate) struct Build<'a> {
     /// The tokenizer, control tokens hidden where that is the policy.
     pub(crate) reference: &'a Arc<Reference>,
     pub(crate) outline: &'a Outline,
-    pub(crate) json: &'a [u8],
+    /// For a model of byte-level BPE.
+    pub(crate) draft: Result<Draft, String>,
     pub(crate) parse_special: bool,
     /// Index of the unknown token of a Unigram model.
     pub(crate) unigram_unk: Option<usize>,
@@ -71,10 +73,10 @@ impl Buffers {
 }
 
 /// The engine for a tokenizer, or why there is none.
-pub(crate) fn build(build: &Build<'_>) -> Result<Box<dyn Engine>, String> {
+pub(crate) fn build(build: Build<'_>) -> Result<Box<dyn Engine>, String> {
     match build.reference.tokenizer().get_model() {
         tokenizers::ModelWrapper::BPE(_) => Ok(Box::new(byte_level::ByteLevel::new(build)?)),
-        _ => Ok(Box::new(chunks::Chunks::new(build)?)),
+        _ => Ok(Box::new(chunks::Chunks::new(&build)?)),
     }
 }
 
