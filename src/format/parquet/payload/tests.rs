@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use ::parquet::arrow::ArrowWriter;
 use ::parquet::arrow::arrow_writer::ArrowWriterOptions;
+use ::parquet::basic::Encoding;
+use ::parquet::file::properties::WriterProperties;
+use ::parquet::schema::types::ColumnPath;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::super::{CHUNK_BYTES, CHUNK_ROWS, GROUP_BYTES, GROUP_ROWS, PAGE_ROWS, Writer, properties};
+use super::super::{CHUNK_BYTES, CHUNK_ROWS, GROUP_BYTES, GROUP_ROWS, PAGE_ROWS, Reader, Writer, properties};
 use crate::format::columns::Columns;
-use crate::format::{Placed, ShardWriter};
+use crate::format::{Placed, ShardReader, ShardWriter};
 use crate::sample::{Ids, Record, Value};
 use crate::schema::{Field, FieldType, IdWidth, Schema};
-use crate::storage::NewFile;
+use crate::storage::{Access, Blob, NewFile};
 
 /// The writer whose bytes are wanted: every column through Arrow.
 struct Reference {
@@ -25,10 +28,12 @@ struct Reference {
 
 impl Reference {
     fn new(schema: &Schema, file: NewFile) -> Self {
+        Self::with(properties(schema).unwrap(), schema, file)
+    }
+
+    fn with(properties: WriterProperties, schema: &Schema, file: NewFile) -> Self {
         let columns = Columns::new(schema).unwrap();
-        let options = ArrowWriterOptions::new()
-            .with_properties(properties(schema).unwrap())
-            .with_skip_arrow_metadata(true);
+        let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
         let writer = ArrowWriter::try_new_with_options(file, columns.arrow().clone(), options).unwrap();
         Self { columns, writer, group: 0, rows: 0, bytes: 0 }
     }
@@ -211,6 +216,22 @@ fn large_records_are_one_page() {
         let shape = Shape { seed: 5, missing: 4, size: 300_000, large: 3 };
         assert_same_bytes(&schema, &records(&schema, count, shape));
     }
+}
+
+#[test]
+fn ids_that_another_writer_stored_plain_are_read() {
+    let schema = texts(IdWidth::U16, &[]);
+    let records = records(&schema, 500, Shape { seed: 6, missing: 0, size: 90, large: 7 });
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("plain");
+    let ids = ColumnPath::from(vec!["input_ids".to_owned(), "list".to_owned(), "element".to_owned()]);
+    let plain = properties(&schema).unwrap().into_builder().set_column_encoding(ids, Encoding::PLAIN).build();
+    let mut writer = Reference::with(plain, &schema, NewFile::create(&path).unwrap());
+    records.iter().for_each(|record| drop(writer.push(record)));
+    writer.finish().commit().unwrap();
+    let reader = Reader::new(Arc::new(schema), Blob::open(&path, Access::Read, None).unwrap()).unwrap();
+    let read: Vec<_> = reader.scan().unwrap().map(|record| record.unwrap().1).collect();
+    assert_eq!(read, records);
 }
 
 proptest! {
