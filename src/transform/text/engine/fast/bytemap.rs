@@ -7,8 +7,9 @@ pub(super) struct ByteMap {
     /// End of each key in `bytes`, and its id.
     keys: Vec<(usize, u32)>,
     bytes: Vec<u8>,
-    /// Number of the key + 1; 0 when empty.
-    table: Vec<u32>,
+    /// Number of the key + 1, and half of its hash above it: most strings that are not here are told apart by that. 0 when
+    /// empty.
+    table: Vec<u64>,
     longest: usize,
 }
 
@@ -24,11 +25,12 @@ impl ByteMap {
         let capacity = (map.keys.len() * 2 + 2).next_power_of_two();
         map.table = vec![0; capacity];
         for number in 0..map.keys.len() {
-            let mut at = hash_bytes(map.key(number)) & (capacity - 1);
+            let hash = hash_bytes(map.key(number));
+            let mut at = hash & (capacity - 1);
             while map.table[at] != 0 {
                 at = (at + 1) & (capacity - 1);
             }
-            map.table[at] = number as u32 + 1;
+            map.table[at] = upper(hash) | (number as u64 + 1);
         }
         map
     }
@@ -48,15 +50,27 @@ impl ByteMap {
         if key.len() > self.longest {
             return None;
         }
-        let mut at = hash_bytes(key) & (self.table.len() - 1);
+        let hash = hash_bytes(key);
+        let mut at = hash & (self.table.len() - 1);
         loop {
-            let number = (self.table[at] as usize).checked_sub(1)?;
-            if self.key(number) == key {
-                return Some(self.keys[number].1);
+            let entry = self.table[at];
+            if entry == 0 {
+                return None;
+            }
+            if upper(entry as usize) == upper(hash) {
+                let number = (entry as u32 - 1) as usize;
+                if self.key(number) == key {
+                    return Some(self.keys[number].1);
+                }
             }
             at = (at + 1) & (self.table.len() - 1);
         }
     }
+}
+
+/// The upper half of a hash, in its place.
+fn upper(hash: usize) -> u64 {
+    hash as u64 >> 32 << 32
 }
 
 #[cfg(test)]
