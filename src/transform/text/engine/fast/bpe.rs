@@ -14,8 +14,16 @@ use crate::sample::Reject;
 
 /// Words up to so many bytes are merged in an array.
 const SMALL: usize = 48;
+/// Numbers that are moved together.
+const ROOM: usize = 16;
+/// A token that is in no pair.
+const NOBODY: u32 = (1 << ID_BITS) - 1;
 /// No merge: larger than every rank.
-const NONE: u64 = u64::MAX;
+const NONE: u32 = u32::MAX;
+/// Bits of an id, and of a rank, in an entry of the [`PairTable`].
+const ID_BITS: u32 = 20;
+/// See [`ID_BITS`].
+const RANK_BITS: u32 = u64::BITS - 2 * ID_BITS;
 /// Bits of the filter per pair.
 const FILTER_BITS: usize = 8;
 /// No symbol: the end of a linked list.
@@ -30,10 +38,12 @@ impl<T: Borrow<str> + Hash + Eq> Token for T {}
 pub(super) struct Bpe {
     /// The token of each byte.
     bytes: [u32; 256],
-    /// What two neighbouring bytes become.
-    byte_pairs: Vec<u64>,
-    /// What two neighbouring tokens become.
+    /// The rank of the merge of two neighbouring bytes.
+    byte_pairs: Vec<u32>,
+    /// The rank of the merge of two neighbouring tokens.
     pairs: PairTable,
+    /// What the merge of each rank makes.
+    made: Vec<u32>,
     /// Tokens that a whole word is looked up in before anything is merged (`ignore_merges`).
     whole: Option<ByteMap>,
 }
@@ -58,27 +68,36 @@ impl Bpe {
                 None => return Err("a byte has no token".to_owned()),
             };
         }
-        let mut list = Vec::new();
+        if vocab.values().any(|&id| id >= NOBODY) {
+            return Err(format!("an id is not below {NOBODY}"));
+        }
+        let (mut list, mut made) = (Vec::new(), Vec::new());
         let mut token = String::new();
-        for (rank, (left, right)) in (0u32..).zip(merges) {
+        for (left, right) in merges {
             token.clear();
             token.push_str(left);
             token.push_str(right);
             match (vocab.get(left), vocab.get(right), vocab.get(token.as_str())) {
-                (Some(&l), Some(&r), Some(&new)) => list.push((l, r, u64::from(rank) << 32 | u64::from(new))),
+                (Some(&left), Some(&right), Some(&new)) => {
+                    list.push((left, right));
+                    made.push(new);
+                }
                 _ => return Err("a merge names a token that does not exist".to_owned()),
             }
+        }
+        if list.len() >> RANK_BITS != 0 {
+            return Err(format!("there are not less than {} merges", 1 << RANK_BITS));
         }
         let pairs = PairTable::new(&list);
         let byte_pairs = (0..1 << 16).map(|i: usize| pairs.get(bytes[i >> 8], bytes[i & 0xff])).collect();
         let whole = ignore_merges.then(|| whole_words(vocab, &alphabet));
-        Ok(Self { bytes, byte_pairs, pairs, whole })
+        Ok(Self { bytes, byte_pairs, pairs, made, whole })
     }
 
     fn merge_small(&self, word: &[u8], out: &mut Vec<u32>) {
-        let mut ids = [0u32; SMALL];
-        // What the token here and the next one become; `NONE` at the end.
-        let mut merges = [NONE; SMALL];
+        let mut ids = [0u32; SMALL + ROOM];
+        // The rank of the merge of the token here with the next one; `NONE` at the end.
+        let mut merges = [NONE; SMALL + ROOM];
         let mut len = word.len();
         for (i, &byte) in word.iter().enumerate() {
             ids[i] = self.bytes[byte as usize];
@@ -97,13 +116,15 @@ impl Bpe {
             if best == NONE {
                 break;
             }
-            ids[at] = best as u32;
-            ids.copy_within(at + 2..len, at + 1);
-            merges.copy_within(at + 1..len, at);
+            let new = self.made[best as usize];
+            ids[at] = new;
+            shift(&mut ids, at + 1, len);
+            shift(&mut merges, at, len);
             len -= 1;
-            merges[at] = if at + 1 < len { self.pairs.get(ids[at], ids[at + 1]) } else { NONE };
+            let right = if at + 1 < len { ids[at + 1] } else { NOBODY };
+            merges[at] = self.pairs.get(new, right);
             if at > 0 {
-                merges[at - 1] = self.pairs.get(ids[at - 1], ids[at]);
+                merges[at - 1] = self.pairs.get(ids[at - 1], new);
             }
         }
         out.extend_from_slice(&ids[..len]);
@@ -116,25 +137,25 @@ impl Bpe {
         if let Some(last) = next.last_mut() {
             *last = END;
         }
-        // (merge, place): the rank stands in the high half of the merge, so the heap is ordered by rank, then place.
-        let mut heap: BinaryHeap<Reverse<(u32, usize, u32)>> = BinaryHeap::with_capacity(ids.len());
-        let entry = |merge: u64, at: usize| Reverse(((merge >> 32) as u32, at, merge as u32));
+        // Rank and place.
+        let mut heap: BinaryHeap<Reverse<(u32, usize)>> = BinaryHeap::with_capacity(ids.len());
         for (at, pair) in word.windows(2).enumerate() {
             let merge = self.byte_pairs[(pair[0] as usize) << 8 | pair[1] as usize];
             if merge != NONE {
-                heap.push(entry(merge, at));
+                heap.push(Reverse((merge, at)));
             }
         }
         let mut gone = vec![false; ids.len()];
-        while let Some(Reverse((rank, at, new))) = heap.pop() {
+        while let Some(Reverse((rank, at))) = heap.pop() {
             let right = next[at];
             // The pair may have changed since: its place merged away, or one of its tokens grown.
             if gone[at] || right == END {
                 continue;
             }
-            if self.pairs.get(ids[at], ids[right]) != u64::from(rank) << 32 | u64::from(new) {
+            if self.pairs.get(ids[at], ids[right]) != rank {
                 continue;
             }
+            let new = self.made[rank as usize];
             ids[at] = new;
             gone[right] = true;
             let after = next[right];
@@ -143,14 +164,14 @@ impl Bpe {
                 previous[after] = at;
                 let merge = self.pairs.get(new, ids[after]);
                 if merge != NONE {
-                    heap.push(entry(merge, at));
+                    heap.push(Reverse((merge, at)));
                 }
             }
             let before = previous[at];
             if before != END {
                 let merge = self.pairs.get(ids[before], new);
                 if merge != NONE {
-                    heap.push(entry(merge, before));
+                    heap.push(Reverse((merge, before)));
                 }
             }
         }
@@ -171,12 +192,28 @@ impl Words for Bpe {
     }
 }
 
-/// (left, right) → rank and new id, by open addressing.
+/// Moves the numbers behind place `at`, up to `len`, one place down.
+#[inline(always)]
+fn shift(numbers: &mut [u32; SMALL + ROOM], mut at: usize, len: usize) {
+    while at < len {
+        let Some(moved) = numbers.get(at + 1..).and_then(|numbers| numbers.first_chunk::<ROOM>()).copied()
+        else {
+            return;
+        };
+        if let Some(to) = numbers.get_mut(at..).and_then(|numbers| numbers.first_chunk_mut::<ROOM>()) {
+            *to = moved;
+        }
+        at += ROOM;
+    }
+}
+
+/// (left, right) → rank, by open addressing.
 ///
-/// Most pairs that are asked for are not there, and the table is larger than the caches near the processor: a small filter
-/// in front of it answers for most of them.
+/// Most pairs that are asked for are not there, and the table is larger than the caches near the processor: an entry is one
+/// number, and a small filter in front of them answers for most pairs.
 struct PairTable {
-    entries: Vec<(u64, u64)>,
+    /// Left, right and rank from the highest bit down; [`PairTable::EMPTY`] where nothing is.
+    entries: Vec<u64>,
     shift: u32,
     /// One bit per hash; a pair whose bit is not set is not in the table.
     filter: Vec<u64>,
@@ -184,28 +221,36 @@ struct PairTable {
 }
 
 impl PairTable {
-    /// Later entries for one pair replace earlier ones, as in the reference.
-    fn new(list: &[(u32, u32, u64)]) -> Self {
-        let capacity = (list.len() * 2 + 2).next_power_of_two();
+    /// The entry of no pair: no rank has all its bits set.
+    const EMPTY: u64 = u64::MAX;
+
+    /// The rank of a pair is its place in the list. Later entries for one pair replace earlier ones, as in the reference.
+    fn new(list: &[(u32, u32)]) -> Self {
+        let capacity = (list.len() * 3 / 2 + 2).next_power_of_two();
         let bits = (list.len() * FILTER_BITS).next_power_of_two().max(64);
         let mut table = Self {
-            entries: vec![(NONE, NONE); capacity],
+            entries: vec![Self::EMPTY; capacity],
             shift: 64 - capacity.trailing_zeros(),
             filter: vec![0; bits / 64],
             filter_shift: 64 - bits.trailing_zeros(),
         };
-        for &(left, right, merge) in list {
-            let key = u64::from(left) << 32 | u64::from(right);
+        for (rank, &(left, right)) in (0..).zip(list) {
+            let key = Self::key(left, right);
             let hash = Self::hash(key);
             let bit = (hash >> table.filter_shift) as usize;
             table.filter[bit / 64] |= 1 << (bit % 64);
             let mut at = (hash >> table.shift) as usize;
-            while table.entries[at].0 != NONE && table.entries[at].0 != key {
+            while table.entries[at] != Self::EMPTY && table.entries[at] >> RANK_BITS != key {
                 at = (at + 1) & (capacity - 1);
             }
-            table.entries[at] = (key, merge);
+            table.entries[at] = key << RANK_BITS | rank;
         }
         table
+    }
+
+    #[inline(always)]
+    fn key(left: u32, right: u32) -> u64 {
+        u64::from(left) << ID_BITS | u64::from(right)
     }
 
     #[inline(always)]
@@ -213,9 +258,10 @@ impl PairTable {
         key.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xc2b2_ae3d_27d4_eb4f)
     }
 
+    /// The rank, or [`NONE`].
     #[inline(always)]
-    fn get(&self, left: u32, right: u32) -> u64 {
-        let key = u64::from(left) << 32 | u64::from(right);
+    fn get(&self, left: u32, right: u32) -> u32 {
+        let key = Self::key(left, right);
         let hash = Self::hash(key);
         let bit = (hash >> self.filter_shift) as usize;
         if self.filter[bit / 64] >> (bit % 64) & 1 == 0 {
@@ -223,9 +269,12 @@ impl PairTable {
         }
         let mut at = (hash >> self.shift) as usize;
         loop {
-            let (found, merge) = self.entries[at];
-            if found == key || found == NONE {
-                return merge;
+            let entry = self.entries[at];
+            if entry == Self::EMPTY {
+                return NONE;
+            }
+            if entry >> RANK_BITS == key {
+                return (entry & ((1 << RANK_BITS) - 1)) as u32;
             }
             at = (at + 1) & (self.entries.len() - 1);
         }
@@ -283,6 +332,20 @@ mod tests {
             }
         }
         Bpe::new(&vocab, usable, false).unwrap()
+    }
+
+    #[test]
+    fn ids_that_do_not_fit_an_entry_are_refused() {
+        let mut vocab: HashMap<String, u32> = byte_alphabet().iter().map(char::to_string).zip(0..).collect();
+        let mut build = |id| {
+            vocab.insert("ab".to_owned(), id);
+            Bpe::new(&vocab, [("a", "b")], false)
+        };
+        let bpe = build(NOBODY - 1).unwrap();
+        let mut out = Vec::new();
+        bpe.merge_small(b"ab", &mut out);
+        assert_eq!(out, [NOBODY - 1]);
+        assert!(build(NOBODY).is_err());
     }
 
     proptest! {
