@@ -13,7 +13,7 @@ pub mod error;
 pub mod format;
 pub mod index;
 pub mod manifest;
-#[cfg(feature = "sources")]
+#[cfg(feature = "text")]
 mod masks;
 #[cfg(feature = "convert")]
 pub mod options;

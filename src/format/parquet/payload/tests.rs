@@ -227,7 +227,9 @@ fn ids_that_another_writer_stored_plain_are_read() {
     let ids = ColumnPath::from(vec!["input_ids".to_owned(), "list".to_owned(), "element".to_owned()]);
     let plain = properties(&schema).unwrap().into_builder().set_column_encoding(ids, Encoding::PLAIN).build();
     let mut writer = Reference::with(plain, &schema, NewFile::create(&path).unwrap());
-    records.iter().for_each(|record| drop(writer.push(record)));
+    for record in &records {
+        writer.push(record);
+    }
     writer.finish().commit().unwrap();
     let reader = Reader::new(Arc::new(schema), Blob::open(&path, Access::Read, None).unwrap()).unwrap();
     let read: Vec<_> = reader.scan().unwrap().map(|record| record.unwrap().1).collect();
