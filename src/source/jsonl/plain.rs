@@ -349,5 +349,26 @@ mod tests {
             let found = parse(&line, FIELDS, &mut buffer);
             prop_assert_eq!(found, Some(Found { text: text.into(), key: Some(key) }));
         }
+
+        #[test]
+        fn strings_longer_than_a_window_are_read_as_they_were_written(
+            pieces in prop::collection::vec(
+                prop::sample::select(vec!["a", "\n", "\"", "\\", "é", "😀", "\u{1}", "/", "more than a few plain letters "]),
+                0..100,
+            ),
+            escape_all: bool,
+        ) {
+            let text = pieces.concat();
+            let mut written = serde_json::json!(text).to_string();
+            if escape_all {
+                // As writers do that know ASCII only.
+                let units = text.encode_utf16().map(|unit| format!("\\u{unit:04x}"));
+                written = format!("\"{}\"", units.collect::<String>());
+            }
+            let line = format!("{{\"id\": 7, \"text\": {written}, \"n\": 1}}");
+            let mut buffer = Vec::new();
+            let found = parse(&line, FIELDS, &mut buffer);
+            prop_assert_eq!(found, Some(Found { text: text.into(), key: Some("7".to_owned()) }));
+        }
     }
 }
