@@ -57,8 +57,10 @@ pub(crate) fn run<W: Work>(work: W) -> W::Output {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Portable;
 
-const EACH: u64 = 0x0101_0101_0101_0101;
-const HIGH: u64 = 0x80 * EACH;
+/// A number of eight bytes that are 1.
+pub(crate) const EACH: u64 = 0x0101_0101_0101_0101;
+/// The bits of eight bytes that ASCII does not have.
+pub(crate) const HIGH: u64 = 0x80 * EACH;
 
 impl Portable {
     /// The high bits of what `mark` makes of every eight bytes.

@@ -232,12 +232,8 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
         }
         let window = self.schedule.threads * WINDOW_PER_THREAD;
         let (held, limit) = (state.held, self.schedule.memory_bytes);
-        for open in &mut state.open {
-            let room =
-                |feed: &dyn Feed<C::Task>| held == 0 || held.saturating_add(feed.next_bytes()) <= limit;
-            if open.failure.is_some() {
-                continue;
-            }
+        let room = |feed: &dyn Feed<C::Task>| held == 0 || held.saturating_add(feed.next_bytes()) <= limit;
+        for open in state.open.iter_mut().filter(|open| open.failure.is_none()) {
             if open.waiting.len() < self.schedule.threads
                 && open.under_way() < window
                 && let Some(feed) = open.feed.take_if(|feed| room(feed.as_ref()))

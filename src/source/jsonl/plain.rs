@@ -189,12 +189,8 @@ impl<'a> Work for InString<'a, '_> {
         if first == b'"' {
             return Some((Content::Line(line.get(begin..at)?), at + 1));
         }
-        // No escape becomes longer, and what is copied of a window may go beyond.
-        let room = bytes.len() - begin + WINDOW;
-        if buffer.len() < room {
-            buffer.resize(room, 0);
-        }
         let mut len = at - begin;
+        make_room(buffer, len);
         buffer.get_mut(..len)?.copy_from_slice(bytes.get(begin..at)?);
         loop {
             match *bytes.get(at)? {
@@ -221,6 +217,7 @@ impl<'a> Work for InString<'a, '_> {
             loop {
                 let window = window(bytes, at);
                 let special = special(machine, &window);
+                make_room(buffer, len);
                 *buffer.get_mut(len..)?.first_chunk_mut()? = window;
                 let plain = special.trailing_zeros() as usize;
                 (at, len) = (at + plain, len + plain);
@@ -229,6 +226,15 @@ impl<'a> Work for InString<'a, '_> {
                 }
             }
         }
+    }
+}
+
+/// Has `buffer` hold a window behind `len` bytes, all of which may count, and an escaped character behind that.
+#[inline(always)]
+fn make_room(buffer: &mut Vec<u8>, len: usize) {
+    const AHEAD: usize = 4 << 10;
+    if buffer.len() < len + 2 * WINDOW {
+        buffer.resize(len + AHEAD, 0);
     }
 }
 

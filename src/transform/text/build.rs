@@ -69,7 +69,7 @@ impl Tokenizer {
     pub fn from_json(json: Vec<u8>, options: TokenizerOptions) -> Result<Self> {
         let draft = || match options.engine {
             EngineChoice::Reference => Err("it is not wanted".to_owned()),
-            _ => Draft::new(&json, &IdSet::default()),
+            _ => Draft::new(&json),
         };
         let (loaded, draft) = both(|| load::load(&json), draft);
         let mut loaded = loaded?;
@@ -110,7 +110,7 @@ impl Tokenizer {
         let parse_special = options.special_in_text == SpecialInText::Parse;
         let hidden =
             if parse_special { IdSet::default() } else { special::hide_controls(&mut loaded, &json)? };
-        let draft = if hidden.is_empty() { draft } else { Draft::new(&json, &hidden) };
+        let draft = draft.map(|draft| draft.without(&hidden));
         let unigram_unk = loaded.unigram_unk_id();
         let reference = Arc::new(Reference::new(loaded.tokenizer, parse_special));
         let build =

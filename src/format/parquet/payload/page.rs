@@ -39,7 +39,7 @@ pub(super) enum Layout {
 }
 
 impl Layout {
-    pub(super) fn encoding(self) -> Encoding {
+    fn encoding(self) -> Encoding {
         match self {
             Layout::Plain => Encoding::PLAIN,
             Layout::ByteStreams(_) => Encoding::BYTE_STREAM_SPLIT,

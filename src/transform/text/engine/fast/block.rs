@@ -4,7 +4,7 @@
 //! Only ASCII is looked at. A block ends before the first byte that is not, and who needs the rest goes on with
 //! [`Classes`](super::classes::Classes), character by character.
 
-use crate::masks::{Machine, WINDOW};
+use crate::masks::{HIGH, Machine, WINDOW};
 
 /// Where a byte beyond ASCII comes within so many, a block does not pay.
 const FEWEST: usize = 8;
@@ -78,9 +78,6 @@ impl<'a> Block<'a> {
 pub(super) fn low(count: usize) -> u64 {
     u64::MAX.checked_shr(64 - count as u32).unwrap_or(0)
 }
-
-/// The bits that bytes of ASCII do not have.
-const HIGH: u64 = 0x8080_8080_8080_8080;
 
 #[cfg(test)]
 mod tests {

@@ -179,6 +179,15 @@ impl Bpe {
     }
 }
 
+impl Bpe {
+    /// Looks no whole word up to one of these ids any more.
+    pub(super) fn hide(&mut self, is_hidden: impl Fn(u32) -> bool) {
+        if let Some(whole) = &mut self.whole {
+            *whole = ByteMap::new(whole.iter().filter(|(_, id)| !is_hidden(*id)));
+        }
+    }
+}
+
 impl Words for Bpe {
     fn encode_word(&self, word: &[u8], out: &mut Vec<u32>) -> Result<(), Reject> {
         if let Some(id) = self.whole.as_ref().and_then(|whole| whole.get(word)) {
@@ -196,13 +205,8 @@ impl Words for Bpe {
 #[inline(always)]
 fn shift(numbers: &mut [u32; SMALL + ROOM], mut at: usize, len: usize) {
     while at < len {
-        let Some(moved) = numbers.get(at + 1..).and_then(|numbers| numbers.first_chunk::<ROOM>()).copied()
-        else {
-            return;
-        };
-        if let Some(to) = numbers.get_mut(at..).and_then(|numbers| numbers.first_chunk_mut::<ROOM>()) {
-            *to = moved;
-        }
+        // As many each time, so that this is no call.
+        numbers.copy_within(at + 1..at + 1 + ROOM, at);
         at += ROOM;
     }
 }
@@ -346,6 +350,22 @@ mod tests {
         bpe.merge_small(b"ab", &mut out);
         assert_eq!(out, [NOBODY - 1]);
         assert!(build(NOBODY).is_err());
+    }
+
+    #[test]
+    fn a_hidden_id_is_that_of_no_word() {
+        let mut vocab: HashMap<String, u32> = byte_alphabet().iter().map(char::to_string).zip(0..).collect();
+        vocab.extend([("ab".to_owned(), 256), ("ba".to_owned(), 257)]);
+        let mut bpe = Bpe::new(&vocab, [], true).unwrap();
+        let ids = |bpe: &Bpe| {
+            let mut out = Vec::new();
+            bpe.encode_word(b"ab", &mut out).unwrap();
+            bpe.encode_word(b"ba", &mut out).unwrap();
+            out
+        };
+        assert_eq!(ids(&bpe), [256, 257]);
+        bpe.hide(|id| id == 256);
+        assert_eq!(ids(&bpe), [vocab["a"], vocab["b"], 257]);
     }
 
     proptest! {

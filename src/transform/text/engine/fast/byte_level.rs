@@ -50,18 +50,22 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// The draft for the BPE model in `json`, or why there is none. The ids in `hidden`, which no merge makes, are the
-    /// ids of no word.
-    pub(crate) fn new(json: &[u8], hidden: &IdSet) -> Result<Self, String> {
+    /// The draft for the BPE model in `json`, or why there is none.
+    pub(crate) fn new(json: &[u8]) -> Result<Self, String> {
         let file: File = serde_json::from_slice(json).map_err(|e| format!("the model is malformed: {e}"))?;
-        let Model { mut vocab, merges, ignore_merges } = file.model;
-        if !hidden.is_empty() {
-            vocab.retain(|_, id| !hidden.contains(*id));
-        }
+        let Model { vocab, merges, ignore_merges } = file.model;
         // Needed in any case, and built at the first call.
         Classes::get();
         let max_id = vocab.values().copied().max().unwrap_or(0);
         Ok(Self { bpe: Bpe::new(&vocab, pairs(&merges), ignore_merges)?, max_id })
+    }
+
+    /// The draft without the ids in `hidden`, which no merge makes.
+    pub(crate) fn without(mut self, hidden: &IdSet) -> Self {
+        if !hidden.is_empty() {
+            self.bpe.hide(|id| hidden.contains(id));
+        }
+        self
     }
 
     /// The largest id of the vocabulary.

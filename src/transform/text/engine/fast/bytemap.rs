@@ -40,6 +40,11 @@ impl ByteMap {
         &self.bytes[start..self.keys[number].0]
     }
 
+    /// All keys with their ids.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], u32)> {
+        self.keys.iter().enumerate().map(|(number, (_, id))| (self.key(number), *id))
+    }
+
     /// Bytes of the longest key.
     pub(super) fn longest(&self) -> usize {
         self.longest

@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 
 use regex_syntax::hir::{Class, HirKind};
 
+use crate::masks::{EACH, HIGH};
+
 /// `[^\s\p{L}\p{N}]`.
 pub(super) const OTHER: u8 = 0;
 /// `\p{L}`.
@@ -83,8 +85,6 @@ impl Classes {
 /// How many of the eight bytes, from the lowest, are ASCII letters before the first that is not.
 #[inline(always)]
 fn ascii_letters(window: u64) -> usize {
-    const EACH: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x80 * EACH;
     let lower = (window | (0x20 * EACH)) & !HIGH;
     // The high bit of each byte: at least 'a', more than 'z'. No byte carries into the next.
     let from_a = lower + (0x80 - b'a' as u64) * EACH;
