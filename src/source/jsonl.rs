@@ -35,13 +35,13 @@ pub struct Found<'a> {
 /// A [`Reject`] for a line that is empty, not UTF-8, not a JSON object, or lacks a wanted field of the right type. A key
 /// may be a string or an integer.
 pub fn parse<'a>(line: &'a [u8], fields: Fields<'_>, buffer: &'a mut Vec<u8>) -> Result<Found<'a>, Reject> {
+    if let Some(found) = plain::parse(line, fields, buffer) {
+        return Ok(found);
+    }
     let line = std::str::from_utf8(line).map_err(|e| {
         Reject::new(RejectCode::InvalidUtf8, format!("byte {} of the line is not UTF-8", e.valid_up_to()))
     })?;
-    match plain::parse(line, fields, buffer) {
-        Some(found) => Ok(found),
-        None => general(line, fields),
-    }
+    general(line, fields)
 }
 
 /// What [`parse`] does, whatever the line is like.

@@ -30,6 +30,8 @@ pub(super) struct Texts<'a> {
 /// What a worker keeps from task to task.
 pub(in crate::pipeline) struct Worker {
     tokens: Scratch,
+    /// For a text without its escapes.
+    text: Vec<u8>,
 }
 
 impl Conversion for Texts<'_> {
@@ -49,7 +51,8 @@ impl Conversion for Texts<'_> {
     }
 
     fn scratch(&self, idle: &Arc<AtomicUsize>) -> Worker {
-        Worker { tokens: self.job.options.tokenizer.scratch().with_idle(Arc::clone(idle)) }
+        let tokens = self.job.options.tokenizer.scratch().with_idle(Arc::clone(idle));
+        Worker { tokens, text: Vec::new() }
     }
 
     fn prepare(&self, work: &Path, threads: usize, stop: &Stop) -> Result<()> {
@@ -76,15 +79,16 @@ impl Conversion for Texts<'_> {
             out.note("units_redone");
         }
         let duplicates = std::mem::take(&mut task.duplicates);
-        let mut documents = Documents { job: self.job, worker, careful: task.careful, duplicates };
-        self.job.take_apart(task, &mut documents, out)
+        let Worker { tokens, text } = worker;
+        let mut documents = Documents { job: self.job, tokens, careful: task.careful, duplicates };
+        self.job.take_apart(task, text, &mut documents, out)
     }
 }
 
 /// Makes records of documents.
 struct Documents<'a> {
     job: &'a TextJob,
-    worker: &'a mut Worker,
+    tokens: &'a mut Scratch,
     careful: bool,
     duplicates: Duplicates,
 }
@@ -160,7 +164,7 @@ struct Identity {
 impl Documents<'_> {
     fn encode(&mut self, text: &str) -> Result<(Ids, EncodeStats), Reject> {
         let tokenizer = &self.job.options.tokenizer;
-        let tokens = &mut self.worker.tokens;
+        let tokens = &mut *self.tokens;
         let mut ids = PackedIds::new(tokenizer.id_width());
         if text.is_empty() {
             return Err(Reject::new(RejectCode::Empty, "the document is empty"));
@@ -183,7 +187,7 @@ impl Documents<'_> {
         }
         out.note("verified_documents");
         out.count("verified_bytes", text.len() as u64);
-        match tokenizer.matches_reference(text, ids.iter(), &mut self.worker.tokens) {
+        match tokenizer.matches_reference(text, ids.iter(), self.tokens) {
             true => Converting::Done,
             false => Converting::RedoUnit,
         }

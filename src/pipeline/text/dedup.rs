@@ -128,12 +128,13 @@ pub(super) fn find(job: &TextJob, work: &Path, threads: usize, stop: &Stop) -> R
     let texts = Mutex::new(ExternalSort::<TEXT_BYTES>::new(work, SORT_MEMORY_BYTES));
     let next = AtomicUsize::new(0);
     let hash_units = || -> Result<()> {
+        let mut buffer = Vec::new();
         while let Some(parts) = job.units.get(next.fetch_add(1, Ordering::Relaxed)) {
             let mut feed = PartFeed::new(job, parts.clone(), false, None);
             while let Some((task, _)) = feed.next()? {
                 check_stop(stop)?;
                 let mut hashes = Hashes { job, rows: Vec::new() };
-                job.take_apart(task, &mut hashes, &mut Outcomes::default())?;
+                job.take_apart(task, &mut buffer, &mut hashes, &mut Outcomes::default())?;
                 let mut texts = texts.lock().unwrap_or_else(PoisonError::into_inner);
                 hashes.rows.into_iter().try_for_each(|row| texts.push(row))?;
             }

@@ -18,6 +18,9 @@ use crate::source::read_planned;
 use crate::source::text::cut::{Rule, lines};
 use crate::source::text::kind::{Documents, Format};
 
+/// Most bytes of a text that its buffer keeps room for.
+const KEPT_TEXT: usize = 4 << 20;
+
 /// Where a document stands: in which part, and at which byte or row of its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
@@ -50,7 +53,7 @@ impl TextJob {
         }
     }
 
-    /// Takes a task apart.
+    /// Takes a task apart; texts with escapes go through `buffer`.
     ///
     /// # Errors
     ///
@@ -58,6 +61,7 @@ impl TextJob {
     pub(super) fn take_apart(
         &self,
         task: Task,
+        buffer: &mut Vec<u8>,
         items: &mut impl Items,
         out: &mut Outcomes,
     ) -> Result<Converting> {
@@ -73,7 +77,12 @@ impl TextJob {
             Work::Piece(Piece::Lines { offset, bytes }) => {
                 out.read(&bytes);
                 match self.details[self.parts[part].file].kind.format {
-                    Format::JsonLines => self.json_lines(part, offset, &bytes, items, out),
+                    Format::JsonLines => {
+                        let converting = self.json_lines(part, offset, &bytes, buffer, items, out);
+                        buffer.truncate(KEPT_TEXT);
+                        buffer.shrink_to(KEPT_TEXT);
+                        converting
+                    }
                     _ => self.texts(part, offset, &bytes, items, out),
                 }
             }
@@ -172,10 +181,10 @@ impl TextJob {
         part: usize,
         offset: u64,
         bytes: &[u8],
+        buffer: &mut Vec<u8>,
         items: &mut impl Items,
         out: &mut Outcomes,
     ) -> Converting {
-        let mut buffer = Vec::new();
         for (at, line) in lines(bytes) {
             let start = offset + at as u64;
             let place = Place { part, mark: Some(start) };
@@ -183,7 +192,7 @@ impl TextJob {
                 Err(reject) => items.item(place, Err(reject), out),
                 Ok(()) => {
                     let line = without_mark(start, line.strip_suffix(b"\n").unwrap_or(line));
-                    self.json_line(place, line, &mut buffer, items, out)
+                    self.json_line(place, line, buffer, items, out)
                 }
             };
             if converting == Converting::RedoUnit {

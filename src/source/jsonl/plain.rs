@@ -15,11 +15,13 @@ const DIGITS: usize = 18;
 
 /// What [`super::parse`] finds in `line`, or `None` when it has to look for itself. `buffer` takes the text if it has
 /// escapes.
-pub(super) fn parse<'a>(line: &'a str, fields: Fields<'_>, buffer: &'a mut Vec<u8>) -> Option<Found<'a>> {
+///
+/// That the line is UTF-8 is seen string by string: outside of strings it is ASCII, and an escape is whole characters.
+pub(super) fn parse<'a>(line: &'a [u8], fields: Fields<'_>, buffer: &'a mut Vec<u8>) -> Option<Found<'a>> {
     if fields.key == Some(fields.text) {
         return None;
     }
-    let mut line = Line { line, at: 0 };
+    let mut line = Line { bytes: line, at: 0 };
     let mut other = Vec::new();
     let (mut text, mut key) = (None, None);
     line.skip_space();
@@ -27,7 +29,10 @@ pub(super) fn parse<'a>(line: &'a str, fields: Fields<'_>, buffer: &'a mut Vec<u
     loop {
         line.skip_space();
         line.eat(b'"')?;
-        let Content::Line(name) = line.string(&mut other)? else { return None };
+        let name = match line.string(&mut other)? {
+            Content::Line(name) => std::str::from_utf8(name).ok()?,
+            Content::Buffer(_) => return None,
+        };
         line.skip_space();
         line.eat(b':')?;
         line.skip_space();
@@ -38,9 +43,9 @@ pub(super) fn parse<'a>(line: &'a str, fields: Fields<'_>, buffer: &'a mut Vec<u
                 if name == fields.text {
                     text = Some(line.string(buffer)?);
                 } else {
-                    let value = line.string(&mut other)?;
+                    let value = line.string(&mut other)?.text(&other)?;
                     if is_key {
-                        key = Some(value.text(&other)?.to_owned());
+                        key = Some(value.to_owned());
                     }
                 }
             }
@@ -64,7 +69,7 @@ pub(super) fn parse<'a>(line: &'a str, fields: Fields<'_>, buffer: &'a mut Vec<u
     }
     line.eat(b'}')?;
     line.skip_space();
-    if line.at < line.line.len() || fields.key.is_some() != key.is_some() {
+    if line.at < line.bytes.len() || fields.key.is_some() != key.is_some() {
         return None;
     }
     Some(Found { text: Cow::Borrowed(text?.text(buffer)?), key })
@@ -73,29 +78,30 @@ pub(super) fn parse<'a>(line: &'a str, fields: Fields<'_>, buffer: &'a mut Vec<u
 /// Where a string is.
 enum Content<'a> {
     /// In the line, as it is.
-    Line(&'a str),
+    Line(&'a [u8]),
     /// In the buffer, without its escapes: so many bytes.
     Buffer(usize),
 }
 
 impl<'a> Content<'a> {
     fn text(self, buffer: &'a [u8]) -> Option<&'a str> {
-        match self {
-            Content::Line(content) => Some(content),
-            Content::Buffer(len) => std::str::from_utf8(buffer.get(..len)?).ok(),
-        }
+        let content = match self {
+            Content::Line(content) => content,
+            Content::Buffer(len) => buffer.get(..len)?,
+        };
+        std::str::from_utf8(content).ok()
     }
 }
 
 /// A line that is being read.
 struct Line<'a> {
-    line: &'a str,
+    bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Line<'a> {
     fn peek(&self) -> Option<u8> {
-        self.line.as_bytes().get(self.at).copied()
+        self.bytes.get(self.at).copied()
     }
 
     fn eat(&mut self, byte: u8) -> Option<()> {
@@ -109,24 +115,26 @@ impl<'a> Line<'a> {
     }
 
     fn word(&mut self, word: &str) -> Option<()> {
-        self.line.as_bytes()[self.at..].starts_with(word.as_bytes()).then(|| self.at += word.len())
+        self.bytes[self.at..].starts_with(word.as_bytes()).then(|| self.at += word.len())
     }
 
     /// An integer as JSON writes it.
     fn integer(&mut self) -> Option<&'a str> {
         let begin = self.at;
         let _ = self.eat(b'-');
-        let digits = self.line.as_bytes()[self.at..].iter().take_while(|b| b.is_ascii_digit()).count();
+        let digits = self.bytes[self.at..].iter().take_while(|b| b.is_ascii_digit()).count();
         let (first, signed) = (self.peek(), self.at > begin);
         self.at += digits;
         let zero = first == Some(b'0');
         let is_integer = (1..=DIGITS).contains(&digits) && !(zero && (digits > 1 || signed));
-        (is_integer && !matches!(self.peek(), Some(b'.' | b'e' | b'E'))).then(|| &self.line[begin..self.at])
+        (is_integer && !matches!(self.peek(), Some(b'.' | b'e' | b'E')))
+            .then(|| std::str::from_utf8(&self.bytes[begin..self.at]).ok())
+            .flatten()
     }
 
     /// The rest of a string whose quote was eaten.
     fn string(&mut self, buffer: &mut Vec<u8>) -> Option<Content<'a>> {
-        let (content, at) = masks::run(InString { line: self.line, begin: self.at, buffer })?;
+        let (content, at) = masks::run(InString { bytes: self.bytes, begin: self.at, buffer })?;
         self.at = at;
         Some(content)
     }
@@ -144,7 +152,7 @@ impl<'a> Line<'a> {
     }
 
     fn four_digits(&mut self) -> Option<u32> {
-        let digits = self.line.as_bytes().get(self.at..self.at + 4)?;
+        let digits = self.bytes.get(self.at..self.at + 4)?;
         self.at += 4;
         digits.iter().try_fold(0, |number, &digit| Some(number << 4 | char::from(digit).to_digit(16)?))
     }
@@ -164,7 +172,7 @@ const ESCAPES: [u8; 256] = {
 
 /// Reads a string that begins at `begin`, behind its quote, and says where it is and where what follows its end begins.
 struct InString<'a, 'b> {
-    line: &'a str,
+    bytes: &'a [u8],
     begin: usize,
     buffer: &'b mut Vec<u8>,
 }
@@ -174,8 +182,7 @@ impl<'a> Work for InString<'a, '_> {
 
     #[inline(always)]
     fn on(self, machine: impl Machine) -> Self::Output {
-        let Self { line, begin, buffer } = self;
-        let bytes = line.as_bytes();
+        let Self { bytes, begin, buffer } = self;
         let mut at = begin;
         // As long as there is no escape, nothing has to be copied.
         let first = loop {
@@ -187,7 +194,7 @@ impl<'a> Work for InString<'a, '_> {
             at += WINDOW;
         };
         if first == b'"' {
-            return Some((Content::Line(line.get(begin..at)?), at + 1));
+            return Some((Content::Line(bytes.get(begin..at)?), at + 1));
         }
         let mut len = at - begin;
         make_room(buffer, len);
@@ -203,7 +210,7 @@ impl<'a> Work for InString<'a, '_> {
             at += 2;
             match ESCAPES[kind as usize] {
                 0 if kind == b'u' => {
-                    let mut line = Line { line, at };
+                    let mut line = Line { bytes, at };
                     let char = line.by_number()?;
                     at = line.at;
                     len += char.encode_utf8(buffer.get_mut(len..)?).len();
@@ -343,8 +350,25 @@ mod tests {
         fn what_is_found_is_what_the_general_parser_finds(line in lines(), with_key: bool) {
             let fields = Fields { key: FIELDS.key.filter(|_| with_key), ..FIELDS };
             let mut buffer = b"left over".to_vec();
-            if let Some(found) = parse(&line, fields, &mut buffer) {
+            if let Some(found) = parse(line.as_bytes(), fields, &mut buffer) {
                 prop_assert_eq!(Ok(found), general(&line, fields), "{:?}", line);
+            }
+        }
+
+        #[test]
+        fn what_is_found_is_what_a_line_of_utf8_holds(
+            line in lines(),
+            bytes in prop::collection::vec((any::<prop::sample::Index>(), 0x7fu8..), 0..3),
+        ) {
+            let mut line = line.into_bytes();
+            for (at, byte) in bytes {
+                line.insert(at.index(line.len() + 1), byte);
+            }
+            let mut buffer = Vec::new();
+            if let Some(found) = parse(&line, FIELDS, &mut buffer) {
+                let line = std::str::from_utf8(&line);
+                prop_assert!(line.is_ok());
+                prop_assert_eq!(line.ok().map(|line| general(line, FIELDS)), Some(Ok(found)));
             }
         }
 
@@ -352,7 +376,7 @@ mod tests {
         fn strings_are_read_as_they_were_written(text: String, key: String, other: String) {
             let line = serde_json::json!({ "text": text, "id": key, "other": other, "n": 1, "b": true }).to_string();
             let mut buffer = Vec::new();
-            let found = parse(&line, FIELDS, &mut buffer);
+            let found = parse(line.as_bytes(), FIELDS, &mut buffer);
             prop_assert_eq!(found, Some(Found { text: text.into(), key: Some(key) }));
         }
 
@@ -373,7 +397,7 @@ mod tests {
             }
             let line = format!("{{\"id\": 7, \"text\": {written}, \"n\": 1}}");
             let mut buffer = Vec::new();
-            let found = parse(&line, FIELDS, &mut buffer);
+            let found = parse(line.as_bytes(), FIELDS, &mut buffer);
             prop_assert_eq!(found, Some(Found { text: text.into(), key: Some("7".to_owned()) }));
         }
     }

@@ -18,6 +18,9 @@ pub(super) const PIECE_BYTES: usize = 1 << 20;
 /// Most ids that the buffer of a thread has room for when nothing is encoded.
 const KEPT_IDS: usize = 1 << 20;
 
+/// Bytes of text that an id stands for, or more, as room is made for the ids of a piece.
+const BYTES_PER_ID: usize = 3;
+
 /// Takes the ids of a document.
 pub trait IdSink {
     /// Number of ids taken.
@@ -203,7 +206,7 @@ impl Tokenizer {
     fn encode_next(&self, divided: &Divided<'_>, scratch: &mut Scratch) -> bool {
         let at = divided.next.fetch_add(1, Ordering::Relaxed);
         let Some(piece) = divided.pieces.get(at) else { return false };
-        let mut ids = Vec::new();
+        let mut ids = Vec::with_capacity(piece.len() / BYTES_PER_ID);
         let made = divided.engine.encode(piece, scratch, &mut ids).and_then(|outcome| match outcome {
             Outcome::Done => self.check_hidden(&ids).map(|()| Some(ids)),
             Outcome::Declined => Ok(None),

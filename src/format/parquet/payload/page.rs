@@ -24,7 +24,7 @@ use crate::schema::IdWidth;
 const ROOM: usize = 1 << 10;
 
 /// Most bytes of values that are kept for the next page, and of pages for the next chunk.
-const KEPT_VALUES: usize = 1 << 20;
+const KEPT_VALUES: usize = 4 << 20;
 /// See [`KEPT_VALUES`].
 const KEPT_PAGES: usize = 32 << 20;
 
@@ -248,17 +248,13 @@ fn place_before(buffer: &mut Vec<u8>, begin: usize, head: &[u8]) -> usize {
 
 /// Appends the bytes of numbers as [`Layout::ByteStreams`], of which `GIVEN` bytes each are in `values`.
 fn push_streams<const GIVEN: usize>(values: &[u8], number: impl Fn([u8; GIVEN]) -> u32, out: &mut Vec<u8>) {
-    let (begin, values) = (out.len(), values.as_chunks::<GIVEN>().0);
-    out.resize(begin + size_of::<u32>() * values.len(), 0);
-    let mut streams = &mut out[begin..];
+    let values = values.as_chunks::<GIVEN>().0;
+    out.reserve(size_of::<u32>() * values.len());
     for n in 0..GIVEN {
-        let (stream, rest) = streams.split_at_mut(values.len());
-        for (byte, value) in stream.iter_mut().zip(values) {
-            // As numbers, because the compiler then takes many at once.
-            *byte = (number(*value) >> (8 * n)) as u8;
-        }
-        streams = rest;
+        // As numbers, because the compiler then takes many at once.
+        out.extend(values.iter().map(|value| (number(*value) >> (8 * n)) as u8));
     }
+    out.resize(out.len() + (size_of::<u32>() - GIVEN) * values.len(), 0);
 }
 
 /// The header of a data page of version 1.
