@@ -98,10 +98,9 @@ struct Divided<'a> {
 impl<'a> Divided<'a> {
     fn new(engine: &'a dyn Engine, text: &'a str) -> Self {
         let (mut pieces, mut rest) = (Vec::new(), text);
-        while let Some(at) = (rest.len() > PIECE_BYTES).then(|| engine.divide(rest, PIECE_BYTES)).flatten() {
-            let (piece, following) = rest.split_at(at);
-            pieces.push(piece);
-            rest = following;
+        while let Some(gap) = (rest.len() > PIECE_BYTES).then(|| engine.divide(rest, PIECE_BYTES)).flatten() {
+            pieces.push(&rest[..gap.start]);
+            rest = &rest[gap.end..];
         }
         pieces.push(rest);
         Self { engine, pieces, next: AtomicUsize::new(0), made: Mutex::default() }

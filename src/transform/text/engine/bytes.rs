@@ -1,5 +1,7 @@
 //! `--tokenizer bytes`: every byte of the UTF-8 text is its own id.
 
+use std::ops::Range;
+
 use super::{Engine, EngineInfo, Outcome};
 use crate::sample::Reject;
 use crate::transform::text::Scratch;
@@ -22,7 +24,8 @@ impl Engine for Bytes {
         Ok(Outcome::Done)
     }
 
-    fn divide(&self, text: &str, from: usize) -> Option<usize> {
-        (from < text.len()).then(|| text.floor_char_boundary(from)).filter(|at| *at > 0)
+    fn divide(&self, text: &str, from: usize) -> Option<Range<usize>> {
+        let at = (from < text.len()).then(|| text.floor_char_boundary(from)).filter(|at| *at > 0)?;
+        Some(at..at)
     }
 }

@@ -8,6 +8,8 @@ pub(super) mod fast;
 pub(super) mod proof;
 pub(super) mod reference;
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use super::Scratch;
@@ -39,9 +41,10 @@ pub(super) trait Engine: Send + Sync {
     /// Appends the ids of `text` to `out`. On [`Outcome::Declined`] and on a reject, `out` is as it was.
     fn encode(&self, text: &str, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<Outcome, Reject>;
 
-    /// A place from byte `from` on at which `text` can be divided: the ids of the whole are those of both parts in a row,
-    /// whatever stands on either side. `None` when there is none, or the engine does not know.
-    fn divide(&self, text: &str, from: usize) -> Option<usize> {
+    /// Where `text` can be divided, from byte `from` on: the ids of the whole are those of what stands before and of what
+    /// stands behind, in a row, whatever that is. What stands there, often nothing, is part of neither. `None` when there is
+    /// no such place, or the engine does not know.
+    fn divide(&self, text: &str, from: usize) -> Option<Range<usize>> {
         let _ = (text, from);
         None
     }

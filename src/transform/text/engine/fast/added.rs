@@ -34,6 +34,8 @@ pub(super) struct Stage {
     tokens: Option<(AhoCorasick, Vec<Action>)>,
     /// Whether one of the tokens has a space behind a letter.
     across_words: bool,
+    /// Whether one of them has a space that can stand between two letters, of the token or of its neighbours.
+    holds_space: bool,
 }
 
 /// A token was found whose match depends on its neighbours.
@@ -83,10 +85,16 @@ impl Stage {
             .match_kind(MatchKind::LeftmostLongest)
             .build(patterns.iter().map(|(string, _)| string.as_bytes()))
             .map_err(|e| format!("the added tokens cannot be searched for: {e}"))?;
-        let across = |pair: &[u8]| pair[0].is_ascii_alphabetic() && pair[1] == b' ';
-        let across_words = patterns.iter().any(|(string, _)| string.as_bytes().windows(2).any(across));
+        let is_letter = |byte: Option<u8>| byte.is_none_or(|byte| byte.is_ascii_alphabetic());
+        let spaces = |string: &str| -> Vec<(Option<u8>, Option<u8>)> {
+            let at = |at: Option<usize>| string.as_bytes().get(at?).copied();
+            string.match_indices(' ').map(|(i, _)| (at(i.checked_sub(1)), at(Some(i + 1)))).collect()
+        };
+        let spaces: Vec<_> = patterns.iter().flat_map(|(string, _)| spaces(string)).collect();
+        let across_words = spaces.iter().any(|(before, _)| before.is_some() && is_letter(*before));
+        let holds_space = spaces.iter().any(|(before, after)| is_letter(*before) && is_letter(*after));
         let actions = patterns.into_iter().map(|(_, action)| action).collect();
-        Ok(Self { tokens: Some((automaton, actions)), across_words })
+        Ok(Self { tokens: Some((automaton, actions)), across_words, holds_space })
     }
 
     /// Whether nothing is ever found.
@@ -97,6 +105,11 @@ impl Stage {
     /// Whether a token may reach from a letter of ASCII to a space behind it.
     pub(super) fn is_across_words(&self) -> bool {
         self.across_words
+    }
+
+    /// Whether a space between two letters of ASCII may be part of a token.
+    pub(super) fn holds_space(&self) -> bool {
+        self.holds_space
     }
 
     /// Calls `each` with the parts of `text` in order, until it returns an error.

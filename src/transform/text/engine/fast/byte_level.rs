@@ -4,6 +4,7 @@ use std::borrow::{Borrow, Cow};
 use std::collections::HashMap;
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use ahash::RandomState;
 use serde::Deserialize;
@@ -265,9 +266,10 @@ impl Engine for ByteLevel {
         super::finish(result, before, out)
     }
 
-    fn divide(&self, text: &str, from: usize) -> Option<usize> {
+    fn divide(&self, text: &str, from: usize) -> Option<Range<usize>> {
         let whole = self.raw.is_across_words() || self.normalized.is_across_words();
-        if whole { None } else { between_words(text, from) }
+        let at = if whole { None } else { between_words(text, from) }?;
+        Some(at..at)
     }
 }
 

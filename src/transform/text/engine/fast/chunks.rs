@@ -14,6 +14,7 @@
 //!
 //! A language that writes no spaces has long chunks and gains nothing here.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -163,10 +164,13 @@ impl Engine for Chunks {
         super::finish(result, before, out)
     }
 
-    fn divide(&self, text: &str, from: usize) -> Option<usize> {
+    fn divide(&self, text: &str, from: usize) -> Option<Range<usize>> {
         match &self.cut {
-            Cut::Bert { .. } if !self.raw.is_across_words() => between_words(text, from),
-            // A text that begins with a space is not one that follows a space.
+            Cut::Bert { .. } if !self.raw.is_across_words() => between_words(text, from).map(|at| at..at),
+            // What follows the space begins as a text does; a text with the space before it would not.
+            Cut::Spaces(spaces) if !self.raw.holds_space() => {
+                between_words(text, from).map(|at| at..at + 1).filter(|space| spaces.is_cut(text, space))
+            }
             Cut::Bert { .. } | Cut::Spaces(_) => None,
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! Whether a character stays itself is asked of the reference's own normalizer, once per character.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -123,6 +124,14 @@ impl Spaces {
             }
         }
         if start < at { chunk(start, at) } else { Ok(()) }
+    }
+
+    /// Whether a text is cut at a space that stands between two letters of ASCII.
+    pub(super) fn is_cut(&self, text: &str, space: &Range<usize>) -> bool {
+        let bytes = text.as_bytes();
+        self.is_blank(b' ')
+            && space.start.checked_sub(1).is_some_and(|before| self.stays_at(bytes, before))
+            && self.stays_at(bytes, space.end)
     }
 
     fn stays_at(&self, bytes: &[u8], at: usize) -> bool {

@@ -60,6 +60,8 @@ fn values() -> Vec<(&'static str, Value)> {
     let vocab = fallback["model"]["vocab"].as_array_mut().unwrap();
     vocab.extend((0..=255).map(|b| json!([format!("<0x{b:02X}>"), -20.0])));
     vocab.push(json!(["語語", -3.0]));
+    let mut unigram_across = unigram();
+    add_token(&mut unigram_across, " dog", false, false);
     let mut stripped = unigram();
     stripped["normalizer"] = json!({"type": "Sequence", "normalizers": [
         {"type": "NFKC"}, {"type": "Strip", "strip_left": false, "strip_right": true}]});
@@ -82,6 +84,7 @@ fn values() -> Vec<(&'static str, Value)> {
         ("xlmr", xlmr),
         ("byte fallback", fallback),
         ("stripped", stripped),
+        ("unigram across", unigram_across),
     ]
 }
 
@@ -131,20 +134,20 @@ proptest! {
             let text = texts.join(between);
             for (name, tokenizer) in &*TOKENIZERS {
                 let engine = tokenizer.fast.as_deref().unwrap();
-                let Some(at) = engine.divide(&text, from) else { continue };
-                prop_assert!(at >= from && at > 0);
+                let Some(gap) = engine.divide(&text, from) else { continue };
+                prop_assert!(gap.start >= from && gap.start > 0);
                 let mut scratch = tokenizer.scratch();
                 let mut ids = |text: &str| {
                     let mut ids = Vec::new();
                     let done = engine.encode(text, &mut scratch, &mut ids);
                     (done.is_ok_and(|done| done == Outcome::Done)).then_some(ids)
                 };
-                let parts = (ids(&text[..at]), ids(&text[at..]));
+                let parts = (ids(&text[..gap.start]), ids(&text[gap.end..]));
                 let joined = match parts {
                     (Some(left), Some(right)) => Some([left, right].concat()),
                     _ => None,
                 };
-                prop_assert_eq!(joined, ids(&text), "{} {:?} at {}", name, text, at);
+                prop_assert_eq!(joined, ids(&text), "{} {:?} at {:?}", name, text, gap);
             }
         }
     }
@@ -169,10 +172,10 @@ fn a_long_text_is_divided_where_the_engine_knows_how() {
             assert!(ids == whole, "{name}");
         }
     }
-    for name in ["gpt2", "neox", "llama3", "bert"] {
+    for name in ["gpt2", "neox", "llama3", "bert", "unigram", "t5", "xlmr", "byte fallback"] {
         assert!(divided.contains(&name), "{divided:?}");
     }
-    assert!(!divided.contains(&"across"));
+    assert!(!divided.contains(&"across") && !divided.contains(&"unigram across"));
 }
 
 #[test]
