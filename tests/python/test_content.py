@@ -29,7 +29,7 @@ def test_all_formats_hold_the_same_records(kind, fmt, photos_in, corpus_in):
         assert ours.records(split) == parquet.records(split)
 
 
-@pytest.mark.parametrize("tokenizer", ["bpe", "wordpiece", "unigram"])
+@pytest.mark.parametrize("tokenizer", ["bpe", "char-bpe", "wordpiece", "unigram"])
 def test_ids_are_those_of_the_reference_tokenizer(tokenizer, corpus_in):
     reference = Tokenizer.from_file(str(FIXTURES / "tokenizers" / f"{tokenizer}.json"))
     reference.no_truncation()

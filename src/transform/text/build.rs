@@ -79,7 +79,7 @@ impl Tokenizer {
         };
         let vocab_size = loaded.tokenizer.get_vocab_size(true) as u64;
         let special = special::special_tokens(loaded.tokenizer.get_added_vocabulary());
-        let finder = Finder::new(&loaded.tokenizer)?;
+        let finder = Finder::new(&loaded)?;
 
         let find = |end, named: &Option<String>| {
             ends::find(end, named.as_deref(), &loaded.outline.post_processor, &special, |t| {

@@ -225,7 +225,8 @@ impl Tokenizer {
                 }
                 (count, first)
             }
-            (Finder::AskReference, Base::Reference(reference)) => {
+            (Finder::AskReference(Some(cores)), _) if !cores.is_match(text) => (0, None),
+            (Finder::AskReference(_), Base::Reference(reference)) => {
                 let found = reference.special_tokens_in(text)?;
                 let name = found.first().and_then(|&id| reference.tokenizer().id_to_token(id));
                 (found.len() as u64, name)

@@ -53,13 +53,15 @@ pub(super) enum Finder {
     Nothing,
     /// Their strings can be searched in the text as it is.
     Strings(Box<AhoCorasick>, Vec<SpecialToken>),
-    /// Some match only after normalization: the reference must be asked.
-    AskReference,
+    /// Some match only after normalization: the reference must be asked, of a text that has what some of them cannot be
+    /// without, or of every text.
+    AskReference(Option<Box<AhoCorasick>>),
 }
 
 impl Finder {
-    /// A finder for the special tokens of `tokenizer`.
-    pub(super) fn new(tokenizer: &tokenizers::Tokenizer) -> Result<Self> {
+    /// A finder for the special tokens of a tokenizer.
+    pub(super) fn new(loaded: &Loaded) -> Result<Self> {
+        let Loaded { tokenizer, outline } = loaded;
         let added = tokenizer.get_added_vocabulary();
         let tokens = special_tokens(added);
         if tokens.is_empty() {
@@ -68,17 +70,42 @@ impl Finder {
         let normalized = |t: &SpecialToken| {
             added.get_added_tokens_decoder().get(&t.id).is_some_and(|added| added.normalized)
         };
-        if tokenizer.get_normalizer().is_some() && tokens.iter().any(normalized) {
-            return Ok(Finder::AskReference);
-        }
-        let automaton = AhoCorasick::builder()
-            .match_kind(MatchKind::LeftmostLongest)
-            .build(tokens.iter().map(|t| t.token.as_bytes()))
-            .map_err(|e| {
+        let automaton = |strings: &[&str]| {
+            let builder = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(strings);
+            builder.map_err(|e| {
                 Error::usage("the special tokens of the tokenizer cannot be searched for").caused_by(e)
-            })?;
+            })
+        };
+        if tokenizer.get_normalizer().is_some() && tokens.iter().any(normalized) {
+            let cores: Option<Vec<&str>> =
+                tokens.iter().map(|token| untouched(&token.token, &outline.normalizer)).collect();
+            return Ok(Finder::AskReference(cores.map(|cores| automaton(&cores)).transpose()?.map(Box::new)));
+        }
+        let strings: Vec<&str> = tokens.iter().map(|token| token.token.as_str()).collect();
+        let automaton = automaton(&strings)?;
         Ok(Finder::Strings(Box::new(automaton), tokens))
     }
+}
+
+/// What a text has for certain if the token is found in it after normalization: the longest part of the token that the
+/// normalizer leaves as it is. `None` when there is none, or the normalizer does more than to write spaces in another way, as
+/// those of SentencePiece models do.
+fn untouched<'t>(token: &'t str, normalizer: &Value) -> Option<&'t str> {
+    let parts = match normalizer.get("normalizers").and_then(Value::as_array) {
+        Some(parts) => parts.as_slice(),
+        None => std::slice::from_ref(normalizer),
+    };
+    let mut written = " ".to_owned();
+    for part in parts {
+        let string = |at: &str| part.pointer(at).and_then(Value::as_str);
+        match string("/type")? {
+            "Prepend" => written.push_str(string("/prepend")?),
+            "Replace" if string("/pattern/String")? == " " => written.push_str(string("/content")?),
+            _ => return None,
+        }
+    }
+    let parts = token.split(|c| written.contains(c));
+    parts.max_by_key(|part| part.len()).filter(|part| !part.is_empty())
 }
 
 /// A set of ids, asked once per token.

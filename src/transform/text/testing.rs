@@ -10,7 +10,7 @@ use tokenizers::models::wordpiece::{WordPiece, WordPieceTrainer};
 use tokenizers::normalizers::{BertNormalizer, NormalizerWrapper, Precompiled};
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
-use tokenizers::pre_tokenizers::metaspace::Metaspace;
+use tokenizers::pre_tokenizers::metaspace::{Metaspace, PrependScheme};
 use tokenizers::pre_tokenizers::whitespace::WhitespaceSplit;
 use tokenizers::{AddedToken, Model, Tokenizer};
 
@@ -56,6 +56,48 @@ pub(crate) fn bpe_with_pattern(pattern: &str, ignore_merges: bool) -> Value {
         {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false},
         {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]});
     value["model"]["ignore_merges"] = json!(ignore_merges);
+    value
+}
+
+/// BPE over characters as Llama 2 has it: spaces become `▁`, unknown characters bytes. With `crosses`, tokens have spaces
+/// inside, too.
+pub(crate) fn char_bpe(crosses: bool) -> Value {
+    let mut tokenizer = Tokenizer::new(BPE::default());
+    tokenizer.with_pre_tokenizer(Some(Metaspace::new('\u{2581}', PrependScheme::Always, !crosses)));
+    let trainer = BpeTrainer::builder()
+        .show_progress(false)
+        .vocab_size(500)
+        .min_frequency(1)
+        .special_tokens(special(&["<unk>", "<s>", "</s>"]))
+        .build();
+    let mut value = trained(tokenizer, trainer);
+    let vocab = value["model"]["vocab"].as_object_mut().unwrap();
+    // A run of spaces is a token, the last of them made by no merge of the trainer.
+    let bytes = (0..=255).map(|byte| format!("<0x{byte:02X}>"));
+    for token in bytes.chain(["\u{2581}\u{2581}".to_owned()]) {
+        let next = vocab.len();
+        vocab.entry(token).or_insert(json!(next));
+    }
+    let merges = value["model"]["merges"].as_array_mut().unwrap();
+    merges.push(json!(["\u{2581}", "\u{2581}"]));
+    for (name, of) in
+        [("byte_fallback", json!(true)), ("fuse_unk", json!(true)), ("unk_token", json!("<unk>"))]
+    {
+        value["model"][name] = of;
+    }
+    value["normalizer"] = json!({"type": "Sequence", "normalizers": [
+        {"type": "Prepend", "prepend": "\u{2581}"},
+        {"type": "Replace", "pattern": {"String": " "}, "content": "\u{2581}"}]});
+    value["pre_tokenizer"] = Value::Null;
+    value
+}
+
+/// The same behind Metaspace, which prepends as `scheme` says.
+pub(crate) fn char_bpe_behind_metaspace(scheme: &str, split: bool, crosses: bool) -> Value {
+    let mut value = char_bpe(crosses);
+    value["normalizer"] = Value::Null;
+    value["pre_tokenizer"] =
+        json!({"type": "Metaspace", "replacement": "\u{2581}", "prepend_scheme": scheme, "split": split});
     value
 }
 

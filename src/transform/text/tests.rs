@@ -1,8 +1,11 @@
 //! What a tokenizer promises, on small tokenizers of every kind.
 
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::testing::{PAGE, add_token, bpe, bytes, unigram, wordlevel, wordpiece};
+use super::testing::{PAGE, add_token, bpe, bytes, char_bpe, tricky, unigram, wordlevel, wordpiece};
 use super::*;
 use crate::error::ErrorKind;
 
@@ -169,6 +172,29 @@ fn a_special_token_that_matches_after_normalization_is_found() {
     let t = tokenizer(&value, with(SpecialInText::Error));
     assert!(t.encode("the [ClS] dog", &mut t.scratch(), &mut Vec::new()).is_err());
     assert_eq!(encode(&t, "the cls dog").1.special_in_text, 0);
+}
+
+proptest! {
+    #[test]
+    fn special_tokens_behind_written_spaces_are_those_the_reference_finds(text in tricky()) {
+        static TOKENIZERS: LazyLock<Vec<Tokenizer>> = LazyLock::new(|| {
+            let tokens = ["<dog>", "\u{2581}the", "the quick", "\u{2581}"];
+            (0..=tokens.len()).map(|count| {
+                let mut value = char_bpe(false);
+                for token in &tokens[..count] {
+                    add_token(&mut value, token, true, true);
+                }
+                value["added_tokens"].as_array_mut().unwrap().iter_mut().for_each(|t| t["normalized"] = json!(true));
+                tokenizer(&value, TokenizerOptions::default())
+            }).collect()
+        });
+        for tokenizer in &*TOKENIZERS {
+            let Base::Reference(reference) = &tokenizer.reference else { unreachable!() };
+            let found = reference.special_tokens_in(&text).unwrap().len() as u64;
+            let encoded = tokenizer.encode(&text, &mut tokenizer.scratch(), &mut Vec::new()).unwrap();
+            prop_assert_eq!(encoded.special_in_text, found);
+        }
+    }
 }
 
 #[test]

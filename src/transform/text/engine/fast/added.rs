@@ -34,8 +34,8 @@ pub(super) struct Stage {
     tokens: Option<(AhoCorasick, Vec<Action>)>,
     /// Whether one of the tokens has a space behind a letter.
     across_words: bool,
-    /// Whether one of them has a space that can stand between two letters, of the token or of its neighbours.
-    holds_space: bool,
+    /// Whether one of them can hold a space between two letters, or stand directly before or behind one.
+    at_spaces: bool,
 }
 
 /// A token was found whose match depends on its neighbours.
@@ -46,6 +46,15 @@ impl Stage {
     pub(super) fn both(
         tokenizer: &tokenizers::Tokenizer,
         parse_special: bool,
+    ) -> Result<(Self, Self), String> {
+        Self::both_written(tokenizer, parse_special, str::to_owned)
+    }
+
+    /// The same for an engine that writes normalized text in its own way, as `write` does.
+    pub(super) fn both_written(
+        tokenizer: &tokenizers::Tokenizer,
+        parse_special: bool,
+        write: impl Fn(&str) -> String,
     ) -> Result<(Self, Self), String> {
         let mut tokens: Vec<_> = tokenizer.get_added_tokens_decoder().into_iter().collect();
         tokens.sort_unstable_by_key(|(id, _)| *id);
@@ -68,7 +77,7 @@ impl Stage {
                     .normalize(&mut content)
                     .map_err(|e| format!("an added token cannot be normalized: {e}"))?;
             }
-            normalized.push((content.get().to_owned(), action));
+            normalized.push((write(content.get()), action));
         }
         Ok((Self::new(raw)?, Self::new(normalized)?))
     }
@@ -92,9 +101,11 @@ impl Stage {
         };
         let spaces: Vec<_> = patterns.iter().flat_map(|(string, _)| spaces(string)).collect();
         let across_words = spaces.iter().any(|(before, _)| before.is_some() && is_letter(*before));
-        let holds_space = spaces.iter().any(|(before, after)| is_letter(*before) && is_letter(*after));
+        let edges = |string: &str| [string.bytes().next(), string.bytes().next_back()];
+        let at_spaces = spaces.iter().any(|(before, after)| is_letter(*before) && is_letter(*after))
+            || patterns.iter().any(|(string, _)| edges(string).into_iter().any(is_letter));
         let actions = patterns.into_iter().map(|(_, action)| action).collect();
-        Ok(Self { tokens: Some((automaton, actions)), across_words, holds_space })
+        Ok(Self { tokens: Some((automaton, actions)), across_words, at_spaces })
     }
 
     /// Whether nothing is ever found.
@@ -107,9 +118,9 @@ impl Stage {
         self.across_words
     }
 
-    /// Whether a space between two letters of ASCII may be part of a token.
-    pub(super) fn holds_space(&self) -> bool {
-        self.holds_space
+    /// Whether a space between two letters of ASCII may be part of a token, or directly beside one.
+    pub(super) fn is_at_spaces(&self) -> bool {
+        self.at_spaces
     }
 
     /// Calls `each` with the parts of `text` in order, until it returns an error.

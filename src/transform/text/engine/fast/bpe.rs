@@ -1,38 +1,12 @@
-//! Byte-pair encoding of one word: the pair of lowest rank is merged first, the leftmost of equals, until none is left.
-//!
-//! Short words, nearly all of them, are merged in place in a small array; long ones through a heap, so that a word of a
-//! megabyte takes n log n steps and not n².
+//! BPE over bytes: the symbols that are merged are the bytes of a word.
 
-use std::borrow::Borrow;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
-use std::hash::{BuildHasher, Hash};
+use std::collections::HashMap;
+use std::hash::BuildHasher;
 
 use super::bytemap::ByteMap;
 use super::cache::Words;
+use super::merges::{Merges, NONE, SMALL, Token};
 use crate::sample::Reject;
-
-/// Words up to so many bytes are merged in an array.
-const SMALL: usize = 48;
-/// Numbers that are moved together.
-const ROOM: usize = 16;
-/// A token that is in no pair.
-const NOBODY: u32 = (1 << ID_BITS) - 1;
-/// No merge: larger than every rank.
-const NONE: u32 = u32::MAX;
-/// Bits of an id, and of a rank, in an entry of the [`PairTable`].
-const ID_BITS: u32 = 20;
-/// See [`ID_BITS`].
-const RANK_BITS: u32 = u64::BITS - 2 * ID_BITS;
-/// Bits of the filter per pair.
-const FILTER_BITS: usize = 8;
-/// No symbol: the end of a linked list.
-const END: usize = usize::MAX;
-
-/// A token of a vocabulary.
-pub(super) trait Token: Borrow<str> + Hash + Eq {}
-
-impl<T: Borrow<str> + Hash + Eq> Token for T {}
 
 /// A byte-level BPE model.
 pub(super) struct Bpe {
@@ -40,10 +14,7 @@ pub(super) struct Bpe {
     bytes: [u32; 256],
     /// The rank of the merge of two neighbouring bytes.
     byte_pairs: Vec<u32>,
-    /// The rank of the merge of two neighbouring tokens.
-    pairs: PairTable,
-    /// What the merge of each rank makes.
-    made: Vec<u32>,
+    merges: Merges,
     /// Tokens that a whole word is looked up in before anything is merged (`ignore_merges`).
     whole: Option<ByteMap>,
 }
@@ -68,114 +39,25 @@ impl Bpe {
                 None => return Err("a byte has no token".to_owned()),
             };
         }
-        if vocab.values().any(|&id| id >= NOBODY) {
-            return Err(format!("an id is not below {NOBODY}"));
-        }
-        let (mut list, mut made) = (Vec::new(), Vec::new());
-        let mut token = String::new();
-        for (left, right) in merges {
-            token.clear();
-            token.push_str(left);
-            token.push_str(right);
-            match (vocab.get(left), vocab.get(right), vocab.get(token.as_str())) {
-                (Some(&left), Some(&right), Some(&new)) => {
-                    list.push((left, right));
-                    made.push(new);
-                }
-                _ => return Err("a merge names a token that does not exist".to_owned()),
-            }
-        }
-        if list.len() >> RANK_BITS != 0 {
-            return Err(format!("there are not less than {} merges", 1 << RANK_BITS));
-        }
-        let pairs = PairTable::new(&list);
-        let byte_pairs = (0..1 << 16).map(|i: usize| pairs.get(bytes[i >> 8], bytes[i & 0xff])).collect();
+        let merges = Merges::new(vocab, merges)?;
+        let byte_pairs = (0..1 << 16).map(|i: usize| merges.rank(bytes[i >> 8], bytes[i & 0xff])).collect();
         let whole = ignore_merges.then(|| whole_words(vocab, &alphabet));
-        Ok(Self { bytes, byte_pairs, pairs, made, whole })
+        Ok(Self { bytes, byte_pairs, merges, whole })
     }
 
     fn merge_small(&self, word: &[u8], out: &mut Vec<u32>) {
-        let mut ids = [0u32; SMALL + ROOM];
-        // The rank of the merge of the token here with the next one; `NONE` at the end.
-        let mut merges = [NONE; SMALL + ROOM];
-        let mut len = word.len();
+        let (mut ids, mut ranks) = ([0; _], [NONE; _]);
         for (i, &byte) in word.iter().enumerate() {
             ids[i] = self.bytes[byte as usize];
         }
         for (i, pair) in word.windows(2).enumerate() {
-            merges[i] = self.byte_pairs[(pair[0] as usize) << 8 | pair[1] as usize];
+            ranks[i] = self.byte_pairs[(pair[0] as usize) << 8 | pair[1] as usize];
         }
-        while len > 1 {
-            let (mut best, mut at) = (NONE, 0);
-            for (i, &merge) in merges[..len - 1].iter().enumerate() {
-                // Strictly lower rank: of equals the leftmost.
-                if merge < best {
-                    (best, at) = (merge, i);
-                }
-            }
-            if best == NONE {
-                break;
-            }
-            let new = self.made[best as usize];
-            ids[at] = new;
-            shift(&mut ids, at + 1, len);
-            shift(&mut merges, at, len);
-            len -= 1;
-            let right = if at + 1 < len { ids[at + 1] } else { NOBODY };
-            merges[at] = self.pairs.get(new, right);
-            if at > 0 {
-                merges[at - 1] = self.pairs.get(ids[at - 1], new);
-            }
-        }
-        out.extend_from_slice(&ids[..len]);
+        self.merges.merge_small(&mut ids, &mut ranks, word.len(), out);
     }
 
     fn merge_large(&self, word: &[u8], out: &mut Vec<u32>) {
-        let mut ids: Vec<u32> = word.iter().map(|&b| self.bytes[b as usize]).collect();
-        let mut next: Vec<usize> = (1..=ids.len()).collect();
-        let mut previous: Vec<usize> = (0..ids.len()).map(|i| i.wrapping_sub(1)).collect();
-        if let Some(last) = next.last_mut() {
-            *last = END;
-        }
-        // Rank and place.
-        let mut heap: BinaryHeap<Reverse<(u32, usize)>> = BinaryHeap::with_capacity(ids.len());
-        for (at, pair) in word.windows(2).enumerate() {
-            let merge = self.byte_pairs[(pair[0] as usize) << 8 | pair[1] as usize];
-            if merge != NONE {
-                heap.push(Reverse((merge, at)));
-            }
-        }
-        let mut gone = vec![false; ids.len()];
-        while let Some(Reverse((rank, at))) = heap.pop() {
-            let right = next[at];
-            // The pair may have changed since: its place merged away, or one of its tokens grown.
-            if gone[at] || right == END {
-                continue;
-            }
-            if self.pairs.get(ids[at], ids[right]) != rank {
-                continue;
-            }
-            let new = self.made[rank as usize];
-            ids[at] = new;
-            gone[right] = true;
-            let after = next[right];
-            next[at] = after;
-            if after != END {
-                previous[after] = at;
-                let merge = self.pairs.get(new, ids[after]);
-                if merge != NONE {
-                    heap.push(Reverse((merge, at)));
-                }
-            }
-            let before = previous[at];
-            if before != END {
-                let merge = self.pairs.get(ids[before], new);
-                if merge != NONE {
-                    heap.push(Reverse((merge, before)));
-                }
-            }
-        }
-        out.extend(ids.iter().zip(&gone).filter(|(_, gone)| !**gone).map(|(id, _)| *id));
+        self.merges.merge_large(word.iter().map(|&byte| self.bytes[byte as usize]).collect(), out);
     }
 }
 
@@ -198,90 +80,6 @@ impl Words for Bpe {
             self.merge_large(word, out);
         }
         Ok(())
-    }
-}
-
-/// Moves the numbers behind place `at`, up to `len`, one place down.
-#[inline(always)]
-fn shift(numbers: &mut [u32; SMALL + ROOM], mut at: usize, len: usize) {
-    while at < len {
-        // As many each time, so that this is no call.
-        numbers.copy_within(at + 1..at + 1 + ROOM, at);
-        at += ROOM;
-    }
-}
-
-/// (left, right) → rank, by open addressing.
-///
-/// Most pairs that are asked for are not there, and the table is larger than the caches near the processor: an entry is one
-/// number, and a small filter in front of them answers for most pairs.
-struct PairTable {
-    /// Left, right and rank from the highest bit down; [`PairTable::EMPTY`] where nothing is.
-    entries: Vec<u64>,
-    shift: u32,
-    /// One bit per hash; a pair whose bit is not set is not in the table.
-    filter: Vec<u64>,
-    filter_shift: u32,
-}
-
-impl PairTable {
-    /// The entry of no pair: no rank has all its bits set.
-    const EMPTY: u64 = u64::MAX;
-
-    /// The rank of a pair is its place in the list. Later entries for one pair replace earlier ones, as in the reference.
-    fn new(list: &[(u32, u32)]) -> Self {
-        let capacity = (list.len() * 3 / 2 + 2).next_power_of_two();
-        let bits = (list.len() * FILTER_BITS).next_power_of_two().max(64);
-        let mut table = Self {
-            entries: vec![Self::EMPTY; capacity],
-            shift: 64 - capacity.trailing_zeros(),
-            filter: vec![0; bits / 64],
-            filter_shift: 64 - bits.trailing_zeros(),
-        };
-        for (rank, &(left, right)) in (0..).zip(list) {
-            let key = Self::key(left, right);
-            let hash = Self::hash(key);
-            let bit = (hash >> table.filter_shift) as usize;
-            table.filter[bit / 64] |= 1 << (bit % 64);
-            let mut at = (hash >> table.shift) as usize;
-            while table.entries[at] != Self::EMPTY && table.entries[at] >> RANK_BITS != key {
-                at = (at + 1) & (capacity - 1);
-            }
-            table.entries[at] = key << RANK_BITS | rank;
-        }
-        table
-    }
-
-    #[inline(always)]
-    fn key(left: u32, right: u32) -> u64 {
-        u64::from(left) << ID_BITS | u64::from(right)
-    }
-
-    #[inline(always)]
-    fn hash(key: u64) -> u64 {
-        key.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xc2b2_ae3d_27d4_eb4f)
-    }
-
-    /// The rank, or [`NONE`].
-    #[inline(always)]
-    fn get(&self, left: u32, right: u32) -> u32 {
-        let key = Self::key(left, right);
-        let hash = Self::hash(key);
-        let bit = (hash >> self.filter_shift) as usize;
-        if self.filter[bit / 64] >> (bit % 64) & 1 == 0 {
-            return NONE;
-        }
-        let mut at = (hash >> self.shift) as usize;
-        loop {
-            let entry = self.entries[at];
-            if entry == Self::EMPTY {
-                return NONE;
-            }
-            if entry >> RANK_BITS == key {
-                return (entry & ((1 << RANK_BITS) - 1)) as u32;
-            }
-            at = (at + 1) & (self.entries.len() - 1);
-        }
     }
 }
 
@@ -313,6 +111,7 @@ mod tests {
     use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
     use super::*;
+    use crate::transform::text::engine::fast::merges::NOBODY;
 
     #[test]
     fn the_alphabet_is_that_of_the_reference() {

@@ -1,14 +1,8 @@
 //! The fast engine for byte-level BPE: hand-written split, cached words, array merges.
 
-use std::borrow::{Borrow, Cow};
-use std::collections::HashMap;
-use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use ahash::RandomState;
-use serde::Deserialize;
-use serde::de::{Deserializer, Error, IgnoredAny, SeqAccess, Visitor};
 use serde_json::Value;
 use tokenizers::ModelWrapper;
 
@@ -17,6 +11,7 @@ use super::block::Block;
 use super::bpe::Bpe;
 use super::cache::WordCache;
 use super::classes::Classes;
+use super::draft::Tables;
 use super::normal::nfc;
 use super::split::{Cl100k, Gpt2, Pattern, Split};
 use super::{Buffers, Build, Stop, between_words, engine_info};
@@ -24,7 +19,6 @@ use crate::masks::{self, Machine, Work};
 use crate::sample::Reject;
 use crate::transform::text::Scratch;
 use crate::transform::text::engine::{Engine, EngineInfo, Outcome};
-use crate::transform::text::special::IdSet;
 
 /// The regular expressions of the reference give up after a million steps back, which a long run of white space takes,
 /// and then the rest of the text is one word. A document with a longer word than this, in bytes, is left to it.
@@ -41,111 +35,6 @@ pub(super) struct ByteLevel {
     add_prefix_space: bool,
     pattern: Pattern,
     bpe: Bpe,
-}
-
-/// What is made of a `tokenizer.json` alone: the tables of its merges, the larger part of the work for a large vocabulary.
-/// So it can be done while the reference reads the same file.
-pub(crate) struct Draft {
-    bpe: Bpe,
-    max_id: u32,
-}
-
-impl Draft {
-    /// The draft for the BPE model in `json`, or why there is none.
-    pub(crate) fn new(json: &[u8]) -> Result<Self, String> {
-        let file: File = serde_json::from_slice(json).map_err(|e| format!("the model is malformed: {e}"))?;
-        let Model { vocab, merges, ignore_merges } = file.model;
-        // Needed in any case, and built at the first call.
-        Classes::get();
-        let max_id = vocab.values().copied().max().unwrap_or(0);
-        Ok(Self { bpe: Bpe::new(&vocab, pairs(&merges), ignore_merges)?, max_id })
-    }
-
-    /// The draft without the ids in `hidden`, which no merge makes.
-    pub(crate) fn without(mut self, hidden: &IdSet) -> Self {
-        if !hidden.is_empty() {
-            self.bpe.hide(|id| hidden.contains(id));
-        }
-        self
-    }
-
-    /// The largest id of the vocabulary.
-    pub(crate) fn max_id(&self) -> u32 {
-        self.max_id
-    }
-}
-
-/// A BPE model.
-#[derive(Deserialize)]
-struct File<'a> {
-    #[serde(borrow)]
-    model: Model<'a>,
-}
-
-#[derive(Deserialize)]
-struct Model<'a> {
-    #[serde(borrow)]
-    vocab: HashMap<Part<'a>, u32, RandomState>,
-    #[serde(borrow)]
-    merges: Vec<Merge<'a>>,
-    #[serde(default)]
-    ignore_merges: bool,
-}
-
-/// The tokens that each merge joins.
-fn pairs<'m>(merges: &'m [Merge<'_>]) -> impl Iterator<Item = (&'m str, &'m str)> {
-    merges.iter().filter_map(|merge| match merge {
-        Merge::Pair(left, right) => Some((&*left.0, &*right.0)),
-        Merge::Line(line) if line.starts_with("#version") => None,
-        // The reference refuses other lines.
-        Merge::Line(line) => line.split_once(' '),
-    })
-}
-
-/// A merge, as a list or as a line. There are hundreds of thousands, so neither is tried before the other.
-enum Merge<'a> {
-    Pair(Part<'a>, Part<'a>),
-    Line(Cow<'a, str>),
-}
-
-#[derive(Deserialize, PartialEq, Eq, Hash)]
-struct Part<'a>(#[serde(borrow)] Cow<'a, str>);
-
-impl Borrow<str> for Part<'_> {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Merge<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(MergeVisitor)
-    }
-}
-
-struct MergeVisitor;
-
-impl<'de> Visitor<'de> for MergeVisitor {
-    type Value = Merge<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("two tokens")
-    }
-
-    fn visit_borrowed_str<E>(self, line: &'de str) -> Result<Self::Value, E> {
-        Ok(Merge::Line(line.into()))
-    }
-
-    fn visit_str<E>(self, line: &str) -> Result<Self::Value, E> {
-        Ok(Merge::Line(line.to_owned().into()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
-        match (parts.next_element()?, parts.next_element()?, parts.next_element::<IgnoredAny>()?) {
-            (Some(left), Some(right), None) => Ok(Merge::Pair(left, right)),
-            _ => Err(A::Error::custom("a merge is not of two tokens")),
-        }
-    }
 }
 
 impl ByteLevel {
@@ -166,9 +55,11 @@ impl ByteLevel {
         let (pattern, add_prefix_space) =
             pre_tokenizer(&build.outline.pre_tokenizer).ok_or("the pre-tokenizer is not a known one")?;
         let (raw, normalized) = Stage::both(build.reference.tokenizer(), build.parse_special)?;
-        let Draft { bpe, .. } = build.draft?;
+        let Tables::Bytes(bpe) = build.draft?.tables else {
+            return Err("the model is not one of bytes".to_owned());
+        };
         let classes = Classes::get().ok_or("the Unicode tables cannot be built")?;
-        Ok(Self { classes, raw, normalized, nfc, add_prefix_space, pattern, bpe })
+        Ok(Self { classes, raw, normalized, nfc, add_prefix_space, pattern, bpe: *bpe })
     }
 
     fn piece(&self, piece: &str, buffers: &mut Buffers, out: &mut Vec<u32>) -> Result<(), Stop> {

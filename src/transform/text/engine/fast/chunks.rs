@@ -168,7 +168,7 @@ impl Engine for Chunks {
         match &self.cut {
             Cut::Bert { .. } if !self.raw.is_across_words() => between_words(text, from).map(|at| at..at),
             // What follows the space begins as a text does; a text with the space before it would not.
-            Cut::Spaces(spaces) if !self.raw.holds_space() => {
+            Cut::Spaces(spaces) if !self.raw.is_at_spaces() => {
                 between_words(text, from).map(|at| at..at + 1).filter(|space| spaces.is_cut(text, space))
             }
             Cut::Bert { .. } | Cut::Spaces(_) => None,

@@ -3,6 +3,7 @@
 //! [`build`] looks at the parts of a tokenizer and takes an engine only if it knows every one of them:
 //!
 //! * [`byte_level`]: byte-level BPE behind a known split pattern (GPT-2, GPT-NeoX, Llama 3, Qwen 2, RoBERTa).
+//! * [`metaspace_bpe`]: BPE over characters, spaces written as one of them (Llama 2, Mistral, Gemma).
 //! * [`chunks`]: any model whose pre-tokenizer never joins what stands on both sides of certain spaces (BERT's WordPiece,
 //!   T5's Unigram): the answers for the chunks between such spaces, cached. They are made by [`wordpiece`] or [`unigram`],
 //!   otherwise by the reference.
@@ -15,8 +16,12 @@ mod bpe;
 mod byte_level;
 mod bytemap;
 pub(crate) mod cache;
+mod char_bpe;
 mod chunks;
 mod classes;
+mod draft;
+mod merges;
+mod metaspace_bpe;
 mod normal;
 mod spaces;
 mod split;
@@ -28,8 +33,9 @@ mod wordpiece;
 use std::sync::Arc;
 
 use added::NeedsReference;
-pub(crate) use byte_level::Draft;
 use cache::WordCache;
+pub(crate) use draft::Draft;
+use draft::Tables;
 
 use super::reference::Reference;
 use super::{Engine, EngineInfo, Outcome};
@@ -44,7 +50,7 @@ pub(crate) struct Build<'a> {
     /// The tokenizer, control tokens hidden where that is the policy.
     pub(crate) reference: &'a Arc<Reference>,
     pub(crate) outline: &'a Outline,
-    /// For a model of byte-level BPE.
+    /// For a model of BPE.
     pub(crate) draft: Result<Draft, String>,
     pub(crate) parse_special: bool,
     /// Index of the unknown token of a Unigram model.
@@ -75,7 +81,12 @@ impl Buffers {
 /// The engine for a tokenizer, or why there is none.
 pub(crate) fn build(build: Build<'_>) -> Result<Box<dyn Engine>, String> {
     match build.reference.tokenizer().get_model() {
-        tokenizers::ModelWrapper::BPE(_) => Ok(Box::new(byte_level::ByteLevel::new(build)?)),
+        tokenizers::ModelWrapper::BPE(_) => match &build.draft {
+            Ok(Draft { tables: Tables::Chars(_), .. }) => {
+                Ok(Box::new(metaspace_bpe::MetaspaceBpe::new(build)?))
+            }
+            _ => Ok(Box::new(byte_level::ByteLevel::new(build)?)),
+        },
         _ => Ok(Box::new(chunks::Chunks::new(&build)?)),
     }
 }

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use crate::transform::text::engine::Outcome;
 use crate::transform::text::pieces::PIECE_BYTES;
 use crate::transform::text::testing::{
-    PAGE, add_token, bpe, bpe_with_pattern, bytes, precompiled, tricky, unigram, wordlevel, wordpiece,
+    PAGE, add_token, bpe, bpe_with_pattern, bytes, char_bpe, char_bpe_behind_metaspace, precompiled, tricky,
+    unigram, wordlevel, wordpiece,
 };
 use crate::transform::text::{EngineChoice, SpecialInText, Tokenizer, TokenizerOptions};
 
@@ -66,6 +67,30 @@ fn values() -> Vec<(&'static str, Value)> {
     stripped["normalizer"] = json!({"type": "Sequence", "normalizers": [
         {"type": "NFKC"}, {"type": "Strip", "strip_left": false, "strip_right": true}]});
 
+    let replaced = |crosses| {
+        let mut value = char_bpe(crosses);
+        value["normalizer"] = value["normalizer"]["normalizers"][1].take();
+        value
+    };
+    let mut gemma = replaced(false);
+    gemma["pre_tokenizer"] = json!({"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious",
+        "invert": false});
+    add_token(&mut gemma, "\n\n", false, false);
+    let mut beside_spaces = unigram();
+    add_token(&mut beside_spaces, "quick", false, false);
+    let mut normalized_tokens = char_bpe(false);
+    let mut replaced_tokens = replaced(false);
+    let mut behind_tokens = char_bpe_behind_metaspace("first", false, false);
+    for value in [&mut normalized_tokens, &mut replaced_tokens, &mut behind_tokens] {
+        add_token(value, "<dog>", false, true);
+        add_token(value, " owner", false, true);
+        add_token(value, "\u{2581}the", false, true);
+    }
+    let mut first = char_bpe_behind_metaspace("first", false, false);
+    add_token(&mut first, "<dog>", false, false);
+    let mut first_across = char_bpe_behind_metaspace("first", false, false);
+    add_token(&mut first_across, "dog", false, false);
+
     vec![
         ("gpt2", bpe()),
         ("neox", neox),
@@ -85,6 +110,19 @@ fn values() -> Vec<(&'static str, Value)> {
         ("byte fallback", fallback),
         ("stripped", stripped),
         ("unigram across", unigram_across),
+        ("beside spaces", beside_spaces),
+        ("llama2", char_bpe(false)),
+        ("gemma", gemma),
+        ("first", first),
+        ("first across", first_across),
+        ("normalized tokens", normalized_tokens),
+        ("replaced tokens", replaced_tokens),
+        ("behind tokens", behind_tokens),
+        ("never", char_bpe_behind_metaspace("never", false, false)),
+        ("always", char_bpe_behind_metaspace("always", true, false)),
+        ("spaces inside", char_bpe(true)),
+        ("spaces inside and replaced", replaced(true)),
+        ("spaces inside but split", char_bpe_behind_metaspace("always", true, true)),
     ]
 }
 
@@ -172,10 +210,26 @@ fn a_long_text_is_divided_where_the_engine_knows_how() {
             assert!(ids == whole, "{name}");
         }
     }
-    for name in ["gpt2", "neox", "llama3", "bert", "unigram", "t5", "xlmr", "byte fallback"] {
+    for name in [
+        "gpt2",
+        "neox",
+        "llama3",
+        "bert",
+        "unigram",
+        "t5",
+        "xlmr",
+        "byte fallback",
+        "llama2",
+        "gemma",
+        "first",
+        "never",
+        "always",
+    ] {
         assert!(divided.contains(&name), "{divided:?}");
     }
-    assert!(!divided.contains(&"across") && !divided.contains(&"unigram across"));
+    for name in ["across", "unigram across", "beside spaces", "first across"] {
+        assert!(!divided.contains(&name), "{divided:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,271 @@
+//! The fast engine for BPE over characters (Llama 2, Mistral, Gemma): a text is cut where no merge can join, and the ids of
+//! the parts are cached.
+
+use std::ops::Range;
+
+use serde_json::Value;
+use tokenizers::ModelWrapper;
+
+use super::added::{Piece, Stage};
+use super::cache::WordCache;
+use super::char_bpe::{CharBpe, METASPACE, Neighbours};
+use super::draft::Tables;
+use super::{Buffers, Build, Stop, between_words, engine_info};
+use crate::sample::Reject;
+use crate::transform::text::Scratch;
+use crate::transform::text::engine::{Engine, EngineInfo, Outcome};
+
+/// Bits of the ends of words that are looked up together.
+const ENDS: usize = u64::BITS as usize;
+
+/// A tokenizer whose every part is known.
+pub(super) struct MetaspaceBpe {
+    raw: Stage,
+    normalized: Stage,
+    spaces: Spaces,
+    bpe: CharBpe,
+}
+
+/// How spaces are written.
+struct Spaces {
+    by_normalizer: Option<Normalizer>,
+    /// Which texts between added tokens get a space before them.
+    prefix: Prefix,
+    /// Whether a text is cut before each.
+    splits: bool,
+}
+
+/// A normalizer that writes [`METASPACE`] for a space.
+struct Normalizer {
+    /// It writes one more before each text between the added tokens of raw text.
+    prepends: bool,
+}
+
+/// As Metaspace has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Prefix {
+    Never,
+    /// Those that do not begin with one.
+    Missing,
+    /// The one at the beginning of the document, if it does not begin with one.
+    MissingFirst,
+}
+
+impl MetaspaceBpe {
+    /// An engine for the tokenizer, or why there is none.
+    pub(super) fn new(build: Build<'_>) -> Result<Self, String> {
+        let tokenizer = build.reference.tokenizer();
+        let ModelWrapper::BPE(model) = tokenizer.get_model() else {
+            return Err("the model is not BPE".to_owned());
+        };
+        let filled = |part: &Option<String>| part.as_ref().is_some_and(|s| !s.is_empty());
+        if filled(&model.continuing_subword_prefix) || filled(&model.end_of_word_suffix) {
+            return Err("the model marks the parts of words".to_owned());
+        }
+        if !model.byte_fallback {
+            return Err("a character may have no token".to_owned());
+        }
+        let spaces = Spaces::new(&build.outline.normalizer, &build.outline.pre_tokenizer)
+            .ok_or("the normalizer and the pre-tokenizer are not known ones")?;
+        let (raw, normalized) =
+            Stage::both_written(tokenizer, build.parse_special, |normalized| match spaces.by_normalizer {
+                Some(_) => normalized.replace(METASPACE, " "),
+                None => normalized.to_owned(),
+            })?;
+        let Tables::Chars(mut bpe) = build.draft?.tables else {
+            return Err("the model is one of bytes".to_owned());
+        };
+        if spaces.splits {
+            bpe.cut_before_spaces();
+        }
+        Ok(Self { raw, normalized, spaces, bpe: *bpe })
+    }
+
+    /// The ids of what stands between the added tokens of raw text.
+    fn piece(
+        &self,
+        piece: &str,
+        is_first: &mut bool,
+        buffers: &mut Buffers,
+        out: &mut Vec<u32>,
+    ) -> Result<(), Stop> {
+        let Buffers { words, normalized, prefixed } = buffers;
+        let piece = self.spaces.normalized(piece, normalized);
+        self.normalized.cut(piece, |piece| match piece {
+            Piece::Token(id) => {
+                *is_first = false;
+                out.push(id);
+                Ok(())
+            }
+            Piece::Text(text) => {
+                let text = self.spaces.prefixed(text, std::mem::take(is_first), prefixed);
+                self.words(text.as_bytes(), words, out)
+            }
+        })
+    }
+
+    fn words(&self, bytes: &[u8], words: &mut WordCache, out: &mut Vec<u32>) -> Result<(), Stop> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let neighbours = self.bpe.neighbours();
+        // Words begin at `start` and end where the bits say, counted from there.
+        let (mut start, mut ends) = (0, 0u64);
+        let (mut before, mut at) = Neighbours::next(bytes, 0);
+        loop {
+            let next = (at < bytes.len()).then(|| Neighbours::next(bytes, at));
+            if next.is_none_or(|(char, _)| !neighbours.may_join(before, char)) {
+                if at - start >= ENDS && ends != 0 {
+                    start = words.append_words(&self.bpe, bytes, start, ends, out)?;
+                    ends = 0;
+                }
+                if at - start >= ENDS {
+                    words.append(&self.bpe, bytes, start, at, out)?;
+                    start = at;
+                } else {
+                    ends |= 1 << (at - start);
+                }
+            }
+            let Some((char, len)) = next else { break };
+            before = char;
+            at += len;
+        }
+        words.append_words(&self.bpe, bytes, start, ends, out)?;
+        Ok(())
+    }
+}
+
+impl Engine for MetaspaceBpe {
+    fn info(&self) -> EngineInfo {
+        engine_info("character BPE")
+    }
+
+    fn encode(&self, text: &str, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<Outcome, Reject> {
+        let before = out.len();
+        let buffers = scratch.buffers();
+        let mut is_first = true;
+        let result = self.raw.cut(text, |piece| match piece {
+            Piece::Token(id) => {
+                is_first = false;
+                out.push(id);
+                Ok(())
+            }
+            Piece::Text(piece) => self.piece(piece, &mut is_first, buffers, out),
+        });
+        buffers.trim();
+        super::finish(result, before, out)
+    }
+
+    fn divide(&self, text: &str, from: usize) -> Option<Range<usize>> {
+        let at = between_words(text, from)?;
+        if self.bpe.neighbours().may_join(u32::from(text.as_bytes()[at - 1]), u32::from(b' ')) {
+            return None;
+        }
+        let stages = [&self.raw, &self.normalized];
+        match self.spaces.begins_with_one() {
+            false => stages.iter().all(|stage| !stage.is_across_words()).then_some(at..at),
+            // The next part gets a space for the one between them.
+            true => stages.iter().all(|stage| !stage.is_at_spaces()).then_some(at..at + 1),
+        }
+    }
+}
+
+impl Spaces {
+    /// What a normalizer and a pre-tokenizer do, if it is nothing else.
+    fn new(normalizer: &Value, pre_tokenizer: &Value) -> Option<Self> {
+        let parts = match ty(normalizer) {
+            None if normalizer.is_null() => &[],
+            Some("Sequence") => normalizer.get("normalizers")?.as_array()?.as_slice(),
+            _ => std::slice::from_ref(normalizer),
+        };
+        let (mut replaces, mut prepends) = (false, false);
+        for part in parts {
+            match ty(part)? {
+                "Replace" if is_space_pattern(part) && is_metaspace(part.get("content")) => replaces = true,
+                "Prepend" if is_metaspace(part.get("prepend")) && !prepends => prepends = true,
+                _ => return None,
+            }
+        }
+        if !parts.is_empty() && !replaces {
+            return None;
+        }
+        let by_normalizer = replaces.then_some(Normalizer { prepends });
+        let (prefix, splits) = match ty(pre_tokenizer) {
+            None if pre_tokenizer.is_null() && replaces => (Prefix::Never, false),
+            // There is no space any more.
+            Some("Split") if is_space_pattern(pre_tokenizer) && replaces => (Prefix::Never, false),
+            Some("Metaspace") if is_metaspace(pre_tokenizer.get("replacement")) => metaspace(pre_tokenizer)?,
+            _ => return None,
+        };
+        Some(Self { by_normalizer, prefix, splits })
+    }
+
+    /// Whether a document that begins with a letter gets a space before it.
+    fn begins_with_one(&self) -> bool {
+        self.by_normalizer.as_ref().is_some_and(|normalizer| normalizer.prepends)
+            || self.prefix != Prefix::Never
+    }
+
+    /// A piece as the normalizer leaves it, but with spaces for all of [`METASPACE`]: they have become the same.
+    fn normalized<'a>(&self, piece: &'a str, buffer: &'a mut String) -> &'a str {
+        let Some(Normalizer { prepends }) = self.by_normalizer else { return piece };
+        let is_written = piece.contains(METASPACE);
+        if !prepends && !is_written {
+            return piece;
+        }
+        buffer.clear();
+        if prepends {
+            buffer.push(' ');
+        }
+        let mut rest = piece;
+        while let Some((before, behind)) = rest.split_once(METASPACE) {
+            buffer.push_str(before);
+            buffer.push(' ');
+            rest = behind;
+        }
+        buffer.push_str(rest);
+        buffer
+    }
+
+    /// A text between added tokens as Metaspace leaves it, but for how spaces are written.
+    fn prefixed<'a>(&self, text: &'a str, is_first: bool, buffer: &'a mut String) -> &'a str {
+        let wants = match self.prefix {
+            Prefix::Never => false,
+            Prefix::Missing => true,
+            Prefix::MissingFirst => is_first,
+        };
+        if !wants || text.starts_with([' ', METASPACE]) {
+            return text;
+        }
+        buffer.clear();
+        buffer.push(' ');
+        buffer.push_str(text);
+        buffer
+    }
+}
+
+/// As the reference reads it.
+fn metaspace(value: &Value) -> Option<(Prefix, bool)> {
+    let get = |name: &str| value.get(name).filter(|value| !value.is_null());
+    let scheme = match get("prepend_scheme").map_or(Some("always"), Value::as_str)? {
+        "always" => Prefix::Missing,
+        "first" => Prefix::MissingFirst,
+        "never" => Prefix::Never,
+        _ => return None,
+    };
+    let has_prefix = get("add_prefix_space").map_or(Some(true), Value::as_bool)?;
+    let splits = get("split").map_or(Some(true), Value::as_bool)?;
+    Some((if has_prefix { scheme } else { Prefix::Never }, splits))
+}
+
+fn ty(value: &Value) -> Option<&str> {
+    value.get("type").and_then(Value::as_str)
+}
+
+fn is_space_pattern(value: &Value) -> bool {
+    value.pointer("/pattern/String").and_then(Value::as_str) == Some(" ")
+}
+
+fn is_metaspace(value: Option<&Value>) -> bool {
+    value.and_then(Value::as_str).is_some_and(|text| text.chars().eq([METASPACE]))
+}
