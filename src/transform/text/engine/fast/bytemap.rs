@@ -2,6 +2,9 @@
 
 use super::cache::hash_bytes;
 
+/// Bits of the filter per key.
+const FILTER_BITS: usize = 8;
+
 /// The map.
 pub(super) struct ByteMap {
     /// End of each key in `bytes`, and its id.
@@ -10,13 +13,16 @@ pub(super) struct ByteMap {
     /// Number of the key + 1, and half of its hash above it: most strings that are not here are told apart by that. 0 when
     /// empty.
     table: Vec<u64>,
+    /// One bit per hash; a string whose bit is not set is not here. Small enough to stay near the processor.
+    filter: Vec<u64>,
     longest: usize,
 }
 
 impl ByteMap {
     /// A map of `entries`, whose keys differ.
     pub(super) fn new<K: AsRef<[u8]>>(entries: impl IntoIterator<Item = (K, u32)>) -> Self {
-        let mut map = Self { keys: Vec::new(), bytes: Vec::new(), table: Vec::new(), longest: 0 };
+        let mut map =
+            Self { keys: Vec::new(), bytes: Vec::new(), table: Vec::new(), filter: Vec::new(), longest: 0 };
         for (key, id) in entries {
             map.bytes.extend_from_slice(key.as_ref());
             map.keys.push((map.bytes.len(), id));
@@ -24,6 +30,7 @@ impl ByteMap {
         }
         let capacity = (map.keys.len() * 2 + 2).next_power_of_two();
         map.table = vec![0; capacity];
+        map.filter = vec![0; (map.keys.len() * FILTER_BITS).next_power_of_two().div_ceil(64)];
         for number in 0..map.keys.len() {
             let hash = hash_bytes(map.key(number));
             let mut at = hash & (capacity - 1);
@@ -31,6 +38,8 @@ impl ByteMap {
                 at = (at + 1) & (capacity - 1);
             }
             map.table[at] = upper(hash) | (number as u64 + 1);
+            let (word, bit) = map.filter_bit(hash);
+            map.filter[word] |= bit;
         }
         map
     }
@@ -38,6 +47,13 @@ impl ByteMap {
     fn key(&self, number: usize) -> &[u8] {
         let start = if number == 0 { 0 } else { self.keys[number - 1].0 };
         &self.bytes[start..self.keys[number].0]
+    }
+
+    /// Where the bit of a hash is: not told by the bits that choose its place in the table.
+    #[inline(always)]
+    fn filter_bit(&self, hash: usize) -> (usize, u64) {
+        let bit = (hash as u64).rotate_left(32) as usize & (self.filter.len() * 64 - 1);
+        (bit / 64, 1 << (bit % 64))
     }
 
     /// All keys with their ids.
@@ -56,6 +72,10 @@ impl ByteMap {
             return None;
         }
         let hash = hash_bytes(key);
+        let (word, bit) = self.filter_bit(hash);
+        if self.filter[word] & bit == 0 {
+            return None;
+        }
         let mut at = hash & (self.table.len() - 1);
         loop {
             let entry = self.table[at];
