@@ -268,3 +268,27 @@ fn without_controls_bpe(model: &BPE, tokens: &[String], json: &[u8]) -> Result<O
     let rebuilt: ModelWrapper = serde_json::from_value(value).map_err(malformed)?;
     Ok(Some((rebuilt, ids)))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_normalizer_of_spaces_leaves_the_rest_of_a_token() {
+        let replace = json!({"type": "Replace", "pattern": {"String": " "}, "content": "\u{2581}"});
+        let both = json!({"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "_"}, replace]});
+        assert_eq!(untouched("<s>", &replace), Some("<s>"));
+        assert_eq!(untouched("the quick\u{2581}dog", &replace), Some("quick"));
+        assert_eq!(untouched(" _", &replace), Some("_"));
+        assert_eq!(untouched("a_bc", &both), Some("bc"));
+        assert_eq!(untouched(" _\u{2581}", &both), None);
+        for other in [
+            json!({"type": "Lowercase"}),
+            json!({"type": "Replace", "pattern": {"Regex": " "}, "content": ""}),
+        ] {
+            assert_eq!(untouched("<s>", &other), None);
+        }
+    }
+}

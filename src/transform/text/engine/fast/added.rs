@@ -19,15 +19,6 @@ enum Action {
     Decline,
 }
 
-/// A part of a text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Piece<'a> {
-    /// Ordinary text, not empty.
-    Text(&'a str),
-    /// An added token.
-    Token(u32),
-}
-
 /// The automaton of one stage; nothing to find is the usual case.
 #[derive(Default)]
 pub(super) struct Stage {
@@ -123,12 +114,14 @@ impl Stage {
         self.at_spaces
     }
 
-    /// Calls `each` with the parts of `text` in order, until it returns an error.
+    /// Appends the ids of `text`: the tokens that are found, and what `encode` appends for each text between them, which is
+    /// not empty. Ends when that returns an error.
     #[inline]
-    pub(super) fn cut<'a, E: From<NeedsReference>>(
+    pub(super) fn encode<E: From<NeedsReference>>(
         &self,
-        text: &'a str,
-        mut each: impl FnMut(Piece<'a>) -> Result<(), E>,
+        text: &str,
+        out: &mut Vec<u32>,
+        mut encode: impl FnMut(&str, &mut Vec<u32>) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut start = 0;
         if let Some((automaton, actions)) = &self.tokens {
@@ -136,9 +129,9 @@ impl Stage {
                 match actions.get(found.pattern().as_usize()) {
                     Some(Action::Token(id)) => {
                         if start < found.start() {
-                            each(Piece::Text(&text[start..found.start()]))?;
+                            encode(&text[start..found.start()], out)?;
                         }
-                        each(Piece::Token(*id))?;
+                        out.push(*id);
                         start = found.end();
                     }
                     Some(Action::Skip) => {}
@@ -147,7 +140,7 @@ impl Stage {
             }
         }
         if start < text.len() {
-            each(Piece::Text(&text[start..]))?;
+            encode(&text[start..], out)?;
         }
         Ok(())
     }

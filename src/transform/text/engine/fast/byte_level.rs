@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde_json::Value;
 use tokenizers::ModelWrapper;
 
-use super::added::{Piece, Stage};
+use super::added::Stage;
 use super::block::Block;
 use super::bpe::Bpe;
 use super::cache::WordCache;
@@ -65,25 +65,19 @@ impl ByteLevel {
     fn piece(&self, piece: &str, buffers: &mut Buffers, out: &mut Vec<u32>) -> Result<(), Stop> {
         let Buffers { words, normalized, prefixed } = buffers;
         let piece = if self.nfc { nfc(piece, normalized) } else { piece };
-        self.normalized.cut(piece, |piece| match piece {
-            Piece::Token(id) => {
-                out.push(id);
-                Ok(())
-            }
-            Piece::Text(text) => {
-                let text = if self.add_prefix_space && !text.starts_with(' ') {
-                    prefixed.clear();
-                    prefixed.push(' ');
-                    prefixed.push_str(text);
-                    prefixed.as_str()
-                } else {
-                    text
-                };
-                match self.pattern {
-                    Pattern::Gpt2 => self.words::<Gpt2>(text, words, out),
-                    Pattern::Cl100k => self.words::<Cl100k<3>>(text, words, out),
-                    Pattern::Qwen2 => self.words::<Cl100k<1>>(text, words, out),
-                }
+        self.normalized.encode(piece, out, |text, out| {
+            let text = if self.add_prefix_space && !text.starts_with(' ') {
+                prefixed.clear();
+                prefixed.push(' ');
+                prefixed.push_str(text);
+                prefixed.as_str()
+            } else {
+                text
+            };
+            match self.pattern {
+                Pattern::Gpt2 => self.words::<Gpt2>(text, words, out),
+                Pattern::Cl100k => self.words::<Cl100k<3>>(text, words, out),
+                Pattern::Qwen2 => self.words::<Cl100k<1>>(text, words, out),
             }
         })
     }
@@ -146,13 +140,7 @@ impl Engine for ByteLevel {
     fn encode(&self, text: &str, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<Outcome, Reject> {
         let before = out.len();
         let buffers = scratch.buffers();
-        let result = self.raw.cut(text, |piece| match piece {
-            Piece::Token(id) => {
-                out.push(id);
-                Ok(())
-            }
-            Piece::Text(piece) => self.piece(piece, buffers, out),
-        });
+        let result = self.raw.encode(text, out, |piece, out| self.piece(piece, buffers, out));
         buffers.trim();
         super::finish(result, before, out)
     }

@@ -11,14 +11,13 @@ use std::hash::BuildHasher;
 
 use ahash::RandomState;
 
+use super::METASPACE;
 use super::cache::Words;
 use super::classes::decode;
 use super::merges::{Merges, NOBODY, NONE, SMALL, Token};
 use crate::sample::{Reject, RejectCode};
 
-/// What SentencePiece writes for a space.
-pub(super) const METASPACE: char = '\u{2581}';
-/// Both, where it only matters which characters are neighbours.
+/// Stands for [`METASPACE`], too, where it only matters which characters are neighbours.
 const SPACE: u32 = b' ' as u32;
 /// Bits for the neighbours beyond ASCII, by their hash: 32 KiB.
 const HASH_BITS: u32 = 18;
@@ -196,4 +195,90 @@ fn place(left: u32, right: u32) -> (usize, u64) {
     let hash = (u64::from(left) << 32 | u64::from(right)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     let bit = (hash.wrapping_mul(0xc2b2_ae3d_27d4_eb4f) >> (u64::BITS - HASH_BITS)) as usize;
     (bit / 64, 1 << (bit % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Bytes, a space, `a` to `c` and `é`, and what the merges make of them.
+    fn vocabulary(merges: &[(String, String)]) -> (HashMap<String, u32>, Vec<(&str, &str)>) {
+        let chars = ["\u{2581}", "a", "b", "c", "é"].map(str::to_owned);
+        let mut vocab: HashMap<String, u32> = (0..=255).map(byte_token).chain(chars).zip(0..).collect();
+        let mut usable = Vec::new();
+        for (left, right) in merges {
+            if vocab.contains_key(left) && vocab.contains_key(right) {
+                let next = vocab.len() as u32;
+                vocab.entry(format!("{left}{right}")).or_insert(next);
+                usable.push((left.as_str(), right.as_str()));
+            }
+        }
+        (vocab, usable)
+    }
+
+    fn ids(model: &CharBpe, word: &str) -> Vec<u32> {
+        let mut out = Vec::new();
+        model.encode_word(word.as_bytes(), &mut out).unwrap();
+        out
+    }
+
+    /// The parts of a text between whose characters nothing is joined.
+    fn parts<'a>(model: &CharBpe, text: &'a str) -> Vec<&'a str> {
+        let places: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+        let (mut parts, mut rest) = (Vec::new(), text);
+        for pair in places.windows(2).rev() {
+            let char = |at| Neighbours::next(text.as_bytes(), at).0;
+            if !model.neighbours().may_join(char(pair[0]), char(pair[1])) {
+                let (before, part) = rest.split_at(pair[1]);
+                parts.push(part);
+                rest = before;
+            }
+        }
+        parts.push(rest);
+        parts.reverse();
+        parts
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_not_joined_can_be_cut(
+            merges in prop::collection::vec(("[abcé\u{2581}]{1,3}", "[abcé\u{2581}]{1,3}"), 0..60),
+            text in "[abcéx \u{2581}]{1,70}",
+        ) {
+            let (vocab, merges) = vocabulary(&merges);
+            let model = CharBpe::new(&vocab, || merges.iter().copied()).unwrap();
+            let cut: Vec<u32> = parts(&model, &text).into_iter().flat_map(|part| ids(&model, part)).collect();
+            prop_assert_eq!(cut, ids(&model, &text), "{:?}", parts(&model, &text));
+        }
+    }
+
+    #[test]
+    fn a_text_is_cut_where_no_token_goes_across() {
+        let merges = [("a", "b"), ("\u{2581}", "ab"), ("é", "a"), ("\u{2581}", "\u{2581}")]
+            .map(|(left, right)| (left.to_owned(), right.to_owned()));
+        let (vocab, merges) = vocabulary(&merges);
+        let mut model = CharBpe::new(&vocab, || merges.iter().copied()).unwrap();
+        assert_eq!(parts(&model, " abab  ab\u{2581}bcéa"), [" ab", "ab", "  ab", "\u{2581}", "b", "c", "éa"]);
+        assert_eq!(ids(&model, " ab"), ids(&model, "\u{2581}ab"));
+        assert_eq!(ids(&model, "ñ"), [0xc3, 0xb1]);
+        model.cut_before_spaces();
+        assert_eq!(parts(&model, " ab  ab"), [" ab", " ", " ab"]);
+    }
+
+    #[test]
+    fn what_makes_characters_doubtful_is_refused() {
+        let why = |merges: &[(&str, &str)], without: &str| {
+            let (mut vocab, _) = vocabulary(&[]);
+            vocab.extend([("<0x41>a".to_owned(), 300), ("aa".to_owned(), 301)]);
+            vocab.remove(without);
+            CharBpe::new(&vocab, || merges.iter().copied()).err()
+        };
+        assert_eq!(why(&[("a", "a")], ""), None);
+        assert!(why(&[], "<0x7F>").unwrap().contains("byte has no token"));
+        assert!(why(&[], "\u{2581}").unwrap().contains("space has no token"));
+        assert!(why(&[("<0x41>", "a")], "").unwrap().contains("token of a byte"));
+        assert!(why(&[("a", "b")], "").unwrap().contains("does not exist"));
+    }
 }

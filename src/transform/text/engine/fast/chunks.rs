@@ -22,7 +22,7 @@ use tokenizers::{
     Model, NormalizedString, Normalizer, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer,
 };
 
-use super::added::{Piece, Stage};
+use super::added::Stage;
 use super::cache::{WordCache, Words};
 use super::classes::decode;
 use super::spaces::Spaces;
@@ -154,13 +154,7 @@ impl Engine for Chunks {
     fn encode(&self, text: &str, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<Outcome, Reject> {
         let before = out.len();
         let buffers = scratch.buffers();
-        let result = self.raw.cut(text, |piece| match piece {
-            Piece::Token(id) => {
-                out.push(id);
-                Ok(())
-            }
-            Piece::Text(piece) => self.piece(piece, &mut buffers.words, out),
-        });
+        let result = self.raw.encode(text, out, |piece, out| self.piece(piece, &mut buffers.words, out));
         super::finish(result, before, out)
     }
 

@@ -6,11 +6,11 @@ use std::ops::Range;
 use serde_json::Value;
 use tokenizers::ModelWrapper;
 
-use super::added::{Piece, Stage};
+use super::added::Stage;
 use super::cache::WordCache;
-use super::char_bpe::{CharBpe, METASPACE, Neighbours};
+use super::char_bpe::{CharBpe, Neighbours};
 use super::draft::Tables;
-use super::{Buffers, Build, Stop, between_words, engine_info};
+use super::{Buffers, Build, METASPACE, Stop, between_words, engine_info};
 use crate::sample::Reject;
 use crate::transform::text::Scratch;
 use crate::transform::text::engine::{Engine, EngineInfo, Outcome};
@@ -81,26 +81,20 @@ impl MetaspaceBpe {
         Ok(Self { raw, normalized, spaces, bpe: *bpe })
     }
 
-    /// The ids of what stands between the added tokens of raw text.
+    /// Appends the ids of what stands between the added tokens of raw text, in a document whose ids begin at `begin`.
     fn piece(
         &self,
         piece: &str,
-        is_first: &mut bool,
+        begin: usize,
         buffers: &mut Buffers,
         out: &mut Vec<u32>,
     ) -> Result<(), Stop> {
         let Buffers { words, normalized, prefixed } = buffers;
         let piece = self.spaces.normalized(piece, normalized);
-        self.normalized.cut(piece, |piece| match piece {
-            Piece::Token(id) => {
-                *is_first = false;
-                out.push(id);
-                Ok(())
-            }
-            Piece::Text(text) => {
-                let text = self.spaces.prefixed(text, std::mem::take(is_first), prefixed);
-                self.words(text.as_bytes(), words, out)
-            }
+        self.normalized.encode(piece, out, |text, out| {
+            // Nothing stands before it: everything becomes a token.
+            let is_first = out.len() == begin;
+            self.words(self.spaces.prefixed(text, is_first, prefixed).as_bytes(), words, out)
         })
     }
 
@@ -143,15 +137,7 @@ impl Engine for MetaspaceBpe {
     fn encode(&self, text: &str, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<Outcome, Reject> {
         let before = out.len();
         let buffers = scratch.buffers();
-        let mut is_first = true;
-        let result = self.raw.cut(text, |piece| match piece {
-            Piece::Token(id) => {
-                is_first = false;
-                out.push(id);
-                Ok(())
-            }
-            Piece::Text(piece) => self.piece(piece, &mut is_first, buffers, out),
-        });
+        let result = self.raw.encode(text, out, |piece, out| self.piece(piece, before, buffers, out));
         buffers.trim();
         super::finish(result, before, out)
     }

@@ -42,6 +42,9 @@ use super::{Engine, EngineInfo, Outcome};
 use crate::sample::Reject;
 use crate::transform::text::load::Outline;
 
+/// What SentencePiece writes for a space.
+const METASPACE: char = '\u{2581}';
+
 /// Buffers that grew over a long document are given back above this size in bytes.
 const KEEP_BUFFER: usize = 16 << 20;
 

@@ -9,12 +9,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use tokenizers::{NormalizedString, Normalizer};
 use unicode_segmentation::UnicodeSegmentation;
 
-use super::Stop;
 use super::classes::decode;
+use super::{METASPACE, Stop};
 use crate::transform::text::engine::reference::{Reference, guarded};
-
-/// What SentencePiece writes for a space.
-const METASPACE: char = '\u{2581}';
 
 const UNKNOWN: u8 = 0;
 const STAYS: u8 = 1;
