@@ -10,7 +10,7 @@ use super::added::Stage;
 use super::block::Block;
 use super::bpe::Bpe;
 use super::cache::WordCache;
-use super::classes::Classes;
+use super::classes::{Classes, SPACE};
 use super::draft::Tables;
 use super::normal::nfc;
 use super::split::{Cl100k, Gpt2, Pattern, Split};
@@ -21,8 +21,8 @@ use crate::transform::text::Scratch;
 use crate::transform::text::engine::{Engine, EngineInfo, Outcome};
 
 /// The regular expressions of the reference give up after a million steps back, which a long run of white space takes,
-/// and then the rest of the text is one word. A document with a longer word than this, in bytes, is left to it.
-const LONGEST_WORD: usize = 1 << 16;
+/// and then the rest of the text is one word. A document with a longer run than this, in bytes, is left to it.
+const LONGEST_RUN: usize = 1 << 16;
 
 /// A tokenizer whose every part is known.
 pub(super) struct ByteLevel {
@@ -122,7 +122,7 @@ impl<S: Split> Work for InWords<'_, S> {
                 continue;
             }
             let end = S::end(classes, bytes, at);
-            if end - at > LONGEST_WORD {
+            if end - at > LONGEST_RUN && is_white(classes, bytes, at) {
                 return Err(Stop::NeedsReference);
             }
             words.append(bpe, bytes, at, end, out)?;
@@ -130,6 +130,14 @@ impl<S: Split> Work for InWords<'_, S> {
         }
         Ok(())
     }
+}
+
+/// Whether the word at `at` begins with several characters of white space.
+#[cold]
+#[inline(never)]
+fn is_white(classes: Classes, bytes: &[u8], at: usize) -> bool {
+    let Some((first, len)) = classes.at(bytes, at) else { return false };
+    first >= SPACE && classes.at(bytes, at + len).is_some_and(|(second, _)| second >= SPACE)
 }
 
 impl Engine for ByteLevel {

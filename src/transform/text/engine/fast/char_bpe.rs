@@ -103,8 +103,7 @@ impl Words for CharBpe {
         if word.len() > SMALL {
             let mut ids = Vec::with_capacity(word.len());
             self.symbols(text, |id| ids.push(id));
-            self.merges.merge_large(ids, out);
-            return Ok(());
+            return self.merges.merge_large(ids, out);
         }
         let (mut ids, mut ranks) = ([0; _], [NONE; _]);
         let mut len = 0;

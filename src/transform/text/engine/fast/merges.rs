@@ -8,6 +8,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasher, Hash};
 
+use crate::sample::{Reject, RejectCode};
+
 /// Words of up to so many symbols are merged in an array.
 pub(super) const SMALL: usize = 48;
 /// Numbers that are moved together.
@@ -23,7 +25,7 @@ const RANK_BITS: u32 = u64::BITS - 2 * ID_BITS;
 /// Bits of the filter per pair.
 const FILTER_BITS: usize = 8;
 /// No symbol: the end of a linked list.
-const END: usize = usize::MAX;
+const END: u32 = u32::MAX;
 
 /// A token of a vocabulary.
 pub(super) trait Token: Borrow<str> + Hash + Eq {}
@@ -112,51 +114,54 @@ impl Merges {
     }
 
     /// Merges any number of tokens, and appends what comes of them.
-    pub(super) fn merge_large(&self, mut ids: Vec<u32>, out: &mut Vec<u32>) {
-        let mut next: Vec<usize> = (1..=ids.len()).collect();
-        let mut previous: Vec<usize> = (0..ids.len()).map(|i| i.wrapping_sub(1)).collect();
+    ///
+    /// # Errors
+    ///
+    /// A reject for more than 2³² - 1 of them.
+    pub(super) fn merge_large(&self, mut ids: Vec<u32>, out: &mut Vec<u32>) -> Result<(), Reject> {
+        let too_long =
+            |_| Reject::new(RejectCode::TooLarge, "the document has a word of more than 2^32 - 1 bytes");
+        let len = u32::try_from(ids.len()).map_err(too_long)?;
+        // A whole document may be one word: 20 bytes for each of its symbols here, or more when the heap grows.
+        let mut next: Vec<u32> = (1..=len).collect();
+        let mut previous: Vec<u32> = (0..len).map(|at| at.wrapping_sub(1)).collect();
         if let Some(last) = next.last_mut() {
             *last = END;
         }
-        // Rank and place.
-        let mut heap: BinaryHeap<Reverse<(u32, usize)>> = BinaryHeap::with_capacity(ids.len());
-        for (at, pair) in ids.windows(2).enumerate() {
-            let rank = self.rank(pair[0], pair[1]);
-            if rank != NONE {
-                heap.push(Reverse((rank, at)));
-            }
-        }
-        let mut gone = vec![false; ids.len()];
-        while let Some(Reverse((rank, at))) = heap.pop() {
-            let right = next[at];
+        // Rank and place in one number.
+        let entry = |rank: u32, at: u32| Reverse(u64::from(rank) << 32 | u64::from(at));
+        let pairs = (0..).zip(ids.windows(2)).map(|(at, pair)| (self.rank(pair[0], pair[1]), at));
+        let mut heap: BinaryHeap<Reverse<u64>> =
+            pairs.filter(|(rank, _)| *rank != NONE).map(|(rank, at)| entry(rank, at)).collect();
+        while let Some(Reverse(lowest)) = heap.pop() {
+            let (rank, place) = ((lowest >> 32) as u32, lowest as u32);
+            let at = place as usize;
+            let right = next[at] as usize;
             // The pair may have changed since: its place merged away, or one of its tokens grown.
-            if gone[at] || right == END {
-                continue;
-            }
-            if self.rank(ids[at], ids[right]) != rank {
+            if next[at] == END || self.rank(ids[at], ids[right]) != rank {
                 continue;
             }
             let new = self.made[rank as usize];
-            ids[at] = new;
-            gone[right] = true;
+            (ids[at], ids[right]) = (new, NOBODY);
             let after = next[right];
             next[at] = after;
             if after != END {
-                previous[after] = at;
-                let rank = self.rank(new, ids[after]);
+                previous[after as usize] = place;
+                let rank = self.rank(new, ids[after as usize]);
                 if rank != NONE {
-                    heap.push(Reverse((rank, at)));
+                    heap.push(entry(rank, place));
                 }
             }
             let before = previous[at];
             if before != END {
-                let rank = self.rank(ids[before], new);
+                let rank = self.rank(ids[before as usize], new);
                 if rank != NONE {
-                    heap.push(Reverse((rank, before)));
+                    heap.push(entry(rank, before));
                 }
             }
         }
-        out.extend(ids.iter().zip(&gone).filter(|(_, gone)| !**gone).map(|(id, _)| *id));
+        out.extend(ids.into_iter().filter(|&id| id != NOBODY));
+        Ok(())
     }
 }
 

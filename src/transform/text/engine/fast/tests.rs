@@ -274,6 +274,21 @@ fn a_run_of_spaces_that_the_reference_stumbles_over_goes_to_it() {
     }
 }
 
+/// Neither gives up on anything else.
+#[test]
+fn long_words_have_the_ids_of_the_reference() {
+    for name in ["gpt2", "llama3", "qwen2"] {
+        let (_, tokenizer) = TOKENIZERS.iter().find(|(other, _)| *other == name).unwrap();
+        for unit in ["thedog", "7", "-=!", "я", "\r\n"] {
+            let text = format!("a {} b", unit.repeat(1_200_000 / unit.len()));
+            let (mut scratch, mut ids) = (tokenizer.scratch(), Vec::new());
+            let stats = tokenizer.encode(&text, &mut scratch, &mut ids).unwrap();
+            assert_eq!(stats.by_reference, unit == "\r\n", "{name} {unit}");
+            assert!(tokenizer.matches_reference(&text, ids, &mut scratch), "{name} {unit}");
+        }
+    }
+}
+
 #[test]
 fn what_is_not_known_is_left_to_the_reference_and_says_why() {
     let mut dropped = bpe();
