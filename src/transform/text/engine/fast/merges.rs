@@ -1,7 +1,13 @@
 //! Byte-pair encoding of one word: the pair of lowest rank is merged first, the leftmost of equals, until none is left.
 //!
-//! Short words, nearly all of them, are merged in place in a small array; long ones through a heap, so that a word of a
-//! megabyte takes n log n steps and not n².
+//! Short words, nearly all of them, are merged in place in a small array; longer ones through a heap, so that they take
+//! n log n steps and not n²; very long ones a window at a time, so that a document that is one word takes little memory.
+//!
+//! Windows are merged as if they stood alone, which may be wrong where two of them meet. Merging takes, of all pairs of
+//! neighbours, the one of lowest rank, and of equals the leftmost. Look only at the merges inside of two neighbouring
+//! tokens of the result, or across their boundary: they are done in the same order as if there were only these two.
+//! So tokens in a row are what a word becomes if, and only if, each two neighbours are what they become together. Where
+//! two windows meet, tokens are merged anew until that is so.
 
 use std::borrow::Borrow;
 use std::cmp::Reverse;
@@ -24,6 +30,10 @@ const ID_BITS: u32 = 20;
 const RANK_BITS: u32 = u64::BITS - 2 * ID_BITS;
 /// Bits of the filter per pair.
 const FILTER_BITS: usize = 8;
+/// Symbols that a longer word is divided into.
+const WINDOW: usize = 1 << 14;
+/// Most windows that are merged anew together.
+const MOST_WINDOWS: usize = 4;
 /// No symbol: the end of a linked list.
 const END: u32 = u32::MAX;
 
@@ -41,6 +51,8 @@ pub(super) struct Merges {
     pairs: PairTable,
     /// What the merge of each rank makes.
     made: Vec<u32>,
+    /// How many symbols each token that is made has. Nothing when two tokens have one id.
+    lengths: Option<Vec<u32>>,
 }
 
 impl Merges {
@@ -52,6 +64,7 @@ impl Merges {
         if vocab.values().any(|&id| id >= NOBODY) {
             return Err(format!("an id is not below {NOBODY}"));
         }
+        let mut lengths = vec![1; vocab.values().max().map_or(0, |&id| id as usize + 1)];
         let (mut list, mut made) = (Vec::new(), Vec::new());
         let mut token = String::new();
         for (left, right) in merges {
@@ -62,6 +75,7 @@ impl Merges {
                 (Some(&left), Some(&right), Some(&new)) => {
                     list.push((left, right));
                     made.push(new);
+                    lengths[new as usize] = token.chars().count() as u32;
                 }
                 _ => return Err("a merge names a token that does not exist".to_owned()),
             }
@@ -69,7 +83,10 @@ impl Merges {
         if list.len() >> RANK_BITS != 0 {
             return Err(format!("there are not less than {} merges", 1 << RANK_BITS));
         }
-        Ok(Self { pairs: PairTable::new(&list), made })
+        let mut ids: Vec<u32> = vocab.values().copied().collect();
+        ids.sort_unstable();
+        let are_distinct = ids.windows(2).all(|pair| pair[0] != pair[1]);
+        Ok(Self { pairs: PairTable::new(&list), made, lengths: are_distinct.then_some(lengths) })
     }
 
     /// The rank of the merge of two tokens, or [`NONE`].
@@ -113,16 +130,40 @@ impl Merges {
         out.extend_from_slice(&ids[..len]);
     }
 
-    /// Merges any number of tokens, and appends what comes of them.
+    /// Merges any number of tokens, each of which is one symbol, and appends what comes of them.
     ///
     /// # Errors
     ///
     /// A reject for more than 2³² - 1 of them.
-    pub(super) fn merge_large(&self, mut ids: Vec<u32>, out: &mut Vec<u32>) -> Result<(), Reject> {
+    pub(super) fn merge_large(&self, symbols: Vec<u32>, out: &mut Vec<u32>) -> Result<(), Reject> {
+        let begin = out.len();
+        if symbols.len() > WINDOW && self.merge_windows(&symbols, WINDOW, out)? {
+            return Ok(());
+        }
+        out.truncate(begin);
+        self.merge_heap(symbols, out)
+    }
+
+    /// Merges `symbols`, so many at a time. False when windows do not fit each other: then what is appended is to be cut
+    /// off.
+    fn merge_windows(&self, symbols: &[u32], window: usize, out: &mut Vec<u32>) -> Result<bool, Reject> {
+        let Some(lengths) = &self.lengths else { return Ok(false) };
+        let begin = out.len();
+        for (number, part) in symbols.chunks(window).enumerate() {
+            let meeting =
+                Meeting { merges: self, lengths, symbols, begin, seam: out.len(), at: number * window };
+            self.merge_heap(part.to_vec(), out)?;
+            if meeting.seam > begin && !meeting.mend(MOST_WINDOWS * window, out)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn merge_heap(&self, mut ids: Vec<u32>, out: &mut Vec<u32>) -> Result<(), Reject> {
         let too_long =
             |_| Reject::new(RejectCode::TooLarge, "the document has a word of more than 2^32 - 1 bytes");
         let len = u32::try_from(ids.len()).map_err(too_long)?;
-        // A whole document may be one word: 20 bytes for each of its symbols here, or more when the heap grows.
         let mut next: Vec<u32> = (1..=len).collect();
         let mut previous: Vec<u32> = (0..len).map(|at| at.wrapping_sub(1)).collect();
         if let Some(last) = next.last_mut() {
@@ -162,6 +203,59 @@ impl Merges {
         }
         out.extend(ids.into_iter().filter(|&id| id != NOBODY));
         Ok(())
+    }
+}
+
+/// Where two windows of a word meet.
+struct Meeting<'a> {
+    merges: &'a Merges,
+    lengths: &'a [u32],
+    symbols: &'a [u32],
+    /// Where the tokens of the word begin.
+    begin: usize,
+    /// Where those of the second window begin.
+    seam: usize,
+    /// The first symbol of the second window.
+    at: usize,
+}
+
+impl Meeting<'_> {
+    /// Merges tokens on both sides anew, as few as will do; false when that is more than `most` symbols.
+    fn mend(&self, most: usize, out: &mut Vec<u32>) -> Result<bool, Reject> {
+        let mut count = 1;
+        loop {
+            let from = self.seam.saturating_sub(count).max(self.begin);
+            let to = (self.seam + count).min(out.len());
+            let (first, last) =
+                (self.at - self.len(&out[from..self.seam]), self.at + self.len(&out[self.seam..to]));
+            if last - first > most {
+                return Ok(false);
+            }
+            let mut merged = Vec::new();
+            self.merges.merge_heap(self.symbols[first..last].to_vec(), &mut merged)?;
+            let (before, behind) = (&out[self.begin..from], &out[to..]);
+            if self.fits(before.last(), first, merged.first())?
+                && self.fits(merged.last(), last, behind.first())?
+            {
+                out.splice(from..to, merged);
+                return Ok(true);
+            }
+            count *= 2;
+        }
+    }
+
+    /// Whether two tokens that meet at the symbol `at` stay what they are; they do when one of them is missing.
+    fn fits(&self, left: Option<&u32>, at: usize, right: Option<&u32>) -> Result<bool, Reject> {
+        let (Some(&left), Some(&right)) = (left, right) else { return Ok(true) };
+        let mut merged = Vec::new();
+        let symbols = &self.symbols[at - self.len(&[left])..at + self.len(&[right])];
+        self.merges.merge_heap(symbols.to_vec(), &mut merged)?;
+        Ok(merged == [left, right])
+    }
+
+    /// How many symbols tokens have.
+    fn len(&self, tokens: &[u32]) -> usize {
+        tokens.iter().map(|&token| self.lengths[token as usize] as usize).sum()
     }
 }
 
@@ -246,5 +340,68 @@ impl PairTable {
             }
             at = (at + 1) & (self.entries.len() - 1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Merges over a, b, c that make many tokens in many ways, in any order.
+    fn merges(rules: &[(String, String)]) -> Merges {
+        let mut vocab: HashMap<String, u32> =
+            ["a", "b", "c"].map(str::to_owned).into_iter().zip(0..).collect();
+        let mut usable = Vec::new();
+        for (left, right) in rules {
+            if vocab.contains_key(left) && vocab.contains_key(right) {
+                let next = vocab.len() as u32;
+                vocab.entry(format!("{left}{right}")).or_insert(next);
+                usable.push((left.as_str(), right.as_str()));
+            }
+        }
+        Merges::new(&vocab, usable).unwrap()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2048))]
+
+        #[test]
+        fn windows_make_the_tokens_of_the_whole(
+            rules in prop::collection::vec(("[abc]{1,4}", "[abc]{1,4}"), 0..80),
+            order in any::<u64>(),
+            symbols in prop_oneof![
+                prop::collection::vec(0u32..3, 1..120),
+                (prop::collection::vec(0u32..3, 1..5), 1usize..40).prop_map(|(unit, times)| unit.repeat(times)),
+            ],
+            window in 1usize..20,
+        ) {
+            // Also merges whose halves are made later than themselves.
+            let mut rules = rules;
+            let len = rules.len().max(1);
+            rules.rotate_left(order as usize % len);
+            let merges = merges(&rules);
+            let (mut whole, mut parts) = (vec![7], vec![7]);
+            merges.merge_heap(symbols.clone(), &mut whole).unwrap();
+            if merges.merge_windows(&symbols, window, &mut parts).unwrap() {
+                prop_assert_eq!(&parts, &whole);
+            } else {
+                prop_assert!(symbols.len() > MOST_WINDOWS * window);
+            }
+        }
+    }
+
+    #[test]
+    fn a_word_of_many_windows_is_merged_as_a_whole_or_in_windows() {
+        let rule = |left: &str, right: &str| (left.to_owned(), right.to_owned());
+        let merges =
+            merges(&[rule("a", "b"), rule("b", "c"), rule("ab", "c"), rule("a", "a"), rule("aa", "a")]);
+        let symbols: Vec<u32> = (0..3 * WINDOW as u64 + 5).map(|i| (i * i * 7 / 5 % 3) as u32).collect();
+        let (mut whole, mut large, mut windows) = (Vec::new(), Vec::new(), Vec::new());
+        merges.merge_heap(symbols.clone(), &mut whole).unwrap();
+        merges.merge_large(symbols.clone(), &mut large).unwrap();
+        assert!(merges.merge_windows(&symbols, WINDOW, &mut windows).unwrap());
+        assert!(whole == large && whole == windows);
     }
 }
