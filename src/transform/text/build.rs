@@ -113,9 +113,8 @@ impl Tokenizer {
         let draft = draft.map(|draft| draft.without(&hidden));
         let unigram_unk = loaded.unigram_unk_id();
         let reference = Arc::new(Reference::new(loaded.tokenizer, parse_special));
-        let build =
-            Build { reference: &reference, outline: &loaded.outline, draft, parse_special, unigram_unk };
-        let Chosen { fast, note: engine_note } = choose(options.engine, build)?;
+        let build = Build { reference: &reference, outline: &loaded.outline, parse_special, unigram_unk };
+        let Chosen { fast, note: engine_note } = choose(options.engine, &build, draft)?;
         let info = TokenizerInfo {
             model,
             vocab_size,
@@ -168,12 +167,16 @@ struct Chosen {
 }
 
 /// A fast engine that has shown to be right, or why the reference does the work although it was not asked for by name.
-fn choose(choice: EngineChoice, build: Build<'_>) -> Result<Chosen> {
+fn choose(
+    choice: EngineChoice,
+    build: &Build<'_>,
+    draft: std::result::Result<Draft, String>,
+) -> Result<Chosen> {
     if choice == EngineChoice::Reference {
         return Ok(Chosen { fast: None, note: None });
     }
     let reference = build.reference;
-    let engine = engine::fast::build(build).and_then(|engine| {
+    let engine = engine::fast::build(build, draft).and_then(|engine| {
         let mut scratch = Scratch::new(0);
         engine::proof::check(&*engine, reference, &mut scratch).map(|()| engine)
     });

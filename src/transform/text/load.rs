@@ -45,6 +45,15 @@ struct ModelOutline {
     unk_id: Option<usize>,
 }
 
+/// The parts of a normalizer, in order: none of none, one of one that is no sequence.
+pub(super) fn normalizers(normalizer: &Value) -> &[Value] {
+    match normalizer.get("normalizers").and_then(Value::as_array) {
+        Some(parts) => parts,
+        None if normalizer.is_null() => &[],
+        None => std::slice::from_ref(normalizer),
+    }
+}
+
 /// A tokenizer that the reference accepted.
 pub(super) struct Loaded {
     pub(super) tokenizer: tokenizers::Tokenizer,

@@ -23,7 +23,7 @@ use tokenizers::models::wordlevel::WordLevel;
 use tokenizers::models::wordpiece::WordPiece;
 use tokenizers::{AddedVocabulary, Model, ModelWrapper};
 
-use super::load::Loaded;
+use super::load::{Loaded, normalizers};
 use crate::error::{Error, Result};
 
 /// A token and its id.
@@ -91,12 +91,8 @@ impl Finder {
 /// normalizer leaves as it is. `None` when there is none, or the normalizer does more than to write spaces in another way, as
 /// those of SentencePiece models do.
 fn untouched<'t>(token: &'t str, normalizer: &Value) -> Option<&'t str> {
-    let parts = match normalizer.get("normalizers").and_then(Value::as_array) {
-        Some(parts) => parts.as_slice(),
-        None => std::slice::from_ref(normalizer),
-    };
     let mut written = " ".to_owned();
-    for part in parts {
+    for part in normalizers(normalizer) {
         let string = |at: &str| part.pointer(at).and_then(Value::as_str);
         match string("/type")? {
             "Prepend" => written.push_str(string("/prepend")?),

@@ -42,16 +42,16 @@ impl Bpe {
             };
         }
         let mut joints = vec![[0; 4]; 256];
-        let byte_of: HashMap<char, u8> = (0..=255).map(|b: u8| (alphabet[b as usize], b)).collect();
+        let byte_of = Inverse::new(&alphabet);
         let merges = merges.into_iter().inspect(|(left, right)| {
-            let of = |c: Option<char>| c.and_then(|c| byte_of.get(&c).copied());
-            if let (Some(left), Some(right)) = (of(left.chars().next_back()), of(right.chars().next())) {
+            let (last, first) = (left.chars().next_back(), right.chars().next());
+            if let (Some(left), Some(right)) = (byte_of.get(last), byte_of.get(first)) {
                 joints[left as usize][right as usize / 64] |= 1 << (right % 64);
             }
         });
         let merges = Merges::new(vocab, merges)?;
         let byte_pairs = (0..1 << 16).map(|i: usize| merges.rank(bytes[i >> 8], bytes[i & 0xff])).collect();
-        let whole = ignore_merges.then(|| whole_words(vocab, &alphabet));
+        let whole = ignore_merges.then(|| whole_words(vocab, &byte_of));
         Ok(Self { bytes, byte_pairs, joints, merges, whole })
     }
 
@@ -110,10 +110,25 @@ impl Words for Bpe {
 }
 
 /// The bytes of each token. A token with a character outside the alphabet is the string of no word.
-fn whole_words(vocab: &HashMap<impl Token, u32, impl BuildHasher>, alphabet: &[char; 256]) -> ByteMap {
-    let byte_of: HashMap<char, u8> = (0..=255).map(|b: u8| (alphabet[b as usize], b)).collect();
-    let bytes = |token: &str| token.chars().map(|c| byte_of.get(&c).copied()).collect::<Option<Vec<u8>>>();
+fn whole_words(vocab: &HashMap<impl Token, u32, impl BuildHasher>, byte_of: &Inverse) -> ByteMap {
+    let bytes = |token: &str| token.chars().map(|c| byte_of.get(Some(c))).collect::<Option<Vec<u8>>>();
     ByteMap::new(vocab.iter().filter_map(|(token, &id)| Some((bytes(token.borrow())?, id))))
+}
+
+/// The byte that each character of an alphabet stands for.
+struct Inverse(Vec<Option<u8>>);
+
+impl Inverse {
+    fn new(alphabet: &[char; 256]) -> Self {
+        let last = alphabet.iter().copied().max().map_or(0, |c| c as usize);
+        let mut bytes = vec![None; last + 1];
+        (0..=u8::MAX).zip(alphabet).for_each(|(byte, &c)| bytes[c as usize] = Some(byte));
+        Self(bytes)
+    }
+
+    fn get(&self, c: Option<char>) -> Option<u8> {
+        self.0.get(c? as usize).copied().flatten()
+    }
 }
 
 /// The printable character that stands for each byte in a byte-level vocabulary: itself where it is printable, otherwise
@@ -137,7 +152,7 @@ mod tests {
     use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
     use super::*;
-    use crate::transform::text::engine::fast::merges::NOBODY;
+    use crate::transform::text::engine::fast::merges::{NOBODY, vocabulary};
 
     #[test]
     fn the_alphabet_is_that_of_the_reference() {
@@ -148,19 +163,8 @@ mod tests {
 
     /// A model over a, b, c whose merges make many tokens in many ways.
     fn model(merges: &[(String, String)]) -> Bpe {
-        let mut vocab: HashMap<String, u32> = HashMap::new();
-        for c in byte_alphabet() {
-            vocab.insert(c.to_string(), vocab.len() as u32);
-        }
-        let mut usable = Vec::new();
-        for (l, r) in merges {
-            if vocab.contains_key(l) && vocab.contains_key(r) {
-                let next = vocab.len() as u32;
-                vocab.entry(format!("{l}{r}")).or_insert(next);
-                usable.push((l.as_str(), r.as_str()));
-            }
-        }
-        Bpe::new(&vocab, usable, false).unwrap()
+        let (vocab, merges) = vocabulary(byte_alphabet().map(String::from), merges);
+        Bpe::new(&vocab, merges, false).unwrap()
     }
 
     #[test]

@@ -4,17 +4,15 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use serde_json::Value;
-use tokenizers::ModelWrapper;
 
 use super::added::Stage;
 use super::block::Block;
 use super::bpe::Bpe;
 use super::cache::WordCache;
 use super::classes::{Classes, SPACE};
-use super::draft::Tables;
 use super::normal::nfc;
 use super::split::{Cl100k, Gpt2, Pattern, Split};
-use super::{Buffers, Build, Stop, between_words, engine_info};
+use super::{Buffers, Build, Stop, between_words, engine_info, type_of};
 use crate::masks::{self, Machine, Work};
 use crate::sample::Reject;
 use crate::transform::text::Scratch;
@@ -39,15 +37,8 @@ pub(super) struct ByteLevel {
 
 impl ByteLevel {
     /// An engine for the tokenizer, or why there is none.
-    pub(super) fn new(build: Build<'_>) -> Result<Self, String> {
-        let ModelWrapper::BPE(model) = build.reference.tokenizer().get_model() else {
-            return Err("the model is not BPE".to_owned());
-        };
-        let filled = |part: &Option<String>| part.as_ref().is_some_and(|s| !s.is_empty());
-        if filled(&model.continuing_subword_prefix) || filled(&model.end_of_word_suffix) {
-            return Err("the model marks the parts of words".to_owned());
-        }
-        let nfc = match build.outline.normalizer.get("type").and_then(Value::as_str) {
+    pub(super) fn new(build: &Build<'_>, bpe: Bpe) -> Result<Self, String> {
+        let nfc = match type_of(&build.outline.normalizer) {
             None if build.outline.normalizer.is_null() => false,
             Some("NFC") => true,
             _ => return Err("the normalizer is not a known one".to_owned()),
@@ -55,11 +46,8 @@ impl ByteLevel {
         let (pattern, add_prefix_space) =
             pre_tokenizer(&build.outline.pre_tokenizer).ok_or("the pre-tokenizer is not a known one")?;
         let (raw, normalized) = Stage::both(build.reference.tokenizer(), build.parse_special)?;
-        let Tables::Bytes(bpe) = build.draft?.tables else {
-            return Err("the model is not one of bytes".to_owned());
-        };
         let classes = Classes::get().ok_or("the Unicode tables cannot be built")?;
-        Ok(Self { classes, raw, normalized, nfc, add_prefix_space, pattern, bpe: *bpe })
+        Ok(Self { classes, raw, normalized, nfc, add_prefix_space, pattern, bpe })
     }
 
     fn piece(&self, piece: &str, buffers: &mut Buffers, out: &mut Vec<u32>) -> Result<(), Stop> {
@@ -163,13 +151,13 @@ impl Engine for ByteLevel {
 /// The split pattern of a pre-tokenizer, and whether it puts a space before a piece.
 fn pre_tokenizer(value: &Value) -> Option<(Pattern, bool)> {
     let flag = |value: &Value, name: &str, default| value.get(name).map_or(Some(default), Value::as_bool);
-    match value.get("type")?.as_str()? {
+    match type_of(value)? {
         "ByteLevel" if flag(value, "use_regex", true)? => {
             Some((Pattern::Gpt2, flag(value, "add_prefix_space", true)?))
         }
         "Sequence" => {
             let [split, byte_level] = value.get("pretokenizers")?.as_array()?.as_slice() else { return None };
-            let is = |value: &Value, ty| value.get("type").and_then(Value::as_str) == Some(ty);
+            let is = |value: &Value, ty| type_of(value) == Some(ty);
             if !is(split, "Split") || !is(byte_level, "ByteLevel") {
                 return None;
             }

@@ -11,10 +11,10 @@ use std::hash::BuildHasher;
 
 use ahash::RandomState;
 
-use super::METASPACE;
 use super::cache::Words;
 use super::classes::decode;
 use super::merges::{Merges, NOBODY, NONE, SMALL, Token};
+use super::metaspace::METASPACE;
 use crate::sample::{Reject, RejectCode};
 
 /// Stands for [`METASPACE`], too, where it only matters which characters are neighbours.
@@ -48,7 +48,8 @@ impl CharBpe {
         }
         let is_byte =
             |token: &str| token.starts_with("<0x") && vocab.get(token).is_some_and(|id| bytes.contains(id));
-        if merges().any(|(left, right)| is_byte(left) || is_byte(right) || is_byte(&[left, right].concat())) {
+        let makes_byte = |left: &str, right: &str| left.starts_with('<') && is_byte(&[left, right].concat());
+        if merges().any(|(left, right)| is_byte(left) || is_byte(right) || makes_byte(left, right)) {
             return Err("a merge names the token of a byte".to_owned());
         }
         let (mut ascii, mut others) = ([NOBODY; 128], HashMap::default());
@@ -201,20 +202,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::transform::text::engine::fast::merges::vocabulary;
 
-    /// Bytes, a space, `a` to `c` and `é`, and what the merges make of them.
-    fn vocabulary(merges: &[(String, String)]) -> (HashMap<String, u32>, Vec<(&str, &str)>) {
-        let chars = ["\u{2581}", "a", "b", "c", "é"].map(str::to_owned);
-        let mut vocab: HashMap<String, u32> = (0..=255).map(byte_token).chain(chars).zip(0..).collect();
-        let mut usable = Vec::new();
-        for (left, right) in merges {
-            if vocab.contains_key(left) && vocab.contains_key(right) {
-                let next = vocab.len() as u32;
-                vocab.entry(format!("{left}{right}")).or_insert(next);
-                usable.push((left.as_str(), right.as_str()));
-            }
-        }
-        (vocab, usable)
+    /// Bytes, a space, `a` to `c` and `é`.
+    fn symbols() -> impl Iterator<Item = String> {
+        (0..=255).map(byte_token).chain(["\u{2581}", "a", "b", "c", "é"].map(str::to_owned))
     }
 
     fn ids(model: &CharBpe, word: &str) -> Vec<u32> {
@@ -246,7 +238,7 @@ mod tests {
             merges in prop::collection::vec(("[abcé\u{2581}]{1,3}", "[abcé\u{2581}]{1,3}"), 0..60),
             text in "[abcéx \u{2581}]{1,70}",
         ) {
-            let (vocab, merges) = vocabulary(&merges);
+            let (vocab, merges) = vocabulary(symbols(), &merges);
             let model = CharBpe::new(&vocab, || merges.iter().copied()).unwrap();
             let cut: Vec<u32> = parts(&model, &text).into_iter().flat_map(|part| ids(&model, part)).collect();
             prop_assert_eq!(cut, ids(&model, &text), "{:?}", parts(&model, &text));
@@ -257,7 +249,7 @@ mod tests {
     fn a_text_is_cut_where_no_token_goes_across() {
         let merges = [("a", "b"), ("\u{2581}", "ab"), ("é", "a"), ("\u{2581}", "\u{2581}")]
             .map(|(left, right)| (left.to_owned(), right.to_owned()));
-        let (vocab, merges) = vocabulary(&merges);
+        let (vocab, merges) = vocabulary(symbols(), &merges);
         let mut model = CharBpe::new(&vocab, || merges.iter().copied()).unwrap();
         assert_eq!(parts(&model, " abab  ab\u{2581}bcéa"), [" ab", "ab", "  ab", "\u{2581}", "b", "c", "éa"]);
         assert_eq!(ids(&model, " ab"), ids(&model, "\u{2581}ab"));
@@ -269,7 +261,7 @@ mod tests {
     #[test]
     fn what_makes_characters_doubtful_is_refused() {
         let why = |merges: &[(&str, &str)], without: &str| {
-            let (mut vocab, _) = vocabulary(&[]);
+            let (mut vocab, _) = vocabulary(symbols(), &[]);
             vocab.extend([("<0x41>a".to_owned(), 300), ("aa".to_owned(), 301)]);
             vocab.remove(without);
             CharBpe::new(&vocab, || merges.iter().copied()).err()

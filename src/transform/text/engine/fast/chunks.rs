@@ -25,10 +25,11 @@ use tokenizers::{
 use super::added::Stage;
 use super::cache::{WordCache, Words};
 use super::classes::decode;
+use super::metaspace::{Metaspace, Prefix};
 use super::spaces::Spaces;
 use super::unigram::Unigram;
 use super::wordpiece::WordPiece;
-use super::{Build, Stop, between_words, engine_info};
+use super::{Build, Stop, between_words, engine_info, type_of};
 use crate::sample::{Reject, RejectCode};
 use crate::transform::text::Scratch;
 use crate::transform::text::engine::reference::{Reference, guarded};
@@ -170,27 +171,15 @@ impl Engine for Chunks {
     }
 }
 
-fn type_of(value: &Value) -> Option<&str> {
-    value.get("type").and_then(Value::as_str)
-}
-
 /// Metaspace that begins every piece with a space and cuts at each, alone or after a split at white space.
 fn is_metaspace(value: &Value) -> bool {
     match type_of(value) {
-        Some("Metaspace") => {
-            let absent_or =
-                |name: &str, expected: Value| value.get(name).is_none_or(|v| *v == expected || v.is_null());
-            value.get("replacement").and_then(Value::as_str) == Some("\u{2581}")
-                && absent_or("prepend_scheme", "always".into())
-                && absent_or("add_prefix_space", true.into())
-                && absent_or("split", true.into())
-        }
         Some("Sequence") => match value.get("pretokenizers").and_then(Value::as_array).map(Vec::as_slice) {
             Some([only]) => is_metaspace(only),
             Some([first, second]) => type_of(first) == Some("WhitespaceSplit") && is_metaspace(second),
             _ => false,
         },
-        _ => false,
+        _ => Metaspace::read(value) == Some(Metaspace { prefix: Prefix::Missing, splits: true }),
     }
 }
 

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::bpe::Bpe;
 use super::char_bpe::CharBpe;
 use super::classes::Classes;
+use super::type_of;
 use crate::transform::text::special::IdSet;
 
 /// What is made of a `tokenizer.json` alone: the tables of its merges, the larger part of the work for a large vocabulary.
@@ -73,8 +74,7 @@ struct File<'a> {
 /// Whether a pre-tokenizer turns bytes into the characters that stand for them.
 fn has_byte_level(pre_tokenizer: &Value) -> bool {
     let parts = pre_tokenizer.get("pretokenizers").and_then(Value::as_array);
-    pre_tokenizer.get("type").and_then(Value::as_str) == Some("ByteLevel")
-        || parts.is_some_and(|parts| parts.iter().any(has_byte_level))
+    type_of(pre_tokenizer) == Some("ByteLevel") || parts.is_some_and(|parts| parts.iter().any(has_byte_level))
 }
 
 #[derive(Deserialize)]

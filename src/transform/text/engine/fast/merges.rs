@@ -61,10 +61,13 @@ impl Merges {
         vocab: &HashMap<impl Token, u32, impl BuildHasher>,
         merges: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, String> {
-        if vocab.values().any(|&id| id >= NOBODY) {
+        let max_id = vocab.values().copied().max().unwrap_or(0);
+        if max_id >= NOBODY {
             return Err(format!("an id is not below {NOBODY}"));
         }
-        let mut lengths = vec![1; vocab.values().max().map_or(0, |&id| id as usize + 1)];
+        // 0 for an id that no token has.
+        let mut lengths = vec![0; max_id as usize + 1];
+        let are_distinct = vocab.values().all(|&id| std::mem::replace(&mut lengths[id as usize], 1) == 0);
         let (mut list, mut made) = (Vec::new(), Vec::new());
         let mut token = String::new();
         for (left, right) in merges {
@@ -83,9 +86,6 @@ impl Merges {
         if list.len() >> RANK_BITS != 0 {
             return Err(format!("there are not less than {} merges", 1 << RANK_BITS));
         }
-        let mut ids: Vec<u32> = vocab.values().copied().collect();
-        ids.sort_unstable();
-        let are_distinct = ids.windows(2).all(|pair| pair[0] != pair[1]);
         Ok(Self { pairs: PairTable::new(&list), made, lengths: are_distinct.then_some(lengths) })
     }
 
@@ -343,6 +343,24 @@ impl PairTable {
     }
 }
 
+/// Symbols and what merges make of them, and those of the merges whose halves are there when their turn comes.
+#[cfg(test)]
+pub(super) fn vocabulary(
+    symbols: impl IntoIterator<Item = String>,
+    merges: &[(String, String)],
+) -> (HashMap<String, u32>, Vec<(&str, &str)>) {
+    let mut vocab: HashMap<String, u32> = symbols.into_iter().zip(0..).collect();
+    let mut usable = Vec::new();
+    for (left, right) in merges {
+        if vocab.contains_key(left) && vocab.contains_key(right) {
+            let next = vocab.len() as u32;
+            vocab.entry(format!("{left}{right}")).or_insert(next);
+            usable.push((left.as_str(), right.as_str()));
+        }
+    }
+    (vocab, usable)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -351,17 +369,8 @@ mod tests {
 
     /// Merges over a, b, c that make many tokens in many ways, in any order.
     fn merges(rules: &[(String, String)]) -> Merges {
-        let mut vocab: HashMap<String, u32> =
-            ["a", "b", "c"].map(str::to_owned).into_iter().zip(0..).collect();
-        let mut usable = Vec::new();
-        for (left, right) in rules {
-            if vocab.contains_key(left) && vocab.contains_key(right) {
-                let next = vocab.len() as u32;
-                vocab.entry(format!("{left}{right}")).or_insert(next);
-                usable.push((left.as_str(), right.as_str()));
-            }
-        }
-        Merges::new(&vocab, usable).unwrap()
+        let (vocab, merges) = vocabulary(["a", "b", "c"].map(str::to_owned), rules);
+        Merges::new(&vocab, merges).unwrap()
     }
 
     proptest! {

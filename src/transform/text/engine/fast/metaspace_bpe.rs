@@ -4,19 +4,22 @@
 use std::ops::Range;
 
 use serde_json::Value;
-use tokenizers::ModelWrapper;
 
 use super::added::Stage;
 use super::cache::WordCache;
 use super::char_bpe::{CharBpe, Neighbours};
-use super::draft::Tables;
-use super::{Buffers, Build, METASPACE, Stop, between_words, engine_info};
+use super::metaspace::{METASPACE, Metaspace, Prefix, is_metaspace};
+use super::{Buffers, Build, Stop, between_words, engine_info, type_of};
 use crate::sample::Reject;
 use crate::transform::text::Scratch;
 use crate::transform::text::engine::{Engine, EngineInfo, Outcome};
+use crate::transform::text::load::normalizers;
 
 /// Bits of the ends of words that are looked up together.
 const ENDS: usize = u64::BITS as usize;
+
+/// No pre-tokenizer.
+const NOTHING: Metaspace = Metaspace { prefix: Prefix::Never, splits: false };
 
 /// A tokenizer whose every part is known.
 pub(super) struct MetaspaceBpe {
@@ -29,10 +32,7 @@ pub(super) struct MetaspaceBpe {
 /// How spaces are written.
 struct Spaces {
     by_normalizer: Option<Normalizer>,
-    /// Which texts between added tokens get a space before them.
-    prefix: Prefix,
-    /// Whether a text is cut before each.
-    splits: bool,
+    by_pre_tokenizer: Metaspace,
 }
 
 /// A normalizer that writes [`METASPACE`] for a space.
@@ -41,44 +41,22 @@ struct Normalizer {
     prepends: bool,
 }
 
-/// As Metaspace has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Prefix {
-    Never,
-    /// Those that do not begin with one.
-    Missing,
-    /// The one at the beginning of the document, if it does not begin with one.
-    MissingFirst,
-}
-
 impl MetaspaceBpe {
     /// An engine for the tokenizer, or why there is none.
-    pub(super) fn new(build: Build<'_>) -> Result<Self, String> {
-        let tokenizer = build.reference.tokenizer();
-        let ModelWrapper::BPE(model) = tokenizer.get_model() else {
-            return Err("the model is not BPE".to_owned());
-        };
-        let filled = |part: &Option<String>| part.as_ref().is_some_and(|s| !s.is_empty());
-        if filled(&model.continuing_subword_prefix) || filled(&model.end_of_word_suffix) {
-            return Err("the model marks the parts of words".to_owned());
-        }
-        if !model.byte_fallback {
-            return Err("a character may have no token".to_owned());
-        }
+    pub(super) fn new(build: &Build<'_>, mut bpe: CharBpe) -> Result<Self, String> {
         let spaces = Spaces::new(&build.outline.normalizer, &build.outline.pre_tokenizer)
             .ok_or("the normalizer and the pre-tokenizer are not known ones")?;
         let (raw, normalized) =
-            Stage::both_written(tokenizer, build.parse_special, |normalized| match spaces.by_normalizer {
+            Stage::both_written(build.reference.tokenizer(), build.parse_special, |normalized| match spaces
+                .by_normalizer
+            {
                 Some(_) => normalized.replace(METASPACE, " "),
                 None => normalized.to_owned(),
             })?;
-        let Tables::Chars(mut bpe) = build.draft?.tables else {
-            return Err("the model is one of bytes".to_owned());
-        };
-        if spaces.splits {
+        if spaces.by_pre_tokenizer.splits {
             bpe.cut_before_spaces();
         }
-        Ok(Self { raw, normalized, spaces, bpe: *bpe })
+        Ok(Self { raw, normalized, spaces, bpe })
     }
 
     /// Appends the ids of what stands between the added tokens of raw text, in a document whose ids begin at `begin`.
@@ -159,14 +137,10 @@ impl Engine for MetaspaceBpe {
 impl Spaces {
     /// What a normalizer and a pre-tokenizer do, if it is nothing else.
     fn new(normalizer: &Value, pre_tokenizer: &Value) -> Option<Self> {
-        let parts = match ty(normalizer) {
-            None if normalizer.is_null() => &[],
-            Some("Sequence") => normalizer.get("normalizers")?.as_array()?.as_slice(),
-            _ => std::slice::from_ref(normalizer),
-        };
+        let parts = normalizers(normalizer);
         let (mut replaces, mut prepends) = (false, false);
         for part in parts {
-            match ty(part)? {
+            match type_of(part)? {
                 "Replace" if is_space_pattern(part) && is_metaspace(part.get("content")) => replaces = true,
                 "Prepend" if is_metaspace(part.get("prepend")) && !prepends => prepends = true,
                 _ => return None,
@@ -176,20 +150,19 @@ impl Spaces {
             return None;
         }
         let by_normalizer = replaces.then_some(Normalizer { prepends });
-        let (prefix, splits) = match ty(pre_tokenizer) {
-            None if pre_tokenizer.is_null() && replaces => (Prefix::Never, false),
+        let by_pre_tokenizer = match type_of(pre_tokenizer) {
+            None if pre_tokenizer.is_null() && replaces => NOTHING,
             // There is no space any more.
-            Some("Split") if is_space_pattern(pre_tokenizer) && replaces => (Prefix::Never, false),
-            Some("Metaspace") if is_metaspace(pre_tokenizer.get("replacement")) => metaspace(pre_tokenizer)?,
-            _ => return None,
+            Some("Split") if is_space_pattern(pre_tokenizer) && replaces => NOTHING,
+            _ => Metaspace::read(pre_tokenizer)?,
         };
-        Some(Self { by_normalizer, prefix, splits })
+        Some(Self { by_normalizer, by_pre_tokenizer })
     }
 
     /// Whether a document that begins with a letter gets a space before it.
     fn begins_with_one(&self) -> bool {
         self.by_normalizer.as_ref().is_some_and(|normalizer| normalizer.prepends)
-            || self.prefix != Prefix::Never
+            || self.by_pre_tokenizer.prefix != Prefix::Never
     }
 
     /// A piece as the normalizer leaves it, but with spaces for all of [`METASPACE`]: they have become the same.
@@ -215,7 +188,7 @@ impl Spaces {
 
     /// A text between added tokens as Metaspace leaves it, but for how spaces are written.
     fn prefixed<'a>(&self, text: &'a str, is_first: bool, buffer: &'a mut String) -> &'a str {
-        let wants = match self.prefix {
+        let wants = match self.by_pre_tokenizer.prefix {
             Prefix::Never => false,
             Prefix::Missing => true,
             Prefix::MissingFirst => is_first,
@@ -230,28 +203,6 @@ impl Spaces {
     }
 }
 
-/// As the reference reads it.
-fn metaspace(value: &Value) -> Option<(Prefix, bool)> {
-    let get = |name: &str| value.get(name).filter(|value| !value.is_null());
-    let scheme = match get("prepend_scheme").map_or(Some("always"), Value::as_str)? {
-        "always" => Prefix::Missing,
-        "first" => Prefix::MissingFirst,
-        "never" => Prefix::Never,
-        _ => return None,
-    };
-    let has_prefix = get("add_prefix_space").map_or(Some(true), Value::as_bool)?;
-    let splits = get("split").map_or(Some(true), Value::as_bool)?;
-    Some((if has_prefix { scheme } else { Prefix::Never }, splits))
-}
-
-fn ty(value: &Value) -> Option<&str> {
-    value.get("type").and_then(Value::as_str)
-}
-
 fn is_space_pattern(value: &Value) -> bool {
     value.pointer("/pattern/String").and_then(Value::as_str) == Some(" ")
-}
-
-fn is_metaspace(value: Option<&Value>) -> bool {
-    value.and_then(Value::as_str).is_some_and(|text| text.chars().eq([METASPACE]))
 }

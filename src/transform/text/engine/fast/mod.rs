@@ -21,6 +21,7 @@ mod chunks;
 mod classes;
 mod draft;
 mod merges;
+mod metaspace;
 mod metaspace_bpe;
 mod normal;
 mod spaces;
@@ -36,14 +37,13 @@ use added::NeedsReference;
 use cache::WordCache;
 pub(crate) use draft::Draft;
 use draft::Tables;
+use serde_json::Value;
+use tokenizers::ModelWrapper;
 
 use super::reference::Reference;
 use super::{Engine, EngineInfo, Outcome};
 use crate::sample::Reject;
 use crate::transform::text::load::Outline;
-
-/// What SentencePiece writes for a space.
-const METASPACE: char = '\u{2581}';
 
 /// Buffers that grew over a long document are given back above this size in bytes.
 const KEEP_BUFFER: usize = 16 << 20;
@@ -53,8 +53,6 @@ pub(crate) struct Build<'a> {
     /// The tokenizer, control tokens hidden where that is the policy.
     pub(crate) reference: &'a Arc<Reference>,
     pub(crate) outline: &'a Outline,
-    /// For a model of BPE.
-    pub(crate) draft: Result<Draft, String>,
     pub(crate) parse_special: bool,
     /// Index of the unknown token of a Unigram model.
     pub(crate) unigram_unk: Option<usize>,
@@ -81,17 +79,25 @@ impl Buffers {
     }
 }
 
-/// The engine for a tokenizer, or why there is none.
-pub(crate) fn build(build: Build<'_>) -> Result<Box<dyn Engine>, String> {
-    match build.reference.tokenizer().get_model() {
-        tokenizers::ModelWrapper::BPE(_) => match &build.draft {
-            Ok(Draft { tables: Tables::Chars(_), .. }) => {
-                Ok(Box::new(metaspace_bpe::MetaspaceBpe::new(build)?))
-            }
-            _ => Ok(Box::new(byte_level::ByteLevel::new(build)?)),
-        },
-        _ => Ok(Box::new(chunks::Chunks::new(&build)?)),
+/// The engine for a tokenizer, or why there is none. `draft` is for a model of BPE.
+pub(crate) fn build(build: &Build<'_>, draft: Result<Draft, String>) -> Result<Box<dyn Engine>, String> {
+    let ModelWrapper::BPE(model) = build.reference.tokenizer().get_model() else {
+        return Ok(Box::new(chunks::Chunks::new(build)?));
+    };
+    let filled = |part: &Option<String>| part.as_ref().is_some_and(|s| !s.is_empty());
+    if filled(&model.continuing_subword_prefix) || filled(&model.end_of_word_suffix) {
+        return Err("the model marks the parts of words".to_owned());
     }
+    match draft?.tables {
+        Tables::Bytes(bpe) => Ok(Box::new(byte_level::ByteLevel::new(build, *bpe)?)),
+        Tables::Chars(_) if !model.byte_fallback => Err("a character may have no token".to_owned()),
+        Tables::Chars(bpe) => Ok(Box::new(metaspace_bpe::MetaspaceBpe::new(build, *bpe)?)),
+    }
+}
+
+/// The type of a part of a `tokenizer.json`.
+fn type_of(part: &Value) -> Option<&str> {
+    part.get("type").and_then(Value::as_str)
 }
 
 /// The first place from `from` on between a letter and a space that another letter follows, all of ASCII; it is before

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use tokenizers::{NormalizedString, Normalizer};
 use unicode_segmentation::UnicodeSegmentation;
 
+use super::Stop;
 use super::classes::decode;
-use super::{METASPACE, Stop};
+use super::metaspace::METASPACE;
 use crate::transform::text::engine::reference::{Reference, guarded};
 
 const UNKNOWN: u8 = 0;

@@ -8,11 +8,10 @@ use tokenizers::{ModelWrapper, Tokenizer};
 
 use super::bytemap::ByteMap;
 use super::cache::mix;
+use super::metaspace::METASPACE;
 
 /// How much worse than the worst piece an unknown character is.
 const UNKNOWN_PENALTY: f64 = 10.0;
-/// What SentencePiece writes for a space.
-const METASPACE: &str = "\u{2581}";
 /// No piece ends at this node.
 const NO_PIECE: u32 = u32::MAX;
 
@@ -75,12 +74,12 @@ impl Unigram {
 
     /// Appends the ids of `chunk`, if it is one word; otherwise says no.
     pub(super) fn encode(&self, chunk: &str, out: &mut Vec<u32>) -> bool {
-        let mut word = METASPACE.to_owned();
+        let mut word = String::from(METASPACE);
         match &self.normalizer {
             Some(normalizer) => word.push_str(&normalizer.normalize_string(chunk)),
             None => word.push_str(chunk),
         }
-        let text = &word[METASPACE.len()..];
+        let text = &word[METASPACE.len_utf8()..];
         if text.is_empty() || text.contains(METASPACE) || text.contains(char::is_whitespace) {
             return false;
         }
