@@ -204,6 +204,11 @@ struct TokenArgs {
     /// How many documents the reference encodes a second time, to compare
     #[arg(long, value_name = "SHARE", value_enum, default_value_t = VerifyArg::Sample)]
     verify_ids: VerifyArg,
+
+    /// Reject documents that only the reference can encode and that have more bytes than this; it takes some 150 bytes of memory
+    /// for each [default: 4MiB]
+    #[arg(long, value_name = "SIZE")]
+    max_reference_bytes: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -248,7 +253,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let input_format = input.input_format.as_deref().map(|text| parse("--input-format", text)).transpose()?;
     let shape = shape.shape()?;
     let (input, sources) = input.sources(common.sources()?)?;
-    let tokenizer = load(&tokens.tokenizer, tokens.options())?;
+    let tokenizer = load(&tokens.tokenizer, tokens.options()?)?;
     let follow_symlinks = common.follow_symlinks;
     let walked = input == TextInput::Walk;
     let plan = |sources| {
@@ -317,8 +322,9 @@ impl ShapeArgs {
 }
 
 impl TokenArgs {
-    fn options(&self) -> TokenizerOptions {
-        TokenizerOptions {
+    fn options(&self) -> Result<TokenizerOptions> {
+        let max_reference_bytes = self.max_reference_bytes.as_deref().map(parse_size).transpose();
+        Ok(TokenizerOptions {
             add_bos: self.add_bos,
             add_eos: self.add_eos,
             add_special_tokens: self.add_special_tokens,
@@ -338,7 +344,8 @@ impl TokenArgs {
                 VerifyArg::Sample => Verify::Sample,
                 VerifyArg::All => Verify::All,
             },
-        }
+            max_reference_bytes: max_reference_bytes.map_err(|e| flag("--max-reference-bytes", &e))?,
+        })
     }
 }
 

@@ -131,6 +131,27 @@ fn documents_as_large_as_may_be_fit_into_a_gibibyte() {
     assert!(peak < MOST_BYTES_BY_DEFAULT, "{} MiB", peak >> 20);
 }
 
+/// The reference takes more than ten times as much for the whole of it.
+#[test]
+fn a_long_document_is_compared_with_the_reference_in_little_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, out) = (dir.path().join("long.txt"), dir.path().join("out"));
+    let mut file = std::fs::File::create(&source).unwrap();
+    fill(
+        &mut file,
+        b"It's the longest story of them all, told in 1001 nights; nobody knows its end. ",
+        8 << 20,
+    );
+    let mut command = command(["text"]);
+    command.arg(&source).arg("--out").arg(&out).args(["--threads", "2", "--verify-ids", "all"]);
+    command.arg("--tokenizer").arg(fixture("tokenizers/bpe.json"));
+    let Some(peak) = peak_bytes(command) else { return };
+    let notes = &manifest(&out)["notes"];
+    assert!(notes["verified_bytes"].as_u64().unwrap() >= 8 << 20, "{notes}");
+    assert_eq!((notes["verified_documents"].as_u64(), notes.get("unverified_documents")), (Some(1), None));
+    assert!(peak < 512 << 20, "{} MiB", peak >> 20);
+}
+
 /// A picture of 12 megapixels, as PNG and as JPEG, each under several names.
 fn camera_files(dir: &Path) {
     let (width, height) = (4000, 3000);

@@ -120,7 +120,7 @@ impl Items for Documents<'_> {
                 return Converting::Done;
             }
         };
-        if self.verify(&key, &text, &ids, out) == Converting::RedoUnit {
+        if self.verify(&key, &text, &ids, &stats, out) == Converting::RedoUnit {
             return Converting::RedoUnit;
         }
         for (name, happened) in [
@@ -179,18 +179,28 @@ impl Documents<'_> {
         Ok((ids.take(), stats))
     }
 
-    /// Compares with the reference, if this document was chosen for it.
-    fn verify(&mut self, key: &str, text: &str, ids: &Ids, out: &mut Outcomes) -> Converting {
-        let tokenizer = &self.job.options.tokenizer;
-        if self.careful || !tokenizer.should_verify(xxh3_64_with_seed(key.as_bytes(), VERIFY_SEED)) {
+    /// Compares with the reference what was chosen for it.
+    fn verify(
+        &mut self,
+        key: &str,
+        text: &str,
+        ids: &Ids,
+        stats: &EncodeStats,
+        out: &mut Outcomes,
+    ) -> Converting {
+        if self.careful {
             return Converting::Done;
         }
-        out.note("verified_documents");
-        out.count("verified_bytes", text.len() as u64);
-        match tokenizer.matches_reference(text, ids.iter(), self.tokens) {
-            true => Converting::Done,
-            false => Converting::RedoUnit,
+        let hash = xxh3_64_with_seed(key.as_bytes(), VERIFY_SEED);
+        let verified = self.job.options.tokenizer.verify(hash, text, ids, stats, self.tokens);
+        if verified.bytes > 0 {
+            out.note("verified_documents");
+            out.count("verified_bytes", verified.bytes);
         }
+        if verified.too_long {
+            out.note("unverified_documents");
+        }
+        if verified.is_right { Converting::Done } else { Converting::RedoUnit }
     }
 
     /// Makes records of the ids.

@@ -1,8 +1,8 @@
 //! Making a [`Tokenizer`]: what is added around a document, which engine works.
 
 use std::panic::resume_unwind;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::available_parallelism;
 
 use sha2::{Digest, Sha256};
@@ -55,6 +55,7 @@ impl Tokenizer {
             hidden: IdSet::default(),
             reference: Base::Bytes(Bytes),
             fast: None,
+            long_text: Mutex::default(),
             serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
         })
     }
@@ -136,6 +137,7 @@ impl Tokenizer {
             hidden,
             reference: Base::Reference(reference),
             fast,
+            long_text: Mutex::default(),
             serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
         })
     }

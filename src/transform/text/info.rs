@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::engine::EngineInfo;
+use super::pieces::Piece;
 use super::special::SpecialToken;
 
 /// What the manifest says of a tokenizer.
@@ -33,7 +34,7 @@ pub struct TokenizerInfo {
 }
 
 /// What happened to one document.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EncodeStats {
     /// Strings of special tokens in the text, whatever was made of them.
     pub special_in_text: u64,
@@ -43,4 +44,6 @@ pub struct EncodeStats {
     pub doubled_eos: bool,
     /// The ids come from the reference.
     pub by_reference: bool,
+    /// The pieces that a long document was divided into, in order; none when it was encoded as a whole.
+    pub pieces: Vec<Piece>,
 }

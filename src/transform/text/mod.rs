@@ -18,9 +18,10 @@ mod special;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod verify;
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::Engine;
 pub use engine::EngineInfo;
@@ -29,10 +30,13 @@ use engine::fast::Buffers;
 use engine::reference::Reference;
 pub use info::{EncodeStats, TokenizerInfo};
 pub use normalize::Normalize;
-pub use options::{EngineChoice, SpecialInText, TokenizerOptions, VERIFY_PER_MILLION, Verify};
-pub use pieces::IdSink;
+pub use options::{
+    DEFAULT_MAX_REFERENCE_BYTES, EngineChoice, SpecialInText, TokenizerOptions, VERIFY_PER_MILLION, Verify,
+};
+pub use pieces::{IdSink, Piece};
 pub use special::SpecialToken;
 use special::{Finder, IdSet};
+pub use verify::Verified;
 
 use crate::sample::{Reject, RejectCode};
 use crate::schema::IdWidth;
@@ -53,6 +57,8 @@ pub struct Tokenizer {
     hidden: IdSet,
     reference: Base,
     fast: Option<Box<dyn Engine>>,
+    /// Held while the reference encodes a long text: two of them at once would take twice the memory.
+    long_text: Mutex<()>,
     /// Tells the scratch of this tokenizer from that of another.
     serial: u64,
 }
@@ -132,12 +138,6 @@ impl Tokenizer {
         Scratch::new(self.serial)
     }
 
-    /// Whether the document whose key hashes to `key_hash` (64 well-mixed bits) is to be checked with
-    /// [`matches_reference`](Self::matches_reference). Never, when the reference makes the ids anyway.
-    pub fn should_verify(&self, key_hash: u64) -> bool {
-        self.fast.is_some() && self.options.verify.selects(key_hash)
-    }
-
     /// Appends the ids of `text` to `out`, with what is to be added around it.
     ///
     /// # Errors
@@ -168,17 +168,6 @@ impl Tokenizer {
         self.encode_by(None, text, scratch, out)
     }
 
-    /// Whether the reference gives exactly `ids` for `text`; a text that the reference rejects gives no ids.
-    pub fn matches_reference(
-        &self,
-        text: &str,
-        ids: impl IntoIterator<Item = u32>,
-        scratch: &mut Scratch,
-    ) -> bool {
-        let mut expected = Vec::new();
-        self.encode_reference(text, scratch, &mut expected).is_ok() && ids.into_iter().eq(expected)
-    }
-
     fn encode_by(
         &self,
         fast: Option<&dyn Engine>,
@@ -200,14 +189,35 @@ impl Tokenizer {
         };
         let (ends, by_reference) = match fast.map(&mut encode).transpose()?.flatten() {
             Some(ends) => (ends, false),
-            None => (encode(self.reference.engine())?.unwrap_or_default(), true),
+            None => {
+                let _one_at_a_time = self.before_reference(text)?;
+                (encode(self.reference.engine())?.unwrap_or_default(), true)
+            }
         };
         Ok(EncodeStats {
             special_in_text,
             doubled_bos: self.prefix.last().is_some_and(|id| ends.first == Some(*id)),
             doubled_eos: self.suffix.first().is_some_and(|id| ends.last == Some(*id)),
             by_reference,
+            pieces: ends.pieces,
         })
+    }
+
+    /// Whether the reference may encode `text`, and a guard to hold while it does.
+    fn before_reference(&self, text: &str) -> Result<Option<MutexGuard<'_, ()>>, Reject> {
+        let (bytes, most) = (text.len(), self.options.max_reference_bytes());
+        if matches!(self.reference, Base::Bytes(_)) {
+            return Ok(None);
+        }
+        if bytes as u64 > most {
+            let message = format!(
+                "only the reference can encode this document, which has {bytes} bytes; --max-reference-bytes is {most}, \
+                 because it takes some 150 bytes of memory for each"
+            );
+            return Err(Reject::new(RejectCode::TooLarge, message));
+        }
+        let guard = || self.long_text.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok((bytes > verify::WHOLE_BYTES).then(guard))
     }
 
     /// How many strings of special tokens stand in the text, or the reject that the policy asks for.

@@ -5,6 +5,10 @@ use serde::{Deserialize, Serialize};
 /// How many documents in a million [`Verify::Sample`] encodes a second time: 0.1%.
 pub const VERIFY_PER_MILLION: u64 = 1_000;
 
+/// Bytes of the longest document that the reference encodes, unless
+/// [`max_reference_bytes`](TokenizerOptions::max_reference_bytes) says otherwise.
+pub const DEFAULT_MAX_REFERENCE_BYTES: u64 = 4 << 20;
+
 /// Options of a [`Tokenizer`](super::Tokenizer). The default adds nothing to the text and lets nothing in it act as a
 /// control token.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +32,17 @@ pub struct TokenizerOptions {
     pub engine: EngineChoice,
     /// How much of the input the reference encodes a second time.
     pub verify: Verify,
+    /// Longest document that the reference encodes, in bytes; [`DEFAULT_MAX_REFERENCE_BYTES`] when not given. It takes some
+    /// 150 bytes of memory for each of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_reference_bytes: Option<u64>,
+}
+
+impl TokenizerOptions {
+    /// The limit that holds.
+    pub fn max_reference_bytes(&self) -> u64 {
+        self.max_reference_bytes.unwrap_or(DEFAULT_MAX_REFERENCE_BYTES)
+    }
 }
 
 /// What the string of a special token, `<|endoftext|>` for example, means inside a document.
@@ -63,7 +78,7 @@ pub enum EngineChoice {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verify {
-    /// Documents chosen by the hash of their key, [`VERIFY_PER_MILLION`] of a million.
+    /// Documents, and parts of long ones, chosen by the hash of their key, [`VERIFY_PER_MILLION`] of a million.
     #[default]
     Sample,
     /// Every document.

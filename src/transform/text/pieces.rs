@@ -5,6 +5,7 @@
 //! long document is never there as a whole in that form.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +14,7 @@ use super::{Scratch, Tokenizer};
 use crate::sample::{PackedIds, Reject, RejectCode};
 
 /// Bytes of a piece; a shorter text is never divided.
-pub(super) const PIECE_BYTES: usize = 1 << 20;
+pub(super) const PIECE_BYTES: usize = 1 << 18;
 
 /// Most ids that the buffer of a thread has room for when nothing is encoded.
 const KEPT_IDS: usize = 1 << 20;
@@ -68,11 +69,21 @@ impl IdSink for PackedIds {
     }
 }
 
-/// The first and the last id of the text itself.
+/// A piece of a long document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// Its bytes in the text.
+    pub text: Range<usize>,
+    /// Its ids among those of the document, what is added around it included.
+    pub ids: Range<usize>,
+}
+
+/// The first and the last id of the text itself, and what it was divided into.
 #[derive(Default)]
 pub(super) struct Ends {
     pub(super) first: Option<u32>,
     pub(super) last: Option<u32>,
+    pub(super) pieces: Vec<Piece>,
 }
 
 impl Ends {
@@ -88,7 +99,8 @@ type Made = Result<Option<Vec<u32>>, Reject>;
 /// A text that several threads encode.
 struct Divided<'a> {
     engine: &'a dyn Engine,
-    pieces: Vec<&'a str>,
+    text: &'a str,
+    pieces: Vec<Range<usize>>,
     /// The first piece that nobody has begun.
     next: AtomicUsize,
     /// Pieces that are done and not given away.
@@ -97,13 +109,15 @@ struct Divided<'a> {
 
 impl<'a> Divided<'a> {
     fn new(engine: &'a dyn Engine, text: &'a str) -> Self {
-        let (mut pieces, mut rest) = (Vec::new(), text);
-        while let Some(gap) = (rest.len() > PIECE_BYTES).then(|| engine.divide(rest, PIECE_BYTES)).flatten() {
-            pieces.push(&rest[..gap.start]);
-            rest = &rest[gap.end..];
+        let (mut pieces, mut at) = (Vec::new(), 0);
+        while text.len() - at > PIECE_BYTES
+            && let Some(gap) = engine.divide(&text[at..], PIECE_BYTES)
+        {
+            pieces.push(at..at + gap.start);
+            at += gap.end;
         }
-        pieces.push(rest);
-        Self { engine, pieces, next: AtomicUsize::new(0), made: Mutex::default() }
+        pieces.push(at..text.len());
+        Self { engine, text, pieces, next: AtomicUsize::new(0), made: Mutex::default() }
     }
 
     /// Pieces that nobody has begun.
@@ -165,6 +179,7 @@ impl Tokenizer {
         scratch: &mut Scratch,
         out: &mut impl IdSink,
     ) -> Result<Option<Ends>, Reject> {
+        let begin = out.count();
         out.append(&self.prefix)?;
         let (mut ends, mut given) = (Ends::default(), 0);
         // Gives away what is next, as far as it is done. The first piece that failed is always come to: those before it
@@ -174,7 +189,10 @@ impl Tokenizer {
                 let Some(made) = divided.made().remove(&given) else { return Ok(true) };
                 let Some(ids) = made? else { return Ok(false) };
                 ends.add(&ids);
+                let from = out.count() - begin;
                 out.append(&ids)?;
+                let text = divided.pieces.get(given).cloned().unwrap_or_default();
+                ends.pieces.push(Piece { text, ids: from..out.count() - begin });
                 given += 1;
             }
         };
@@ -204,7 +222,9 @@ impl Tokenizer {
     /// Encodes the next piece; false when there is none.
     fn encode_next(&self, divided: &Divided<'_>, scratch: &mut Scratch) -> bool {
         let at = divided.next.fetch_add(1, Ordering::Relaxed);
-        let Some(piece) = divided.pieces.get(at) else { return false };
+        let Some(piece) = divided.pieces.get(at).and_then(|piece| divided.text.get(piece.clone())) else {
+            return false;
+        };
         let mut ids = Vec::with_capacity(piece.len() / BYTES_PER_ID);
         let made = divided.engine.encode(piece, scratch, &mut ids).and_then(|outcome| match outcome {
             Outcome::Done => self.check_hidden(&ids).map(|()| Some(ids)),
