@@ -16,6 +16,8 @@ pub(super) struct Block<'a> {
     pub(super) bytes: &'a [u8],
     /// `\p{L}`.
     pub(super) letters: u64,
+    /// `\p{Lu}`.
+    pub(super) capitals: u64,
     /// `\p{N}`.
     pub(super) numbers: u64,
     /// U+0020.
@@ -26,6 +28,8 @@ pub(super) struct Block<'a> {
     pub(super) lines: u64,
     /// `'`.
     pub(super) apostrophes: u64,
+    /// `/`.
+    pub(super) slashes: u64,
 }
 
 impl<'a> Block<'a> {
@@ -58,11 +62,13 @@ impl<'a> Block<'a> {
         Self {
             bytes: rest.get(..len).unwrap_or(rest),
             letters: machine.among(machine.lower(window), b'a', 26) & all,
+            capitals: machine.among(window, b'A', 26) & all,
             numbers: machine.among(window, b'0', 10) & all,
             spaces: machine.is(window, b' ') & all,
             blanks: machine.among(window, b'\t', 5) & !lines & all,
             lines: lines & all,
             apostrophes: machine.is(window, b'\'') & all,
+            slashes: machine.is(window, b'/') & all,
         }
     }
 
@@ -95,11 +101,13 @@ mod tests {
         Block {
             bytes,
             letters: bits(|byte| byte.is_ascii_alphabetic()),
+            capitals: bits(|byte| byte.is_ascii_uppercase()),
             numbers: bits(|byte| byte.is_ascii_digit()),
             spaces: bits(|byte| byte == b' '),
             blanks: bits(|byte| matches!(byte, 9..=13) && !matches!(byte, b'\r' | b'\n')),
             lines: bits(|byte| matches!(byte, b'\r' | b'\n')),
             apostrophes: bits(|byte| byte == b'\''),
+            slashes: bits(|byte| byte == b'/'),
         }
     }
 

@@ -3,15 +3,14 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use serde_json::Value;
-
 use super::added::Stage;
 use super::block::Block;
 use super::bpe::Bpe;
 use super::cache::WordCache;
 use super::classes::{Classes, SPACE};
 use super::normal::nfc;
-use super::split::{Cl100k, Gpt2, Pattern, Split};
+use super::pre_tokenizer::PreTokenizer;
+use super::split::{Cl100k, Gpt2, O200k, Pattern, Split};
 use super::{Buffers, Build, Stop, between_words, engine_info, type_of};
 use crate::masks::{self, Machine, Work};
 use crate::sample::Reject;
@@ -29,9 +28,7 @@ pub(super) struct ByteLevel {
     normalized: Stage,
     /// Whether pieces are brought into NFC; otherwise they are taken as they are.
     nfc: bool,
-    /// Whether a piece that does not begin with a space gets one.
-    add_prefix_space: bool,
-    pattern: Pattern,
+    pre_tokenizer: PreTokenizer,
     bpe: Bpe,
 }
 
@@ -43,18 +40,18 @@ impl ByteLevel {
             Some("NFC") => true,
             _ => return Err("the normalizer is not a known one".to_owned()),
         };
-        let (pattern, add_prefix_space) =
-            pre_tokenizer(&build.outline.pre_tokenizer).ok_or("the pre-tokenizer is not a known one")?;
+        let pre_tokenizer =
+            PreTokenizer::read(&build.outline.pre_tokenizer).ok_or("the pre-tokenizer is not a known one")?;
         let (raw, normalized) = Stage::both(build.reference.tokenizer(), build.parse_special)?;
-        let classes = Classes::get().ok_or("the Unicode tables cannot be built")?;
-        Ok(Self { classes, raw, normalized, nfc, add_prefix_space, pattern, bpe })
+        let classes = Classes::get(pre_tokenizer.table).ok_or("the Unicode tables cannot be built")?;
+        Ok(Self { classes, raw, normalized, nfc, pre_tokenizer, bpe })
     }
 
     fn piece(&self, piece: &str, buffers: &mut Buffers, out: &mut Vec<u32>) -> Result<(), Stop> {
         let Buffers { words, normalized, prefixed } = buffers;
         let piece = if self.nfc { nfc(piece, normalized) } else { piece };
         self.normalized.encode(piece, out, |text, out| {
-            let text = if self.add_prefix_space && !text.starts_with(' ') {
+            let text = if self.pre_tokenizer.add_prefix_space && !text.starts_with(' ') {
                 prefixed.clear();
                 prefixed.push(' ');
                 prefixed.push_str(text);
@@ -62,12 +59,22 @@ impl ByteLevel {
             } else {
                 text
             };
-            match self.pattern {
-                Pattern::Gpt2 => self.words::<Gpt2>(text, words, out),
-                Pattern::Cl100k => self.words::<Cl100k<3>>(text, words, out),
-                Pattern::Qwen2 => self.words::<Cl100k<1>>(text, words, out),
-            }
+            self.pre_tokenizer.pieces(text, |piece| self.split(piece, words, out))
         })
+    }
+
+    /// Appends the ids of a piece that is split as if it stood alone.
+    fn split(&self, piece: &str, words: &mut WordCache, out: &mut Vec<u32>) -> Result<(), Stop> {
+        match self.pre_tokenizer.pattern {
+            Pattern::Gpt2 => self.words::<Gpt2<false>>(piece, words, out),
+            Pattern::Gpt2BetweenNumbers => self.words::<Gpt2<true>>(piece, words, out),
+            Pattern::Cl100k => self.words::<Cl100k<3>>(piece, words, out),
+            Pattern::Qwen2 => self.words::<Cl100k<1>>(piece, words, out),
+            Pattern::O200k => self.words::<O200k<3, true>>(piece, words, out),
+            Pattern::Tekken => self.words::<O200k<1, false>>(piece, words, out),
+            Pattern::Whole if piece.is_empty() => Ok(()),
+            Pattern::Whole => Ok(words.append(&self.bpe, piece.as_bytes(), 0, piece.len(), out)?),
+        }
     }
 
     fn words<S: Split>(&self, text: &str, words: &mut WordCache, out: &mut Vec<u32>) -> Result<(), Stop> {
@@ -142,35 +149,10 @@ impl Engine for ByteLevel {
     }
 
     fn divide(&self, text: &str, from: usize) -> Option<Range<usize>> {
-        let whole = self.raw.is_across_words() || self.normalized.is_across_words();
+        let whole = self.raw.is_across_words()
+            || self.normalized.is_across_words()
+            || !self.pre_tokenizer.splits_between_words();
         let at = if whole { None } else { between_words(text, from) }?;
         Some(at..at)
-    }
-}
-
-/// The split pattern of a pre-tokenizer, and whether it puts a space before a piece.
-fn pre_tokenizer(value: &Value) -> Option<(Pattern, bool)> {
-    let flag = |value: &Value, name: &str, default| value.get(name).map_or(Some(default), Value::as_bool);
-    match type_of(value)? {
-        "ByteLevel" if flag(value, "use_regex", true)? => {
-            Some((Pattern::Gpt2, flag(value, "add_prefix_space", true)?))
-        }
-        "Sequence" => {
-            let [split, byte_level] = value.get("pretokenizers")?.as_array()?.as_slice() else { return None };
-            let is = |value: &Value, ty| type_of(value) == Some(ty);
-            if !is(split, "Split") || !is(byte_level, "ByteLevel") {
-                return None;
-            }
-            if flag(byte_level, "use_regex", true)? || flag(byte_level, "add_prefix_space", true)? {
-                return None;
-            }
-            // The patterns match everything: keeping the matches or dropping what is between them is the same.
-            match (split.get("behavior")?.as_str()?, split.get("invert")?.as_bool()?) {
-                ("Isolated", _) | ("Removed", true) => {}
-                _ => return None,
-            }
-            Some((Pattern::known(split.pointer("/pattern/Regex")?.as_str()?)?, false))
-        }
-        _ => None,
     }
 }

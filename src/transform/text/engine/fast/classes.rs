@@ -20,8 +20,43 @@ pub(super) const SPACE: u8 = 3;
 /// `[\r\n]`; the largest, so that `class >= SPACE` is `\s`.
 pub(super) const LINE_END: u8 = 4;
 
-/// One class per code point.
-static TABLE: LazyLock<Option<Vec<u8>>> = LazyLock::new(table);
+/// Bits of an entry that are the class; the others are its case.
+const CLASS: u8 = 7;
+/// The case of what may stand where a capital does, `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`.
+pub(super) const AS_UPPER: u8 = 8;
+/// The case of what may stand where a small letter does, `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`.
+pub(super) const AS_LOWER: u8 = 16;
+
+/// What characters of some kinds count as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Table {
+    /// Each as what it is.
+    Plain,
+    /// `\p{M}` are letters.
+    MarksAreLetters,
+    /// What Rust calls numeric are numbers; its tables may be newer.
+    NumericAreNumbers,
+}
+
+/// One entry per code point.
+static PLAIN: LazyLock<Option<Vec<u8>>> = LazyLock::new(table);
+static MARKS_ARE_LETTERS: LazyLock<Option<Vec<u8>>> = LazyLock::new(|| {
+    let mut table = PLAIN.clone()?;
+    set_class(&mut table, r"\p{M}", LETTER)?;
+    Some(table)
+});
+static NUMERIC_ARE_NUMBERS: LazyLock<Option<Vec<u8>>> = LazyLock::new(|| {
+    let mut table = PLAIN.clone()?;
+    for (code, entry) in (0..).zip(&mut table) {
+        match char::from_u32(code).is_some_and(char::is_numeric) {
+            true => *entry = NUMBER,
+            // A number that is not numeric would be one in what stands between those that are.
+            false if *entry & CLASS == NUMBER => return None,
+            false => {}
+        }
+    }
+    Some(table)
+});
 
 /// The class of every character.
 #[derive(Clone, Copy)]
@@ -30,14 +65,32 @@ pub(super) struct Classes(&'static [u8]);
 impl Classes {
     /// The tables, built at the first call; `None` if `regex-syntax` does not know the classes, which its own tests
     /// exclude.
-    pub(super) fn get() -> Option<Self> {
-        TABLE.as_deref().map(Self)
+    pub(super) fn get(table: Table) -> Option<Self> {
+        let table = match table {
+            Table::Plain => &PLAIN,
+            Table::MarksAreLetters => &MARKS_ARE_LETTERS,
+            Table::NumericAreNumbers => &NUMERIC_ARE_NUMBERS,
+        };
+        table.as_deref().map(Self)
     }
 
     /// Class of a code point.
     #[inline(always)]
     pub(super) fn of(self, code: u32) -> u8 {
+        self.entry(code) & CLASS
+    }
+
+    #[inline(always)]
+    fn entry(self, code: u32) -> u8 {
         self.0.get(code as usize).copied().unwrap_or(OTHER)
+    }
+
+    /// Case, of both kinds for some and of none for most, and length of the character that begins at `at`; `None` at the end.
+    #[inline(always)]
+    pub(super) fn case_at(self, bytes: &[u8], at: usize) -> Option<(u8, usize)> {
+        let &first = bytes.get(at)?;
+        let (code, len) = if first < 0x80 { (u32::from(first), 1) } else { decode(bytes, at, first) };
+        Some((self.entry(code) & !CLASS, len))
     }
 
     /// Class and length of the character that begins at `at`; `None` at the end.
@@ -109,13 +162,29 @@ pub(super) fn decode(bytes: &[u8], at: usize, first: u8) -> (u32, usize) {
 fn table() -> Option<Vec<u8>> {
     let mut table = vec![OTHER; char::MAX as usize + 1];
     for (pattern, class) in [(r"\p{L}", LETTER), (r"\p{N}", NUMBER), (r"\s", SPACE), (r"[\r\n]", LINE_END)] {
-        let hir = regex_syntax::parse(pattern).ok()?;
-        let HirKind::Class(Class::Unicode(ranges)) = hir.kind() else { return None };
-        for range in ranges.iter() {
-            table.get_mut(range.start() as usize..=range.end() as usize)?.fill(class);
-        }
+        set_class(&mut table, pattern, class)?;
+    }
+    for (pattern, case) in
+        [(r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", AS_UPPER), (r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", AS_LOWER)]
+    {
+        change(&mut table, pattern, |entry| entry | case)?;
     }
     Some(table)
+}
+
+fn set_class(table: &mut [u8], pattern: &str, class: u8) -> Option<()> {
+    change(table, pattern, |entry| entry & !CLASS | class)
+}
+
+/// Changes the entries of the characters of a class.
+fn change(table: &mut [u8], pattern: &str, to: impl Fn(u8) -> u8) -> Option<()> {
+    let hir = regex_syntax::parse(pattern).ok()?;
+    let HirKind::Class(Class::Unicode(ranges)) = hir.kind() else { return None };
+    for range in ranges.iter() {
+        let range = table.get_mut(range.start() as usize..=range.end() as usize)?;
+        range.iter_mut().for_each(|entry| *entry = to(*entry));
+    }
+    Some(())
 }
 
 #[cfg(test)]
@@ -124,7 +193,7 @@ mod tests {
 
     #[test]
     fn eight_bytes_at_once_are_the_same_letters() {
-        let classes = Classes::get().unwrap();
+        let classes = Classes::get(Table::Plain).unwrap();
         for byte in 0..=255u8 {
             for place in 0..8 {
                 let mut window = *b"aZqAzmMx";
@@ -145,7 +214,7 @@ mod tests {
 
     #[test]
     fn characters_are_decoded_and_classed() {
-        let classes = Classes::get().unwrap();
+        let classes = Classes::get(Table::Plain).unwrap();
         for c in
             ['a', 'é', 'я', '語', '𝔸', '😀', '٣', '½', ' ', '\u{a0}', '\u{2028}', '\u{10FFFF}', '\u{300}']
         {

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::bpe::Bpe;
 use super::char_bpe::CharBpe;
-use super::classes::Classes;
+use super::classes::{Classes, Table};
 use super::type_of;
 use crate::transform::text::special::IdSet;
 
@@ -36,7 +36,7 @@ impl Draft {
         let max_id = vocab.values().copied().max().unwrap_or(0);
         let tables = if has_byte_level(&file.pre_tokenizer) {
             // Needed in any case, and built at the first call.
-            Classes::get();
+            Classes::get(Table::Plain);
             Tables::Bytes(Bpe::new(&vocab, pairs(&merges), ignore_merges)?.into())
         } else if ignore_merges {
             return Err("a text that is a token is not merged".to_owned());

@@ -2,7 +2,8 @@
 //!
 //! [`build`] looks at the parts of a tokenizer and takes an engine only if it knows every one of them:
 //!
-//! * [`byte_level`]: byte-level BPE behind a known split pattern (GPT-2, GPT-NeoX, Llama 3, Qwen 2, RoBERTa).
+//! * [`byte_level`]: byte-level BPE, split by hand behind a known pattern (GPT-2, Llama 3, GPT-4o, Qwen, StarCoder, …) and by
+//!   the regular expressions of the reference behind others.
 //! * [`metaspace_bpe`]: BPE over characters, spaces written as one of them (Llama 2, Mistral, Gemma).
 //! * [`chunks`]: any model whose pre-tokenizer never joins what stands on both sides of certain spaces (BERT's WordPiece,
 //!   T5's Unigram): the answers for the chunks between such spaces, cached. They are made by [`wordpiece`] or [`unigram`],
@@ -24,6 +25,7 @@ mod merges;
 mod metaspace;
 mod metaspace_bpe;
 mod normal;
+mod pre_tokenizer;
 mod spaces;
 mod split;
 #[cfg(test)]

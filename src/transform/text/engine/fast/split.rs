@@ -6,8 +6,16 @@
 //! There are two ways to the same words: one at a time, from character to character ([`Split::end`]), and all those of
 //! a block of ASCII at once ([`Split::starts`]), which is several times as fast.
 
+mod cl100k;
+mod gpt2;
+mod o200k;
+
+pub(super) use cl100k::Cl100k;
+pub(super) use gpt2::Gpt2;
+pub(super) use o200k::O200k;
+
 use super::block::{Block, low};
-use super::classes::{Classes, LETTER, LINE_END, NUMBER, OTHER, SPACE};
+use super::classes::{Classes, LINE_END, NUMBER, SPACE, Table};
 
 /// The pattern of GPT-2, built into the `ByteLevel` pre-tokenizer.
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
@@ -18,24 +26,42 @@ const CL100K: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{
 /// The pattern of Qwen 2: single digits.
 const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// A known split pattern.
+/// The pattern of Qwen 3.5: marks are part of words.
+const QWEN35: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// The pattern of `o200k_base` (GPT-4o, gpt-oss, Llama 4).
+const O200K: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// The pattern of Tekken (Mistral NeMo, Apertus).
+const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+/// A known way to split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pattern {
     /// GPT-2.
     Gpt2,
+    /// The same on what stands between numbers, of which each is a word (StarCoder, SmolLM).
+    Gpt2BetweenNumbers,
     /// `cl100k_base`, Llama 3: up to three digits.
     Cl100k,
     /// Qwen 2: one digit.
     Qwen2,
+    /// `o200k_base`: up to three digits, contractions.
+    O200k,
+    /// Tekken: one digit, no contractions.
+    Tekken,
+    /// All of it is one word.
+    Whole,
 }
 
 impl Pattern {
-    /// The pattern written as `regex`, if it is a known one.
-    pub(super) fn known(regex: &str) -> Option<Self> {
+    /// The pattern written as `regex`, if it is a known one, and what its classes are.
+    pub(super) fn known(regex: &str) -> Option<(Self, Table)> {
         match regex {
-            GPT2 | GPT2_SHORT => Some(Pattern::Gpt2),
-            CL100K => Some(Pattern::Cl100k),
-            QWEN2 => Some(Pattern::Qwen2),
+            GPT2 | GPT2_SHORT => Some((Pattern::Gpt2, Table::Plain)),
+            CL100K => Some((Pattern::Cl100k, Table::Plain)),
+            QWEN2 => Some((Pattern::Qwen2, Table::Plain)),
+            QWEN35 => Some((Pattern::Qwen2, Table::MarksAreLetters)),
+            O200K => Some((Pattern::O200k, Table::Plain)),
+            TEKKEN => Some((Pattern::Tekken, Table::Plain)),
             _ => None,
         }
     }
@@ -51,116 +77,42 @@ pub(super) trait Split {
     fn starts(block: &Block<'_>) -> u64;
 }
 
-/// [`Pattern::Gpt2`].
-pub(super) struct Gpt2;
-
-impl Split for Gpt2 {
-    #[inline(always)]
-    fn end(classes: Classes, bytes: &[u8], at: usize) -> usize {
-        let Some((class, len)) = classes.at(bytes, at) else { return bytes.len() };
-        let first = bytes[at];
-        if first == b' ' {
-            return match classes.at(bytes, at + 1) {
-                Some((LETTER, len)) => classes.letters(bytes, at + 1 + len),
-                Some((class, len)) if class < SPACE => classes.run(bytes, at + 1 + len, class),
-                _ => spaces(classes, bytes, at + 1, at),
-            };
-        }
-        if class == LETTER {
-            return classes.letters(bytes, at + len);
-        }
-        if class < SPACE {
-            if first == b'\''
-                && let Some(end) = contraction(bytes, at, false)
-            {
-                return end;
-            }
-            return classes.run(bytes, at + len, class);
-        }
-        spaces(classes, bytes, at + len, at)
+/// Where, among runs of `numbers`, words of up to `digits` of them begin.
+#[inline(always)]
+fn first_numbers(numbers: u64, digits: usize) -> u64 {
+    // Every so many digits another word begins.
+    let longer = (1..=digits).fold(numbers, |run, k| run & numbers << k);
+    let mut first = numbers & !(numbers << 1);
+    let mut next = first << digits & longer;
+    while next != 0 {
+        first |= next;
+        next = next << digits & longer;
     }
-
-    #[inline(always)]
-    fn starts(block: &Block<'_>) -> u64 {
-        let &Block { letters, numbers, spaces, blanks, lines, apostrophes, .. } = block;
-        let white = spaces | blanks | lines;
-        let other = block.all() & !(letters | numbers | white);
-        let first_other = other & !(other << 1);
-        let runs = letters & !(letters << 1) | numbers & !(numbers << 1) | first_other;
-        // A space takes what follows with it; of several, the last one does.
-        let starts = runs & !(spaces << 1) | white & !(white << 1) | white & !(white >> 1) & block.all() >> 1;
-        contractions(block, apostrophes & first_other & !(spaces << 1), starts, false)
-    }
+    first
 }
 
-/// [`Pattern::Cl100k`] and [`Pattern::Qwen2`]: a word takes up to `DIGITS` digits.
-pub(super) struct Cl100k<const DIGITS: usize>;
-
-impl<const DIGITS: usize> Split for Cl100k<DIGITS> {
-    #[inline(always)]
-    fn end(classes: Classes, bytes: &[u8], at: usize) -> usize {
-        let Some((class, len)) = classes.at(bytes, at) else { return bytes.len() };
-        let first = bytes[at];
-        let next = at + len;
-        match class {
-            LETTER => return classes.letters(bytes, next),
-            NUMBER => {
-                let mut end = next;
-                for _ in 1..DIGITS {
-                    match classes.at(bytes, end) {
-                        Some((NUMBER, len)) => end += len,
-                        _ => break,
-                    }
-                }
-                return end;
-            }
-            _ => {}
-        }
-        if first == b'\''
-            && let Some(end) = contraction(bytes, at, true)
-        {
-            return end;
-        }
-        let following = classes.at(bytes, next);
-        if class != LINE_END
-            && let Some((LETTER, len)) = following
-        {
-            return classes.letters(bytes, next + len);
-        }
-        match (first, following) {
-            (b' ', Some((OTHER, len))) => line_ends(bytes, classes.run(bytes, next + len, OTHER)),
-            _ if class == OTHER => line_ends(bytes, classes.run(bytes, next, OTHER)),
-            _ => spaces_and_lines(classes, bytes, at),
+/// End of the word of up to `digits` numbers of which the first ends at `end`.
+#[inline(always)]
+fn end_of_numbers(classes: Classes, bytes: &[u8], mut end: usize, digits: usize) -> usize {
+    for _ in 1..digits {
+        match classes.at(bytes, end) {
+            Some((NUMBER, len)) => end += len,
+            _ => break,
         }
     }
+    end
+}
 
-    #[inline(always)]
-    fn starts(block: &Block<'_>) -> u64 {
-        let &Block { letters, numbers, spaces, blanks, lines, apostrophes, .. } = block;
-        let (gaps, white) = (spaces | blanks, spaces | blanks | lines);
-        let other = block.all() & !(letters | numbers | white);
-        // Runs of other characters: a space before one goes with it, line ends behind it too.
-        let first_other = other & !(other << 1) & !(spaces << 1);
-        let after_other = lines & other << 1;
-        let taken = lines & !lines.wrapping_add(after_other);
-        // Letters take one character before them with them: a gap, or another that stands alone.
-        let prefixes = gaps | first_other & !(other >> 1);
-        let first_letters = letters & !(letters << 1) & !(prefixes << 1);
-        // Every so many digits another word begins.
-        let longer = (1..=DIGITS).fold(numbers, |run, k| run & numbers << k);
-        let mut first_numbers = numbers & !(numbers << 1);
-        let mut next = first_numbers << DIGITS & longer;
-        while next != 0 {
-            first_numbers |= next;
-            next = next << DIGITS & longer;
-        }
-        // White space is a word up to its last line end, then up to its last character, then that.
-        let first_white = white & !taken & (!(white << 1) | taken << 1);
-        let last_gaps = gaps & !(white >> 1) & block.all() >> 1;
-        let after_line = gaps & lines << 1 & !before(gaps, lines) & !at_end(block, gaps);
-        let starts = first_other | first_letters | first_numbers | first_white | last_gaps | after_line;
-        contractions(block, apostrophes & first_other, starts, true)
-    }
+/// Where white space begins words, `\s*[\r\n]+|\s+(?!\S)|\s+`: up to its last line end, then up to its last character, then
+/// that. `taken` are line ends that belong to what stands before them.
+#[inline(always)]
+fn first_white(block: &Block<'_>, taken: u64) -> u64 {
+    let &Block { spaces, blanks, lines, .. } = block;
+    let (gaps, white) = (spaces | blanks, spaces | blanks | lines);
+    let first = white & !taken & (!(white << 1) | taken << 1);
+    let last_gaps = gaps & !(white >> 1) & block.all() >> 1;
+    let after_line = gaps & lines << 1 & !before(gaps, lines) & !at_end(block, gaps);
+    first | last_gaps | after_line
 }
 
 /// The runs of `gaps` that are followed by one of `lines`.
@@ -200,21 +152,6 @@ fn contractions(block: &Block<'_>, mut apostrophes: u64, mut starts: u64, ignore
     starts & !1
 }
 
-/// `\s+(?!\S)|\s+`, after the first character of it, which began at `at`.
-#[inline]
-fn spaces(classes: Classes, bytes: &[u8], mut end: usize, at: usize) -> usize {
-    let mut last = at;
-    while let Some((class, len)) = classes.at(bytes, end) {
-        if class < SPACE {
-            // The last space belongs to what follows, unless it is the only one.
-            return if last == at { end } else { last };
-        }
-        last = end;
-        end += len;
-    }
-    end
-}
-
 /// `\s*[\r\n]+|\s+(?!\S)|\s+`.
 #[inline]
 fn spaces_and_lines(classes: Classes, bytes: &[u8], at: usize) -> usize {
@@ -231,15 +168,6 @@ fn spaces_and_lines(classes: Classes, bytes: &[u8], at: usize) -> usize {
         }
     }
     after_line.unwrap_or(end)
-}
-
-/// `[\r\n]*`.
-#[inline]
-fn line_ends(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(b'\r' | b'\n') = bytes.get(at) {
-        at += 1;
-    }
-    at
 }
 
 /// End of `'s|'t|'re|'ve|'m|'ll|'d` at the apostrophe `at`.
@@ -261,6 +189,7 @@ fn contraction(bytes: &[u8], at: usize, ignore_case: bool) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tokenizers::pre_tokenizers::digits::Digits;
     use tokenizers::pre_tokenizers::split::{Split as ReferenceSplit, SplitPattern};
     use tokenizers::{
         OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer, SplitDelimiterBehavior,
@@ -271,7 +200,11 @@ mod tests {
     use crate::transform::text::testing::tricky;
 
     fn words<S: Split>(text: &str) -> Vec<&str> {
-        let classes = Classes::get().unwrap();
+        words_with::<S>(Table::Plain, text)
+    }
+
+    fn words_with<S: Split>(table: Table, text: &str) -> Vec<&str> {
+        let classes = Classes::get(table).unwrap();
         let (mut at, mut words) = (0, Vec::new());
         while at < text.len() {
             let end = S::end(classes, text.as_bytes(), at);
@@ -306,16 +239,34 @@ mod tests {
     }
 
     fn check_all_blocks(text: &str) {
-        check_blocks::<Gpt2>(text);
+        check_blocks::<Gpt2<false>>(text);
+        check_blocks::<Gpt2<true>>(text);
         check_blocks::<Cl100k<3>>(text);
         check_blocks::<Cl100k<1>>(text);
+        check_blocks::<O200k<3, true>>(text);
+        check_blocks::<O200k<1, false>>(text);
     }
 
     fn expected(split: &ReferenceSplit, text: &str) -> Vec<String> {
+        expected_by(&[split], text)
+    }
+
+    fn expected_by(steps: &[&dyn PreTokenize], text: &str) -> Vec<String> {
         let mut pieces = PreTokenizedString::from(text);
-        split.pre_tokenize(&mut pieces).unwrap();
+        steps.iter().for_each(|step| step.run(&mut pieces));
         let splits = pieces.get_splits(OffsetReferential::Original, OffsetType::Byte);
         splits.into_iter().map(|(s, _, _)| s.to_owned()).collect()
+    }
+
+    /// [`PreTokenizer`], for any of them.
+    trait PreTokenize {
+        fn run(&self, pieces: &mut PreTokenizedString);
+    }
+
+    impl<T: PreTokenizer> PreTokenize for T {
+        fn run(&self, pieces: &mut PreTokenizedString) {
+            self.pre_tokenize(pieces).unwrap();
+        }
     }
 
     fn reference(regex: &str) -> ReferenceSplit {
@@ -325,9 +276,16 @@ mod tests {
 
     #[test]
     fn known_patterns_are_known_as_written() {
-        assert_eq!(Pattern::known(GPT2), Some(Pattern::Gpt2));
-        assert_eq!(Pattern::known(CL100K), Some(Pattern::Cl100k));
-        assert_eq!(Pattern::known(QWEN2), Some(Pattern::Qwen2));
+        for (regex, pattern, table) in [
+            (GPT2, Pattern::Gpt2, Table::Plain),
+            (CL100K, Pattern::Cl100k, Table::Plain),
+            (QWEN2, Pattern::Qwen2, Table::Plain),
+            (QWEN35, Pattern::Qwen2, Table::MarksAreLetters),
+            (O200K, Pattern::O200k, Table::Plain),
+            (TEKKEN, Pattern::Tekken, Table::Plain),
+        ] {
+            assert_eq!(Pattern::known(regex), Some((pattern, table)));
+        }
         assert_eq!(Pattern::known(r"\s+"), None);
     }
 
@@ -336,10 +294,26 @@ mod tests {
         let text =
             "It's 12345 o'clock (twelve), they'd say;\n\tif x >= 10:\r\n        return 'yes'  \n\n   no. "
                 .repeat(5);
-        for known in [check_blocks::<Gpt2>(&text), check_blocks::<Cl100k<3>>(&text)] {
+        for known in [
+            check_blocks::<Gpt2<false>>(&text),
+            check_blocks::<Gpt2<true>>(&text),
+            check_blocks::<Cl100k<3>>(&text),
+            check_blocks::<O200k<3, true>>(&text),
+        ] {
             // From each word on, the words of up to 64 bytes.
-            assert!(known > 10 * words::<Gpt2>(&text).len(), "{known}");
+            assert!(known > 10 * words::<Gpt2<false>>(&text).len(), "{known}");
         }
+    }
+
+    /// Checks what came after the first patterns.
+    fn check_words_and_case(text: &str) -> Result<(), TestCaseError> {
+        prop_assert_eq!(words::<O200k<3, true>>(text), expected(&reference(O200K), text));
+        prop_assert_eq!(words::<O200k<1, false>>(text), expected(&reference(TEKKEN), text));
+        let (numbers, gpt2) = (reference(r"\p{N}"), reference(GPT2));
+        prop_assert_eq!(words::<Gpt2<true>>(text), expected_by(&[&numbers, &gpt2], text));
+        let between_numeric = words_with::<Gpt2<true>>(Table::NumericAreNumbers, text);
+        prop_assert_eq!(between_numeric, expected_by(&[&Digits::new(true), &gpt2], text));
+        Ok(())
     }
 
     proptest! {
@@ -347,16 +321,28 @@ mod tests {
 
         #[test]
         fn words_end_where_the_regular_expression_says(text in tricky()) {
-            prop_assert_eq!(words::<Gpt2>(&text), expected(&reference(GPT2), &text));
-            prop_assert_eq!(words::<Gpt2>(&text), expected(&reference(GPT2_SHORT), &text));
+            prop_assert_eq!(words::<Gpt2<false>>(&text), expected(&reference(GPT2), &text));
+            prop_assert_eq!(words::<Gpt2<false>>(&text), expected(&reference(GPT2_SHORT), &text));
             prop_assert_eq!(words::<Cl100k<3>>(&text), expected(&reference(CL100K), &text));
             prop_assert_eq!(words::<Cl100k<1>>(&text), expected(&reference(QWEN2), &text));
+            let with_marks = words_with::<Cl100k<1>>(Table::MarksAreLetters, &text);
+            prop_assert_eq!(with_marks, expected(&reference(QWEN35), &text));
+            check_words_and_case(&text)?;
             check_all_blocks(&text);
         }
 
         #[test]
+        fn words_end_where_their_case_changes(
+            text in "([a-cA-C]|[ǅʰªƻΣσςßẞ語]|[\u{300}\u{345}\u{903}]|'(s|T|re|LL)|[ !/.'\t\r\n]|[0-9]{1,4}|[½²٣𑷠]){0,40}",
+        ) {
+            check_words_and_case(&text)?;
+            let with_marks = words_with::<Cl100k<1>>(Table::MarksAreLetters, &text);
+            prop_assert_eq!(with_marks, expected(&reference(QWEN35), &text));
+        }
+
+        #[test]
         fn blocks_have_the_same_words(
-            text in "([ \\t\\r\\n\\x0b'().,a-eST]|'[stdmSRVL]|'(re|LL|ve)|[0-9]{1,9}| {1,5}|\n +|é|\u{a0}){0,120}",
+            text in "([ \\t\\r\\n\\x0b'()/.,a-eA-CST]|'[stdmSRVL]|'(re|LL|ve)|[0-9]{1,9}| {1,5}|\n +|[!/]\n[/\n]{1,4}|é|\u{a0}){0,120}",
         ) {
             check_all_blocks(&text);
         }

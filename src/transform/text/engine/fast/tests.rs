@@ -17,6 +17,30 @@ use crate::transform::text::{EngineChoice, SpecialInText, Tokenizer, TokenizerOp
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
+const QWEN35: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const O200K: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// The last of the three of DeepSeek V3.
+const DEEPSEEK: &str = r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##;
+
+/// The vocabulary of [`bpe`] behind these steps and `ByteLevel`.
+fn bpe_behind(steps: &[Value], use_regex: bool) -> Value {
+    let mut value = bpe();
+    let byte_level =
+        json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": use_regex});
+    let steps: Vec<Value> = steps.iter().cloned().chain([byte_level]).collect();
+    value["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": steps});
+    value
+}
+
+fn split(regex: &str, behavior: &str, invert: bool) -> Value {
+    json!({"type": "Split", "pattern": {"Regex": regex}, "behavior": behavior, "invert": invert})
+}
+
+fn digits(individual: bool) -> Value {
+    json!({"type": "Digits", "individual_digits": individual})
+}
+
 /// Tokenizers that have a fast engine, with a name for messages.
 fn values() -> Vec<(&'static str, Value)> {
     let mut neox = bpe();
@@ -91,6 +115,9 @@ fn values() -> Vec<(&'static str, Value)> {
     let mut first_across = char_bpe_behind_metaspace("first", false, false);
     add_token(&mut first_across, "dog", false, false);
 
+    let deepseek =
+        [r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK].map(|regex| split(regex, "Isolated", false));
+
     vec![
         ("gpt2", bpe()),
         ("neox", neox),
@@ -99,6 +126,17 @@ fn values() -> Vec<(&'static str, Value)> {
         ("strips", strips),
         ("llama3", bpe_with_pattern(LLAMA3, true)),
         ("qwen2", bpe_with_pattern(QWEN2, false)),
+        ("qwen3.5", bpe_with_pattern(QWEN35, false)),
+        ("o200k", bpe_with_pattern(O200K, true)),
+        ("tekken", bpe_with_pattern(TEKKEN, true)),
+        ("starcoder", bpe_behind(&[digits(true)], true)),
+        ("refact", bpe_behind(&[split(r"\p{N}", "Isolated", false)], true)),
+        ("runs of digits", bpe_behind(&[digits(false)], true)),
+        ("deepseek", bpe_behind(&deepseek, false)),
+        ("bloom", bpe_behind(&[split(r" ?[^(\s|[.,!?…。，、।۔،])]+", "Isolated", false)], false)),
+        ("words alone", bpe_behind(&[split(r"\w+", "Removed", true), digits(true)], false)),
+        ("all but words", bpe_behind(&[split(r"\w+", "Removed", false)], true)),
+        ("not split", bpe_behind(&[], false)),
         ("bert", wordpiece()),
         ("bert cased", cased),
         ("bert accents", accents),
@@ -214,6 +252,9 @@ fn a_long_text_is_divided_where_the_engine_knows_how() {
         "gpt2",
         "neox",
         "llama3",
+        "o200k",
+        "starcoder",
+        "runs of digits",
         "bert",
         "unigram",
         "t5",
@@ -227,7 +268,9 @@ fn a_long_text_is_divided_where_the_engine_knows_how() {
     ] {
         assert!(divided.contains(&name), "{divided:?}");
     }
-    for name in ["across", "unigram across", "beside spaces", "first across"] {
+    for name in
+        ["across", "unigram across", "beside spaces", "first across", "deepseek", "words alone", "not split"]
+    {
         assert!(!divided.contains(&name), "{divided:?}");
     }
 }
@@ -277,9 +320,9 @@ fn a_run_of_spaces_that_the_reference_stumbles_over_goes_to_it() {
 /// Neither gives up on anything else.
 #[test]
 fn long_words_have_the_ids_of_the_reference() {
-    for name in ["gpt2", "llama3", "qwen2"] {
+    for name in ["gpt2", "llama3", "qwen2", "o200k", "tekken", "starcoder"] {
         let (_, tokenizer) = TOKENIZERS.iter().find(|(other, _)| *other == name).unwrap();
-        for unit in ["thedog", "7", "-=!", "я", "\r\n"] {
+        for unit in ["thedog", "THEDOG", "ʰ", "7", "-=!", "я", "\r\n"] {
             let text = format!("a {} b", unit.repeat(1_200_000 / unit.len()));
             let (mut scratch, mut ids) = (tokenizer.scratch(), Vec::new());
             let stats = tokenizer.encode(&text, &mut scratch, &mut ids).unwrap();
@@ -302,8 +345,20 @@ fn what_is_not_known_is_left_to_the_reference_and_says_why() {
     first["pre_tokenizer"]["prepend_scheme"] = json!("first");
     let mut normalized = wordpiece();
     add_token(&mut normalized, "Dog", false, true);
-    for value in [bpe_with_pattern(r"\w+|\W+", false), dropped, lower, suffix, first, normalized, wordlevel()]
-    {
+    let punctuation = bpe_behind(&[json!({"type": "Punctuation", "behavior": "Isolated"})], true);
+    let mut prefixed = bpe_behind(&[digits(true)], true);
+    prefixed["pre_tokenizer"]["pretokenizers"][1]["add_prefix_space"] = json!(true);
+    for value in [
+        punctuation,
+        prefixed,
+        bpe_behind(&[split(r"\w+", "MergedWithNext", false)], false),
+        dropped,
+        lower,
+        suffix,
+        first,
+        normalized,
+        wordlevel(),
+    ] {
         let auto = Tokenizer::from_json(bytes(&value), TokenizerOptions::default()).unwrap();
         assert!(auto.info().engine_note.is_some(), "{}", auto.info().engine.name);
         assert_eq!(auto.info().engine, auto.info().reference);

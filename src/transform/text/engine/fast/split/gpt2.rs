@@ -1,0 +1,73 @@
+//! The pattern of GPT-2.
+
+use super::super::block::Block;
+use super::super::classes::{Classes, LETTER, NUMBER, SPACE};
+use super::{Split, contraction, contractions};
+
+/// [`Pattern::Gpt2`](super::Pattern::Gpt2); `BETWEEN` is
+/// [`Pattern::Gpt2BetweenNumbers`](super::Pattern::Gpt2BetweenNumbers).
+pub(in super::super) struct Gpt2<const BETWEEN: bool>;
+
+impl<const BETWEEN: bool> Split for Gpt2<BETWEEN> {
+    #[inline(always)]
+    fn end(classes: Classes, bytes: &[u8], at: usize) -> usize {
+        let Some((class, len)) = classes.at(bytes, at) else { return bytes.len() };
+        let first = bytes[at];
+        if first == b' ' {
+            return match classes.at(bytes, at + 1) {
+                Some((LETTER, len)) => classes.letters(bytes, at + 1 + len),
+                Some((NUMBER, _)) if BETWEEN => at + 1,
+                Some((class, len)) if class < SPACE => classes.run(bytes, at + 1 + len, class),
+                _ => spaces::<BETWEEN>(classes, bytes, at + 1, at),
+            };
+        }
+        if class == LETTER {
+            return classes.letters(bytes, at + len);
+        }
+        if BETWEEN && class == NUMBER {
+            return at + len;
+        }
+        if class < SPACE {
+            if first == b'\''
+                && let Some(end) = contraction(bytes, at, false)
+            {
+                return end;
+            }
+            return classes.run(bytes, at + len, class);
+        }
+        spaces::<BETWEEN>(classes, bytes, at + len, at)
+    }
+
+    #[inline(always)]
+    fn starts(block: &Block<'_>) -> u64 {
+        let &Block { letters, numbers, spaces, blanks, lines, apostrophes, .. } = block;
+        let white = spaces | blanks | lines;
+        let other = block.all() & !(letters | numbers | white);
+        let first_other = other & !(other << 1);
+        let (alone, first_numbers, before_alone) = match BETWEEN {
+            true => (numbers, 0, numbers >> 1),
+            false => (0, numbers & !(numbers << 1), 0),
+        };
+        let runs = letters & !(letters << 1) | first_numbers | first_other;
+        // A space takes what follows with it; of several, the last one does.
+        let last_white = white & !(white >> 1) & block.all() >> 1 & !before_alone;
+        let starts = alone | runs & !(spaces << 1) | white & !(white << 1) | last_white;
+        contractions(block, apostrophes & first_other & !(spaces << 1), starts, false)
+    }
+}
+
+/// `\s+(?!\S)|\s+`, after the first character of it, which began at `at`. `BETWEEN` numbers the text ends where one begins.
+#[inline]
+fn spaces<const BETWEEN: bool>(classes: Classes, bytes: &[u8], mut end: usize, at: usize) -> usize {
+    let mut last = at;
+    while let Some((class, len)) = classes.at(bytes, end) {
+        if class < SPACE {
+            // The last space belongs to what follows, unless it is the only one.
+            let is_end = BETWEEN && class == NUMBER;
+            return if last == at || is_end { end } else { last };
+        }
+        last = end;
+        end += len;
+    }
+    end
+}
