@@ -30,6 +30,8 @@ pub(super) struct Block<'a> {
     pub(super) apostrophes: u64,
     /// `/`.
     pub(super) slashes: u64,
+    /// `\p{Cc}` that are no white space.
+    pub(super) controls: u64,
 }
 
 impl<'a> Block<'a> {
@@ -69,6 +71,10 @@ impl<'a> Block<'a> {
             lines: lines & all,
             apostrophes: machine.is(window, b'\'') & all,
             slashes: machine.is(window, b'/') & all,
+            controls: (machine.among(window, 0, 9)
+                | machine.among(window, 14, 18)
+                | machine.is(window, 0x7f))
+                & all,
         }
     }
 
@@ -108,6 +114,7 @@ mod tests {
             lines: bits(|byte| matches!(byte, b'\r' | b'\n')),
             apostrophes: bits(|byte| byte == b'\''),
             slashes: bits(|byte| byte == b'/'),
+            controls: bits(|byte| byte.is_ascii_control() && !matches!(byte, 9..=13)),
         }
     }
 

@@ -10,7 +10,7 @@ use super::cache::WordCache;
 use super::classes::{Classes, SPACE};
 use super::normal::nfc;
 use super::pre_tokenizer::PreTokenizer;
-use super::split::{Cl100k, Gpt2, O200k, Pattern, Split};
+use super::split::{Cl100k, DeepSeek, Gpt2, O200k, Pattern, Split};
 use super::{Buffers, Build, Stop, between_words, engine_info, type_of};
 use crate::masks::{self, Machine, Work};
 use crate::sample::Reject;
@@ -72,6 +72,7 @@ impl ByteLevel {
             Pattern::Qwen2 => self.words::<Cl100k<1>>(piece, words, out),
             Pattern::O200k => self.words::<O200k<3, true>>(piece, words, out),
             Pattern::Tekken => self.words::<O200k<1, false>>(piece, words, out),
+            Pattern::DeepSeek => self.words::<DeepSeek>(piece, words, out),
             Pattern::Whole if piece.is_empty() => Ok(()),
             Pattern::Whole => Ok(words.append(&self.bpe, piece.as_bytes(), 0, piece.len(), out)?),
         }

@@ -20,12 +20,16 @@ pub(super) const SPACE: u8 = 3;
 /// `[\r\n]`; the largest, so that `class >= SPACE` is `\s`.
 pub(super) const LINE_END: u8 = 4;
 
-/// Bits of an entry that are the class; the others are its case.
+/// Bits of an entry that are the class; what the others say depends on the table.
 const CLASS: u8 = 7;
 /// The case of what may stand where a capital does, `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`.
 pub(super) const AS_UPPER: u8 = 8;
 /// The case of what may stand where a small letter does, `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`.
 pub(super) const AS_LOWER: u8 = 16;
+/// `[\p{P}\p{S}]`, in [`Table::DeepSeek`].
+pub(super) const SYMBOL: u8 = 8;
+/// What its second pattern matches, in [`Table::DeepSeek`].
+pub(super) const EAST: u8 = 16;
 
 /// What characters of some kinds count as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +40,8 @@ pub(super) enum Table {
     MarksAreLetters,
     /// What Rust calls numeric are numbers; its tables may be newer.
     NumericAreNumbers,
+    /// `\p{M}` are letters; there are symbols, and the characters of the East.
+    DeepSeek,
 }
 
 /// One entry per code point.
@@ -57,6 +63,13 @@ static NUMERIC_ARE_NUMBERS: LazyLock<Option<Vec<u8>>> = LazyLock::new(|| {
     }
     Some(table)
 });
+static DEEPSEEK: LazyLock<Option<Vec<u8>>> = LazyLock::new(|| {
+    let mut table = MARKS_ARE_LETTERS.clone()?;
+    table.iter_mut().for_each(|entry| *entry &= CLASS);
+    change(&mut table, r"[\p{P}\p{S}]", |entry| entry | SYMBOL)?;
+    change(&mut table, "[一-龥぀-ゟ゠-ヿ]", |entry| entry | EAST)?;
+    Some(table)
+});
 
 /// The class of every character.
 #[derive(Clone, Copy)]
@@ -70,6 +83,7 @@ impl Classes {
             Table::Plain => &PLAIN,
             Table::MarksAreLetters => &MARKS_ARE_LETTERS,
             Table::NumericAreNumbers => &NUMERIC_ARE_NUMBERS,
+            Table::DeepSeek => &DEEPSEEK,
         };
         table.as_deref().map(Self)
     }
@@ -85,12 +99,13 @@ impl Classes {
         self.0.get(code as usize).copied().unwrap_or(OTHER)
     }
 
-    /// Case, of both kinds for some and of none for most, and length of the character that begins at `at`; `None` at the end.
+    /// Class, what else the table says, and length of the character that begins at `at`; `None` at the end.
     #[inline(always)]
-    pub(super) fn case_at(self, bytes: &[u8], at: usize) -> Option<(u8, usize)> {
+    pub(super) fn both_at(self, bytes: &[u8], at: usize) -> Option<(u8, u8, usize)> {
         let &first = bytes.get(at)?;
         let (code, len) = if first < 0x80 { (u32::from(first), 1) } else { decode(bytes, at, first) };
-        Some((self.entry(code) & !CLASS, len))
+        let entry = self.entry(code);
+        Some((entry & CLASS, entry & !CLASS, len))
     }
 
     /// Class and length of the character that begins at `at`; `None` at the end.

@@ -9,11 +9,11 @@ use serde_json::Value;
 use tokenizers::utils::SysRegex;
 
 use super::classes::Table;
-use super::split::Pattern;
+use super::split::{DEEPSEEK, Pattern};
 use super::{Stop, type_of};
 
 /// Regular expressions that match neither letters of ASCII nor white space.
-const LEAVES_WORDS: [&str; 4] = [NUMBER, r"\p{N}+", r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+"];
+const LEAVES_WORDS: [&str; 3] = [NUMBER, r"\p{N}+", r"\p{N}{1,3}"];
 /// One number.
 const NUMBER: &str = r"\p{N}";
 
@@ -73,13 +73,17 @@ impl PreTokenizer {
                 (Pattern::Gpt2BetweenNumbers, Table::NumericAreNumbers, [].as_slice())
             }
             _ if use_regex => (Pattern::Gpt2, Table::Plain, before),
+            [_, _, _]
+                if before.iter().zip(DEEPSEEK).all(|(s, regex)| split_at(s) == Some((regex, Keeps::All))) =>
+            {
+                (Pattern::DeepSeek, Table::DeepSeek, [].as_slice())
+            }
             [before @ .., split] if let Some((pattern, table)) = known(split) => (pattern, table, before),
             _ => (Pattern::Whole, Table::Plain, before),
         };
         let cuts = cuts.iter().map(Cut::read).collect::<Option<Vec<Cut>>>()?;
         // The reference puts the space before each piece.
-        let is_alone = cuts.is_empty() && pattern != Pattern::Gpt2BetweenNumbers;
-        (is_alone || !add_prefix_space).then_some(Self { cuts, pattern, table, add_prefix_space })
+        (before.is_empty() || !add_prefix_space).then_some(Self { cuts, pattern, table, add_prefix_space })
     }
 
     /// Whether a letter of ASCII, a space and another letter are split before the space, whatever stands around them.

@@ -7,10 +7,12 @@
 //! a block of ASCII at once ([`Split::starts`]), which is several times as fast.
 
 mod cl100k;
+mod deepseek;
 mod gpt2;
 mod o200k;
 
 pub(super) use cl100k::Cl100k;
+pub(super) use deepseek::DeepSeek;
 pub(super) use gpt2::Gpt2;
 pub(super) use o200k::O200k;
 
@@ -33,6 +35,13 @@ const O200K: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\
 /// The pattern of Tekken (Mistral NeMo, Apertus).
 const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
+/// The patterns of DeepSeek V3, one after the other.
+pub(super) const DEEPSEEK: [&str; 3] = [
+    r"\p{N}{1,3}",
+    "[一-龥぀-ゟ゠-ヿ]+",
+    r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##,
+];
+
 /// A known way to split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pattern {
@@ -48,6 +57,8 @@ pub(super) enum Pattern {
     O200k,
     /// Tekken: one digit, no contractions.
     Tekken,
+    /// DeepSeek V3, [`DEEPSEEK`].
+    DeepSeek,
     /// All of it is one word.
     Whole,
 }
@@ -170,6 +181,15 @@ fn spaces_and_lines(classes: Classes, bytes: &[u8], at: usize) -> usize {
     after_line.unwrap_or(end)
 }
 
+/// `[\r\n]*`.
+#[inline]
+fn line_ends(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(b'\r' | b'\n') = bytes.get(at) {
+        at += 1;
+    }
+    at
+}
+
 /// End of `'s|'t|'re|'ve|'m|'ll|'d` at the apostrophe `at`.
 #[inline]
 fn contraction(bytes: &[u8], at: usize, ignore_case: bool) -> Option<usize> {
@@ -216,8 +236,12 @@ mod tests {
 
     /// Checks that the blocks of `text` have the same words: from each word on, those that are known, in a row.
     fn check_blocks<S: Split>(text: &str) -> usize {
+        check_blocks_with::<S>(Table::Plain, text)
+    }
+
+    fn check_blocks_with<S: Split>(table: Table, text: &str) -> usize {
         let mut ends: Vec<usize> = vec![0];
-        ends.extend(words::<S>(text).iter().scan(0, |at, word| {
+        ends.extend(words_with::<S>(table, text).iter().scan(0, |at, word| {
             *at += word.len();
             Some(*at)
         }));
@@ -245,6 +269,7 @@ mod tests {
         check_blocks::<Cl100k<1>>(text);
         check_blocks::<O200k<3, true>>(text);
         check_blocks::<O200k<1, false>>(text);
+        check_blocks_with::<DeepSeek>(Table::DeepSeek, text);
     }
 
     fn expected(split: &ReferenceSplit, text: &str) -> Vec<String> {
@@ -299,6 +324,7 @@ mod tests {
             check_blocks::<Gpt2<true>>(&text),
             check_blocks::<Cl100k<3>>(&text),
             check_blocks::<O200k<3, true>>(&text),
+            check_blocks_with::<DeepSeek>(Table::DeepSeek, &text),
         ] {
             // From each word on, the words of up to 64 bytes.
             assert!(known > 10 * words::<Gpt2<false>>(&text).len(), "{known}");
@@ -313,6 +339,9 @@ mod tests {
         prop_assert_eq!(words::<Gpt2<true>>(text), expected_by(&[&numbers, &gpt2], text));
         let between_numeric = words_with::<Gpt2<true>>(Table::NumericAreNumbers, text);
         prop_assert_eq!(between_numeric, expected_by(&[&Digits::new(true), &gpt2], text));
+        let [numbers, east, rest] = DEEPSEEK.map(reference);
+        let deepseek = words_with::<DeepSeek>(Table::DeepSeek, text);
+        prop_assert_eq!(deepseek, expected_by(&[&numbers, &east, &rest], text));
         Ok(())
     }
 
@@ -333,7 +362,7 @@ mod tests {
 
         #[test]
         fn words_end_where_their_case_changes(
-            text in "([a-cA-C]|[ǅʰªƻΣσςßẞ語]|[\u{300}\u{345}\u{903}]|'(s|T|re|LL)|[ !/.'\t\r\n]|[0-9]{1,4}|[½²٣𑷠]){0,40}",
+            text in "([a-cA-C]|[ǅʰªƻΣσςßẞ語]|[\u{300}\u{345}\u{903}]|'(s|T|re|LL)|[ !/.'\t\r\n]|[0-9]{1,4}|[½²٣𑷠]|[・゜゙ナ漢〇\u{3040}«€\u{1}\u{200d}\u{ad}]){0,40}",
         ) {
             check_words_and_case(&text)?;
             let with_marks = words_with::<Cl100k<1>>(Table::MarksAreLetters, &text);
@@ -342,7 +371,7 @@ mod tests {
 
         #[test]
         fn blocks_have_the_same_words(
-            text in "([ \\t\\r\\n\\x0b'()/.,a-eA-CST]|'[stdmSRVL]|'(re|LL|ve)|[0-9]{1,9}| {1,5}|\n +|[!/]\n[/\n]{1,4}|é|\u{a0}){0,120}",
+            text in "([ \\t\\r\\n\\x0b'()/.,\u{1}\u{7f}a-eA-CST]|'[stdmSRVL]|'(re|LL|ve)|[0-9]{1,9}| {1,5}|\n +|[!/]\n[/\n]{1,4}|é|\u{a0}){0,120}",
         ) {
             check_all_blocks(&text);
         }

@@ -2,7 +2,9 @@
 
 use super::super::block::Block;
 use super::super::classes::{Classes, LETTER, LINE_END, NUMBER, OTHER};
-use super::{Split, contraction, contractions, end_of_numbers, first_numbers, first_white, spaces_and_lines};
+use super::{
+    Split, contraction, contractions, end_of_numbers, first_numbers, first_white, line_ends, spaces_and_lines,
+};
 
 /// [`Pattern::Cl100k`](super::Pattern::Cl100k) and [`Pattern::Qwen2`](super::Pattern::Qwen2): a word takes up to `DIGITS` digits.
 pub(in super::super) struct Cl100k<const DIGITS: usize>;
@@ -51,13 +53,4 @@ impl<const DIGITS: usize> Split for Cl100k<DIGITS> {
         let starts = first_other | first_letters | first_numbers(numbers, DIGITS) | first_white(block, taken);
         contractions(block, apostrophes & first_other, starts, true)
     }
-}
-
-/// `[\r\n]*`.
-#[inline]
-fn line_ends(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(b'\r' | b'\n') = bytes.get(at) {
-        at += 1;
-    }
-    at
 }

@@ -70,7 +70,7 @@ impl Letters {
     fn at(classes: Classes, bytes: &[u8], at: usize) -> Self {
         let (mut end, mut small) = (at, None);
         // As many as can be capitals; if no small one follows, the last that can be one gives the small ones their first.
-        while let Some((case, len)) = classes.case_at(bytes, end)
+        while let Some((_, case, len)) = classes.both_at(bytes, end)
             && case & AS_UPPER != 0
         {
             end += len;
@@ -79,7 +79,7 @@ impl Letters {
             }
         }
         let large = (end > at).then_some(end);
-        while let Some((case, len)) = classes.case_at(bytes, end)
+        while let Some((_, case, len)) = classes.both_at(bytes, end)
             && case & AS_LOWER != 0
         {
             end += len;
