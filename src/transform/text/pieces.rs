@@ -14,7 +14,7 @@ use super::{Scratch, Tokenizer};
 use crate::sample::{PackedIds, Reject, RejectCode};
 
 /// Bytes of a piece; a shorter text is never divided.
-pub(super) const PIECE_BYTES: usize = 1 << 18;
+pub(super) const PIECE_BYTES: usize = 1 << 16;
 
 /// Most ids that the buffer of a thread has room for when nothing is encoded.
 const KEPT_IDS: usize = 1 << 20;

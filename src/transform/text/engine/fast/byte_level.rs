@@ -7,11 +7,11 @@ use super::added::Stage;
 use super::block::Block;
 use super::bpe::Bpe;
 use super::cache::WordCache;
-use super::classes::{Classes, SPACE};
+use super::classes::{Classes, LETTER, SPACE, Table};
 use super::normal::nfc;
 use super::pre_tokenizer::PreTokenizer;
 use super::split::{Cl100k, DeepSeek, Gpt2, O200k, Pattern, Split};
-use super::{Buffers, Build, Stop, between_words, engine_info, type_of};
+use super::{Buffers, Build, Stop, engine_info, type_of};
 use crate::masks::{self, Machine, Work};
 use crate::sample::Reject;
 use crate::transform::text::Scratch;
@@ -150,10 +150,35 @@ impl Engine for ByteLevel {
     }
 
     fn divide(&self, text: &str, from: usize) -> Option<Range<usize>> {
-        let whole = self.raw.is_across_words()
-            || self.normalized.is_across_words()
-            || !self.pre_tokenizer.splits_between_words();
-        let at = if whole { None } else { between_words(text, from) }?;
-        Some(at..at)
+        if !self.pre_tokenizer.splits_behind_letters() {
+            return None;
+        }
+        let bytes = text.as_bytes();
+        let mut at = (from..text.len()).find(|&at| text.is_char_boundary(at))?;
+        let mut is_behind_letter = false;
+        while let Some((class, more, len)) = self.classes.both_at(bytes, at) {
+            if is_behind_letter && self.begins_word(class, more, bytes[at - 1], bytes[at]) {
+                return Some(at..at);
+            }
+            is_behind_letter = class == LETTER;
+            at += len;
+        }
+        None
+    }
+}
+
+impl ByteLevel {
+    /// Whether words in front of a character are what they are without it, and those from it on what they are without these,
+    /// when a letter stands before it: it is neither a letter nor belongs to one, and no added token holds both. `class` and
+    /// `more` are what the table says of it, `left` and `right` the bytes around its begin.
+    fn begins_word(&self, class: u8, more: u8, left: u8, right: u8) -> bool {
+        let is_mark = self.pre_tokenizer.table != Table::DeepSeek && more != 0;
+        // A normal form changes no ASCII; of other characters, tokens may hold what it makes of them.
+        let is_as_written = !self.nfc || self.normalized.is_empty() || (left.is_ascii() && right.is_ascii());
+        let is_word = class != LETTER && !is_mark && right != b'\'' && is_as_written;
+        let is_prefixed = self.pre_tokenizer.add_prefix_space && right != b' ';
+        is_word
+            && !is_prefixed
+            && [&self.raw, &self.normalized].iter().all(|stage| !stage.is_across(left, right))
     }
 }

@@ -12,8 +12,8 @@ use super::classes::Table;
 use super::split::{DEEPSEEK, Pattern};
 use super::{Stop, type_of};
 
-/// Regular expressions that match neither letters of ASCII nor white space.
-const LEAVES_WORDS: [&str; 3] = [NUMBER, r"\p{N}+", r"\p{N}{1,3}"];
+/// Regular expressions that match numbers and nothing else.
+const NUMBERS: [&str; 3] = [NUMBER, r"\p{N}+", r"\p{N}{1,3}"];
 /// One number.
 const NUMBER: &str = r"\p{N}";
 
@@ -33,8 +33,8 @@ pub(super) struct PreTokenizer {
 struct Cut {
     matches: Matches,
     keeps: Keeps,
-    /// Whether a letter of ASCII and the space behind it are in one piece, whatever stands around them.
-    leaves_words: bool,
+    /// Whether it cuts out numbers and nothing else.
+    finds_numbers: bool,
 }
 
 enum Matches {
@@ -86,9 +86,9 @@ impl PreTokenizer {
         (before.is_empty() || !add_prefix_space).then_some(Self { cuts, pattern, table, add_prefix_space })
     }
 
-    /// Whether a letter of ASCII, a space and another letter are split before the space, whatever stands around them.
-    pub(super) fn splits_between_words(&self) -> bool {
-        self.pattern != Pattern::Whole && self.cuts.iter().all(|cut| cut.leaves_words)
+    /// Whether a word ends behind every letter that no further letter, mark or apostrophe follows, whatever stands around them.
+    pub(super) fn splits_behind_letters(&self) -> bool {
+        self.pattern != Pattern::Whole && self.cuts.iter().all(|cut| cut.finds_numbers)
     }
 
     /// Calls `each` with the pieces that words are looked for in.
@@ -129,14 +129,14 @@ fn each_numeric(value: &Value) -> Option<bool> {
 impl Cut {
     fn read(value: &Value) -> Option<Self> {
         if let Some(each) = each_numeric(value) {
-            return Some(Self { matches: Matches::Numeric { each }, keeps: Keeps::All, leaves_words: true });
+            return Some(Self { matches: Matches::Numeric { each }, keeps: Keeps::All, finds_numbers: true });
         }
         if type_of(value)? != "Split" {
             return None;
         }
         let (regex, keeps) = split_at(value)?;
-        let leaves_words = keeps == Keeps::All && LEAVES_WORDS.contains(&regex);
-        Some(Self { matches: Matches::Regex(SysRegex::new(regex).ok()?), keeps, leaves_words })
+        let finds_numbers = keeps == Keeps::All && NUMBERS.contains(&regex);
+        Some(Self { matches: Matches::Regex(SysRegex::new(regex).ok()?), keeps, finds_numbers })
     }
 
     /// Calls `each` with the pieces of `text` that stay.
