@@ -88,7 +88,7 @@ pub(super) struct CommonArgs {
 
     /// Print nothing but errors
     #[arg(short, long, help_heading = "Run")]
-    quiet: bool,
+    pub(super) quiet: bool,
 }
 
 /// Says which flag an error belongs to.

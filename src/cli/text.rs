@@ -254,6 +254,9 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let shape = shape.shape()?;
     let (input, sources) = input.sources(common.sources()?)?;
     let tokenizer = load(&tokens.tokenizer, tokens.options()?)?;
+    if let Some(why) = tokenizer.info().engine_note.as_ref().filter(|_| !common.quiet) {
+        eprintln!("dsconvert: the reference makes the ids, which takes long; there is no fast engine: {why}");
+    }
     let follow_symlinks = common.follow_symlinks;
     let walked = input == TextInput::Walk;
     let plan = |sources| {

@@ -350,3 +350,28 @@ fn a_document_cannot_inject_control_tokens_unless_it_may() {
         assert_eq!(notes.get("special_tokens_in_text").is_some(), rejected == 0);
     }
 }
+
+#[test]
+fn a_tokenizer_without_a_fast_engine_is_told_and_its_documents_are_limited() {
+    let dir = tempfile::tempdir().unwrap();
+    let json = std::fs::read(fixture("tokenizers/bpe.json")).unwrap();
+    let mut tokenizer: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    tokenizer["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": [
+        {"type": "Punctuation", "behavior": "Isolated"}, tokenizer["pre_tokenizer"]]});
+    std::fs::write(dir.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    let source = dir.path().join("c.jsonl");
+    write_lines(&source, &[json!({"text": "one, two"}), json!({"text": "more than ten bytes"})]);
+    let run = |name: &str, options: &str| {
+        let out = dir.path().join(name);
+        let options = format!("--tokenizer {} --max-rejects 50% {options}", dir.path().display());
+        (convert("text", &source, &out, &options).exits(0), out)
+    };
+    let (ran, out) = run("all", "");
+    ran.says(&["the reference makes the ids", "the pre-tokenizer is not a known one"]);
+    assert_outcomes(&out, [2, 0, 0, 0]);
+    let (ran, out) = run("limited", "--max-reference-bytes 10 --quiet");
+    assert_eq!(
+        (ran.stderr.as_str(), rejects(&out)),
+        ("", vec![("c.jsonl#20".to_owned(), "too-large".to_owned())])
+    );
+}

@@ -48,6 +48,9 @@ const TEXTS: &[&str] = &[
     "camelCaseHTTPServerID snake_case_name SCREAMING_CASE kebab-case-name dotted.name.here x1y2z3",
     "\u{2581}lower\u{2581}one eighth \u{120}byte\u{10a}level \u{2581} \u{2581}\u{2581}",
     "a , b . c ! d 's e n't \u{ab} f \u{bb} \u{2014} g\u{2014}h \u{201c}i\u{201d} \u{2026} j",
+    "HTMLParser's parserHTML'S x'll'd don'tX aB ABc \u{2b0}x X\u{2b0}\u{aa}x \u{1c5}uro \u{1bb}X \u{345}A x\u{345}B Ⅷa É\u{301}cole 語A語a",
+    "};\n//c\n/*x*/\n/\n./a\r\n//b;\n\n /c !/\n/\n\n//!x\n +/\n1/2\n/3",
+    "・カタ・カナ゜\r\n〇一二3三 \u{3040}あ1あ 、。漢字abc漢123字。\n「語」 \u{200d}x\u{1}\u{2}y 12  34 \t 5\n 6",
     "<s></s> [CLS] [SEP] [MASK] [UNK] [PAD] <unk> <pad> <bos> <eos> <|endoftext|> <|im_start|> <extra_id_0> <0x0A>",
 ];
 
