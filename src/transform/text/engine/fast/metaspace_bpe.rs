@@ -46,13 +46,12 @@ impl MetaspaceBpe {
     pub(super) fn new(build: &Build<'_>, mut bpe: CharBpe) -> Result<Self, String> {
         let spaces = Spaces::new(&build.outline.normalizer, &build.outline.pre_tokenizer)
             .ok_or("the normalizer and the pre-tokenizer are not known ones")?;
+        let written = |normalized: &str| match spaces.by_normalizer {
+            Some(_) => normalized.replace(METASPACE, " "),
+            None => normalized.to_owned(),
+        };
         let (raw, normalized) =
-            Stage::both_written(build.reference.tokenizer(), build.parse_special, |normalized| match spaces
-                .by_normalizer
-            {
-                Some(_) => normalized.replace(METASPACE, " "),
-                None => normalized.to_owned(),
-            })?;
+            Stage::both_written(build.reference.tokenizer(), build.parse_special, written)?;
         if spaces.by_pre_tokenizer.splits {
             bpe.cut_before_spaces();
         }
