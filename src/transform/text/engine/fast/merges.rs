@@ -49,10 +49,34 @@ pub(super) type Numbers = [u32; SMALL + ROOM];
 pub(super) struct Merges {
     /// The rank of the merge of two neighbouring tokens.
     pairs: PairTable,
-    /// What the merge of each rank makes.
-    made: Vec<u32>,
+    made: Made,
     /// How many symbols each token that is made has. Nothing when two tokens have one id.
     lengths: Option<Vec<u32>>,
+}
+
+/// What the merge of each rank makes.
+enum Made {
+    /// Ids in the order of their merges, from this one on, as most tokenizers have them.
+    From(u32),
+    Each(Vec<u32>),
+}
+
+impl Made {
+    fn new(ids: Vec<u32>) -> Self {
+        match ids.first() {
+            Some(&first) if ids.iter().copied().eq(first..first + ids.len() as u32) => Made::From(first),
+            _ => Made::Each(ids),
+        }
+    }
+
+    /// The id that the merge of this rank makes.
+    #[inline(always)]
+    fn by(&self, rank: u32) -> u32 {
+        match self {
+            Made::From(first) => first + rank,
+            Made::Each(ids) => ids[rank as usize],
+        }
+    }
 }
 
 impl Merges {
@@ -86,7 +110,11 @@ impl Merges {
         if list.len() >> RANK_BITS != 0 {
             return Err(format!("there are not less than {} merges", 1 << RANK_BITS));
         }
-        Ok(Self { pairs: PairTable::new(&list), made, lengths: are_distinct.then_some(lengths) })
+        Ok(Self {
+            pairs: PairTable::new(&list),
+            made: Made::new(made),
+            lengths: are_distinct.then_some(lengths),
+        })
     }
 
     /// The rank of the merge of two tokens, or [`NONE`].
@@ -116,7 +144,7 @@ impl Merges {
             if best == NONE {
                 break;
             }
-            let new = self.made[best as usize];
+            let new = self.made.by(best);
             ids[at] = new;
             shift(ids, at + 1, len);
             shift(ranks, at, len);
@@ -182,7 +210,7 @@ impl Merges {
             if next[at] == END || self.rank(ids[at], ids[right]) != rank {
                 continue;
             }
-            let new = self.made[rank as usize];
+            let new = self.made.by(rank);
             (ids[at], ids[right]) = (new, NOBODY);
             let after = next[right];
             next[at] = after;
