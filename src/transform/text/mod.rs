@@ -203,13 +203,19 @@ impl Tokenizer {
         })
     }
 
+    /// Whether `text` is so short that the reference may encode it.
+    fn is_for_reference(&self, text: &str) -> bool {
+        text.len() as u64 <= self.options.max_reference_bytes()
+    }
+
     /// Whether the reference may encode `text`, and a guard to hold while it does.
     fn before_reference(&self, text: &str) -> Result<Option<MutexGuard<'_, ()>>, Reject> {
-        let (bytes, most) = (text.len(), self.options.max_reference_bytes());
         if matches!(self.reference, Base::Bytes(_)) {
             return Ok(None);
         }
-        if bytes as u64 > most {
+        let bytes = text.len();
+        if !self.is_for_reference(text) {
+            let most = self.options.max_reference_bytes();
             let message = format!(
                 "only the reference can encode this document, which has {bytes} bytes; --max-reference-bytes is {most}, \
                  because it takes some 150 bytes of memory for each"

@@ -92,7 +92,7 @@ impl Tokenizer {
 impl Verified {
     /// Counts `text`, if the reference may encode it.
     fn may_ask(&mut self, tokenizer: &Tokenizer, text: &str) -> bool {
-        let may = text.len() as u64 <= tokenizer.options.max_reference_bytes();
+        let may = tokenizer.is_for_reference(text);
         match may {
             true => self.bytes += text.len() as u64,
             false => self.too_long = true,

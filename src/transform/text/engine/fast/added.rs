@@ -8,6 +8,8 @@
 use aho_corasick::{AhoCorasick, MatchKind};
 use tokenizers::{NormalizedString, Normalizer};
 
+use super::byte_pairs::BytePairs;
+
 /// What to do where a string is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
@@ -27,8 +29,8 @@ pub(super) struct Stage {
     across_words: bool,
     /// Whether one of them can hold a space between two letters, or stand directly before or behind one.
     at_spaces: bool,
-    /// For each byte, those that stand behind it in a token. Nothing when there are no tokens.
-    inside: Vec<[u64; 4]>,
+    /// Bytes that stand side by side in a token.
+    inside: BytePairs,
 }
 
 /// A token was found whose match depends on its neighbours.
@@ -97,9 +99,9 @@ impl Stage {
         let edges = |string: &str| [string.bytes().next(), string.bytes().next_back()];
         let at_spaces = spaces.iter().any(|(before, after)| is_letter(*before) && is_letter(*after))
             || patterns.iter().any(|(string, _)| edges(string).into_iter().any(is_letter));
-        let mut inside = vec![[0; 4]; 256];
+        let mut inside = BytePairs::default();
         for pair in patterns.iter().flat_map(|(string, _)| string.as_bytes().windows(2)) {
-            inside[pair[0] as usize][pair[1] as usize / 64] |= 1 << (pair[1] % 64);
+            inside.insert(pair[0], pair[1]);
         }
         let actions = patterns.into_iter().map(|(_, action)| action).collect();
         Ok(Self { tokens: Some((automaton, actions)), across_words, at_spaces, inside })
@@ -112,8 +114,7 @@ impl Stage {
 
     /// Whether a token may reach from the byte `left` to the byte `right` behind it.
     pub(super) fn is_across(&self, left: u8, right: u8) -> bool {
-        let behind = self.inside.get(left as usize);
-        behind.is_some_and(|behind| behind[right as usize / 64] >> (right % 64) & 1 != 0)
+        self.inside.contains(left, right)
     }
 
     /// Whether a token may reach from a letter of ASCII to a space behind it.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 
+use super::byte_pairs::BytePairs;
 use super::bytemap::ByteMap;
 use super::cache::Words;
 use super::merges::{Merges, NONE, SMALL, Token};
@@ -14,8 +15,8 @@ pub(super) struct Bpe {
     bytes: [u32; 256],
     /// The rank of the merge of two neighbouring bytes.
     byte_pairs: Vec<u32>,
-    /// For each byte, the bytes behind it that a merge may join with it, as the ends of tokens.
-    joints: Vec<[u64; 4]>,
+    /// Neighbouring bytes that a merge may join, as the ends of tokens.
+    joints: BytePairs,
     merges: Merges,
     /// Tokens that a whole word is looked up in before anything is merged (`ignore_merges`).
     whole: Option<ByteMap>,
@@ -41,12 +42,12 @@ impl Bpe {
                 None => return Err("a byte has no token".to_owned()),
             };
         }
-        let mut joints = vec![[0; 4]; 256];
+        let mut joints = BytePairs::default();
         let byte_of = Inverse::new(&alphabet);
         let merges = merges.into_iter().inspect(|(left, right)| {
             let (last, first) = (left.chars().next_back(), right.chars().next());
             if let (Some(left), Some(right)) = (byte_of.get(last), byte_of.get(first)) {
-                joints[left as usize][right as usize / 64] |= 1 << (right % 64);
+                joints.insert(left, right);
             }
         });
         let merges = Merges::new(vocab, merges)?;
@@ -69,9 +70,7 @@ impl Bpe {
     /// Merges a word of any length: what stands on both sides of a place that no merge goes across, one after the other. Of
     /// the merges on one side the lowest is first in any case.
     fn merge_parts(&self, word: &[u8], out: &mut Vec<u32>) -> Result<(), Reject> {
-        let may_join = |left: &u8, right: &u8| {
-            self.joints[*left as usize][*right as usize / 64] >> (right % 64) & 1 != 0
-        };
+        let may_join = |left: &u8, right: &u8| self.joints.contains(*left, *right);
         for part in word.chunk_by(may_join) {
             if part.len() > SMALL {
                 self.merge_large(part, out)?;

@@ -7,7 +7,7 @@ use super::added::Stage;
 use super::block::Block;
 use super::bpe::Bpe;
 use super::cache::WordCache;
-use super::classes::{Classes, LETTER, SPACE, Table};
+use super::classes::{AS_LOWER, AS_UPPER, Classes, LETTER, SPACE};
 use super::normal::nfc;
 use super::pre_tokenizer::PreTokenizer;
 use super::split::{Cl100k, DeepSeek, Gpt2, O200k, Pattern, Split};
@@ -172,7 +172,7 @@ impl ByteLevel {
     /// when a letter stands before it: it is neither a letter nor belongs to one, and no added token holds both. `class` and
     /// `more` are what the table says of it, `left` and `right` the bytes around its begin.
     fn begins_word(&self, class: u8, more: u8, left: u8, right: u8) -> bool {
-        let is_mark = self.pre_tokenizer.table != Table::DeepSeek && more != 0;
+        let is_mark = more & (AS_UPPER | AS_LOWER) != 0;
         // A normal form changes no ASCII; of other characters, tokens may hold what it makes of them.
         let is_as_written = !self.nfc || self.normalized.is_empty() || (left.is_ascii() && right.is_ascii());
         let is_word = class != LETTER && !is_mark && right != b'\'' && is_as_written;

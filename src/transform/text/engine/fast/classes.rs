@@ -20,16 +20,16 @@ pub(super) const SPACE: u8 = 3;
 /// `[\r\n]`; the largest, so that `class >= SPACE` is `\s`.
 pub(super) const LINE_END: u8 = 4;
 
-/// Bits of an entry that are the class; what the others say depends on the table.
+/// Bits of an entry that are the class; each of the others says something more.
 const CLASS: u8 = 7;
 /// The case of what may stand where a capital does, `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`.
 pub(super) const AS_UPPER: u8 = 8;
 /// The case of what may stand where a small letter does, `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`.
 pub(super) const AS_LOWER: u8 = 16;
-/// `[\p{P}\p{S}]`, in [`Table::DeepSeek`].
-pub(super) const SYMBOL: u8 = 8;
-/// What its second pattern matches, in [`Table::DeepSeek`].
-pub(super) const EAST: u8 = 16;
+/// `[\p{P}\p{S}]`.
+pub(super) const SYMBOL: u8 = 32;
+/// `[一-龥぀-ゟ゠-ヿ]`.
+pub(super) const EAST: u8 = 64;
 
 /// What characters of some kinds count as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +40,6 @@ pub(super) enum Table {
     MarksAreLetters,
     /// What Rust calls numeric are numbers; its tables may be newer.
     NumericAreNumbers,
-    /// `\p{M}` are letters; there are symbols, and the characters of the East.
-    DeepSeek,
 }
 
 /// One entry per code point.
@@ -63,13 +61,6 @@ static NUMERIC_ARE_NUMBERS: LazyLock<Option<Vec<u8>>> = LazyLock::new(|| {
     }
     Some(table)
 });
-static DEEPSEEK: LazyLock<Option<Vec<u8>>> = LazyLock::new(|| {
-    let mut table = MARKS_ARE_LETTERS.clone()?;
-    table.iter_mut().for_each(|entry| *entry &= CLASS);
-    change(&mut table, r"[\p{P}\p{S}]", |entry| entry | SYMBOL)?;
-    change(&mut table, "[一-龥぀-ゟ゠-ヿ]", |entry| entry | EAST)?;
-    Some(table)
-});
 
 /// The class of every character.
 #[derive(Clone, Copy)]
@@ -83,7 +74,6 @@ impl Classes {
             Table::Plain => &PLAIN,
             Table::MarksAreLetters => &MARKS_ARE_LETTERS,
             Table::NumericAreNumbers => &NUMERIC_ARE_NUMBERS,
-            Table::DeepSeek => &DEEPSEEK,
         };
         table.as_deref().map(Self)
     }
@@ -179,10 +169,13 @@ fn table() -> Option<Vec<u8>> {
     for (pattern, class) in [(r"\p{L}", LETTER), (r"\p{N}", NUMBER), (r"\s", SPACE), (r"[\r\n]", LINE_END)] {
         set_class(&mut table, pattern, class)?;
     }
-    for (pattern, case) in
-        [(r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", AS_UPPER), (r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", AS_LOWER)]
-    {
-        change(&mut table, pattern, |entry| entry | case)?;
+    for (pattern, bit) in [
+        (r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", AS_UPPER),
+        (r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", AS_LOWER),
+        (r"[\p{P}\p{S}]", SYMBOL),
+        ("[一-龥぀-ゟ゠-ヿ]", EAST),
+    ] {
+        change(&mut table, pattern, |entry| entry | bit)?;
     }
     Some(table)
 }

@@ -15,6 +15,7 @@ mod added;
 mod block;
 mod bpe;
 mod byte_level;
+mod byte_pairs;
 mod bytemap;
 pub(crate) mod cache;
 mod char_bpe;

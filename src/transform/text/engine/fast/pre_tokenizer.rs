@@ -76,7 +76,7 @@ impl PreTokenizer {
             [_, _, _]
                 if before.iter().zip(DEEPSEEK).all(|(s, regex)| split_at(s) == Some((regex, Keeps::All))) =>
             {
-                (Pattern::DeepSeek, Table::DeepSeek, [].as_slice())
+                (Pattern::DeepSeek, Table::MarksAreLetters, [].as_slice())
             }
             [before @ .., split] if let Some((pattern, table)) = known(split) => (pattern, table, before),
             _ => (Pattern::Whole, Table::Plain, before),
@@ -103,6 +103,9 @@ impl PreTokenizer {
 
 /// The regular expression of a `Split`, and what it keeps.
 fn split_at(value: &Value) -> Option<(&str, Keeps)> {
+    if type_of(value)? != "Split" {
+        return None;
+    }
     let is_inverted = value.get("invert")?.as_bool()?;
     let keeps = match (value.get("behavior")?.as_str()?, is_inverted) {
         ("Isolated", _) => Keeps::All,
@@ -130,9 +133,6 @@ impl Cut {
     fn read(value: &Value) -> Option<Self> {
         if let Some(each) = each_numeric(value) {
             return Some(Self { matches: Matches::Numeric { each }, keeps: Keeps::All, finds_numbers: true });
-        }
-        if type_of(value)? != "Split" {
-            return None;
         }
         let (regex, keeps) = split_at(value)?;
         let finds_numbers = keeps == Keeps::All && NUMBERS.contains(&regex);

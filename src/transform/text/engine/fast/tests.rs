@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::split::{CL100K, DEEPSEEK, O200K, QWEN2, QWEN35, TEKKEN};
 use crate::transform::text::engine::Outcome;
 use crate::transform::text::pieces::PIECE_BYTES;
 use crate::transform::text::testing::{
@@ -13,15 +14,6 @@ use crate::transform::text::testing::{
     unigram, wordlevel, wordpiece,
 };
 use crate::transform::text::{EngineChoice, SpecialInText, Tokenizer, TokenizerOptions};
-
-const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-
-const QWEN35: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const O200K: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// The last of the three of DeepSeek V3.
-const DEEPSEEK: &str = r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##;
 
 /// The vocabulary of [`bpe`] behind these steps and `ByteLevel`.
 fn bpe_behind(steps: &[Value], use_regex: bool) -> Value {
@@ -115,8 +107,7 @@ fn values() -> Vec<(&'static str, Value)> {
     let mut first_across = char_bpe_behind_metaspace("first", false, false);
     add_token(&mut first_across, "dog", false, false);
 
-    let deepseek =
-        [r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK].map(|regex| split(regex, "Isolated", false));
+    let deepseek = DEEPSEEK.map(|regex| split(regex, "Isolated", false));
 
     vec![
         ("gpt2", bpe()),
@@ -124,7 +115,7 @@ fn values() -> Vec<(&'static str, Value)> {
         ("across", across),
         ("roberta", roberta),
         ("strips", strips),
-        ("llama3", bpe_with_pattern(LLAMA3, true)),
+        ("llama3", bpe_with_pattern(CL100K, true)),
         ("qwen2", bpe_with_pattern(QWEN2, false)),
         ("qwen3.5", bpe_with_pattern(QWEN35, false)),
         ("o200k", bpe_with_pattern(O200K, true)),
@@ -380,7 +371,7 @@ fn an_engine_that_is_wrong_is_not_used() {
     let right = reference(&bpe());
     assert_eq!(proof::check(&right as &dyn Engine, &right, &mut scratch()), Ok(()));
     // The same but for single digits; another normal form; another pattern.
-    let (llama3, qwen2) = (bpe_with_pattern(LLAMA3, true), bpe_with_pattern(QWEN2, true));
+    let (llama3, qwen2) = (bpe_with_pattern(CL100K, true), bpe_with_pattern(QWEN2, true));
     let mut nfc = bpe();
     nfc["normalizer"] = json!({"type": "NFC"});
     for (a, b) in [(&llama3, &qwen2), (&bpe(), &nfc), (&bpe(), &llama3)] {

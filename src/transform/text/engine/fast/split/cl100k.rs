@@ -3,7 +3,8 @@
 use super::super::block::Block;
 use super::super::classes::{Classes, LETTER, LINE_END, NUMBER, OTHER};
 use super::{
-    Split, contraction, contractions, end_of_numbers, first_numbers, first_white, line_ends, spaces_and_lines,
+    Contraction, Split, contraction, contractions, end_of_numbers, first_numbers, first_white, line_ends,
+    spaces_and_lines,
 };
 
 /// [`Pattern::Cl100k`](super::Pattern::Cl100k) and [`Pattern::Qwen2`](super::Pattern::Qwen2): a word takes up to `DIGITS` digits.
@@ -34,7 +35,7 @@ impl<const DIGITS: usize> Split for Cl100k<DIGITS> {
         match (first, following) {
             (b' ', Some((OTHER, len))) => line_ends(bytes, classes.run(bytes, next + len, OTHER)),
             _ if class == OTHER => line_ends(bytes, classes.run(bytes, next, OTHER)),
-            _ => spaces_and_lines(classes, bytes, at),
+            _ => spaces_and_lines(|at| classes.at(bytes, at), at),
         }
     }
 
@@ -51,6 +52,6 @@ impl<const DIGITS: usize> Split for Cl100k<DIGITS> {
         let prefixes = gaps | first_other & !(other >> 1);
         let first_letters = letters & !(letters << 1) & !(prefixes << 1);
         let starts = first_other | first_letters | first_numbers(numbers, DIGITS) | first_white(block, taken);
-        contractions(block, apostrophes & first_other, starts, true)
+        contractions(block, apostrophes & first_other, starts, true, Contraction::Whole)
     }
 }

@@ -3,9 +3,9 @@
 
 use super::super::block::{Block, low};
 use super::super::classes::{Classes, EAST, LETTER, LINE_END, NUMBER, OTHER, SPACE, SYMBOL};
-use super::{Split, end_of_numbers, first_numbers, first_white, line_ends};
+use super::{Split, end_of_numbers, first_numbers, first_white, line_ends, spaces_and_lines};
 
-/// [`Pattern::DeepSeek`](super::Pattern::DeepSeek), over [`Table::DeepSeek`](super::Table::DeepSeek).
+/// [`Pattern::DeepSeek`](super::Pattern::DeepSeek), over [`Table::MarksAreLetters`](super::Table::MarksAreLetters).
 pub(in super::super) struct DeepSeek;
 
 /// The most digits of a word.
@@ -38,7 +38,10 @@ impl Split for DeepSeek {
             let end = run(next, is_symbol);
             return if first.is_east { end } else { line_ends(bytes, end) };
         }
-        if first.class >= SPACE { piece.white(at) } else { piece.unmatched(next) }
+        if first.class < SPACE {
+            return piece.unmatched(next);
+        }
+        spaces_and_lines(|at| piece.at(at).map(|(kind, len)| (kind.class, len)), at)
     }
 
     #[inline(always)]
@@ -105,23 +108,6 @@ impl Piece<'_> {
             at += len;
         }
         at
-    }
-
-    /// `\s*[\r\n]+|\s+(?!\S)|\s+`.
-    #[inline]
-    fn white(&self, at: usize) -> usize {
-        let (mut end, mut last, mut after_line) = (at, at, None);
-        while let Some((kind, len)) = self.at(end) {
-            if kind.class < SPACE {
-                return after_line.unwrap_or(if last == at { end } else { last });
-            }
-            last = end;
-            end += len;
-            if kind.class == LINE_END {
-                after_line = Some(end);
-            }
-        }
-        after_line.unwrap_or(end)
     }
 
     /// End of what no alternative matches, which stays together: up to what one does.

@@ -2,7 +2,7 @@
 
 use super::super::block::Block;
 use super::super::classes::{Classes, LETTER, NUMBER, SPACE};
-use super::{Split, contraction, contractions};
+use super::{Contraction, Split, contraction, contractions};
 
 /// [`Pattern::Gpt2`](super::Pattern::Gpt2); `BETWEEN` is
 /// [`Pattern::Gpt2BetweenNumbers`](super::Pattern::Gpt2BetweenNumbers).
@@ -13,12 +13,13 @@ impl<const BETWEEN: bool> Split for Gpt2<BETWEEN> {
     fn end(classes: Classes, bytes: &[u8], at: usize) -> usize {
         let Some((class, len)) = classes.at(bytes, at) else { return bytes.len() };
         let first = bytes[at];
+        // Between numbers the text ends where one begins.
+        let next = |at| classes.at(bytes, at).filter(|(class, _)| !(BETWEEN && *class == NUMBER));
         if first == b' ' {
-            return match classes.at(bytes, at + 1) {
+            return match next(at + 1) {
                 Some((LETTER, len)) => classes.letters(bytes, at + 1 + len),
-                Some((NUMBER, _)) if BETWEEN => at + 1,
                 Some((class, len)) if class < SPACE => classes.run(bytes, at + 1 + len, class),
-                _ => spaces::<BETWEEN>(classes, bytes, at + 1, at),
+                _ => spaces(next, at + 1, at),
             };
         }
         if class == LETTER {
@@ -35,7 +36,7 @@ impl<const BETWEEN: bool> Split for Gpt2<BETWEEN> {
             }
             return classes.run(bytes, at + len, class);
         }
-        spaces::<BETWEEN>(classes, bytes, at + len, at)
+        spaces(next, at + len, at)
     }
 
     #[inline(always)]
@@ -52,19 +53,19 @@ impl<const BETWEEN: bool> Split for Gpt2<BETWEEN> {
         // A space takes what follows with it; of several, the last one does.
         let last_white = white & !(white >> 1) & block.all() >> 1 & !before_alone;
         let starts = alone | runs & !(spaces << 1) | white & !(white << 1) | last_white;
-        contractions(block, apostrophes & first_other & !(spaces << 1), starts, false)
+        contractions(block, apostrophes & first_other & !(spaces << 1), starts, false, Contraction::Whole)
     }
 }
 
-/// `\s+(?!\S)|\s+`, after the first character of it, which began at `at`. `BETWEEN` numbers the text ends where one begins.
-#[inline]
-fn spaces<const BETWEEN: bool>(classes: Classes, bytes: &[u8], mut end: usize, at: usize) -> usize {
+/// `\s+(?!\S)|\s+`, after the first character of it, which began at `at`, in a text of which `next` gives the class and the
+/// length of a character.
+#[inline(always)]
+fn spaces(next: impl Fn(usize) -> Option<(u8, usize)>, mut end: usize, at: usize) -> usize {
     let mut last = at;
-    while let Some((class, len)) = classes.at(bytes, end) {
+    while let Some((class, len)) = next(end) {
         if class < SPACE {
             // The last space belongs to what follows, unless it is the only one.
-            let is_end = BETWEEN && class == NUMBER;
-            return if last == at || is_end { end } else { last };
+            return if last == at { end } else { last };
         }
         last = end;
         end += len;

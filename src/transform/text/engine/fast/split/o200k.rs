@@ -1,8 +1,11 @@
 //! The pattern of `o200k_base` and its relatives: words end where their case changes.
 
-use super::super::block::{Block, low};
+use super::super::block::Block;
 use super::super::classes::{AS_LOWER, AS_UPPER, Classes, LETTER, LINE_END, NUMBER, OTHER};
-use super::{Split, contraction, end_of_numbers, first_numbers, first_white, spaces_and_lines};
+use super::{
+    Contraction, Split, contraction, contractions, end_of_numbers, first_numbers, first_white,
+    spaces_and_lines,
+};
 
 /// [`Pattern::O200k`](super::Pattern::O200k) and [`Pattern::Tekken`](super::Pattern::Tekken): a word of numbers has up to
 /// `DIGITS` of them; one of letters takes a contraction behind it with it, where there are `CONTRACTIONS`.
@@ -17,25 +20,24 @@ impl<const DIGITS: usize, const CONTRACTIONS: bool> Split for O200k<DIGITS, CONT
             return end_of_numbers(classes, bytes, next, DIGITS);
         }
         // Letters behind one other character come before letters from here on, which a mark begins, too.
-        let behind =
-            if matches!(class, LETTER | LINE_END) { None } else { Some(Letters::at(classes, bytes, next)) };
-        let here = || matches!(class, LETTER | OTHER).then(|| Letters::at(classes, bytes, at));
-        let small = behind.as_ref().and_then(|letters| letters.small).or_else(|| here()?.small);
-        let large = || behind.as_ref().and_then(|letters| letters.large).or_else(|| here()?.large);
-        if let Some(end) = small.or_else(large) {
+        let letters =
+            |at, may_be: bool| if may_be { Letters::at(classes, bytes, at) } else { Letters::default() };
+        let behind = letters(next, !matches!(class, LETTER | LINE_END));
+        let here = letters(at, behind.small.is_none() && matches!(class, LETTER | OTHER));
+        if let Some(end) = behind.small.or(here.small).or(behind.large).or(here.large) {
             let is_contraction = CONTRACTIONS && bytes.get(end) == Some(&b'\'');
             return is_contraction.then(|| contraction(bytes, end, true)).flatten().unwrap_or(end);
         }
         match (bytes[at], classes.at(bytes, next)) {
             (b' ', Some((OTHER, len))) => tail(bytes, classes.run(bytes, next + len, OTHER)),
             _ if class == OTHER => tail(bytes, classes.run(bytes, next, OTHER)),
-            _ => spaces_and_lines(classes, bytes, at),
+            _ => spaces_and_lines(|at| classes.at(bytes, at), at),
         }
     }
 
     #[inline(always)]
     fn starts(block: &Block<'_>) -> u64 {
-        let &Block { letters, capitals, numbers, spaces, blanks, lines, slashes, .. } = block;
+        let &Block { letters, capitals, numbers, spaces, blanks, lines, apostrophes, slashes, .. } = block;
         let (gaps, white) = (spaces | blanks, spaces | blanks | lines);
         let other = block.all() & !(letters | numbers | white);
         // Line ends behind other characters belong to them, and slashes behind those. Adding a bit to a run of ones clears it
@@ -53,11 +55,13 @@ impl<const DIGITS: usize, const CONTRACTIONS: bool> Split for O200k<DIGITS, CONT
             | changes
             | first_numbers(numbers, DIGITS)
             | first_white(block, taken);
-        if CONTRACTIONS { contractions_behind(block, starts & !1) } else { starts & !1 }
+        let apostrophes = if CONTRACTIONS { apostrophes & letters << 1 } else { 0 };
+        contractions(block, apostrophes, starts, true, Contraction::Tail)
     }
 }
 
 /// Where letters from one place on end.
+#[derive(Default)]
 struct Letters {
     /// `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+`
     small: Option<usize>,
@@ -96,28 +100,4 @@ fn tail(bytes: &[u8], mut at: usize) -> usize {
         at += 1;
     }
     at
-}
-
-/// Corrects `starts` for the contractions that stand behind letters and belong to their words.
-#[inline(always)]
-fn contractions_behind(block: &Block<'_>, mut starts: u64) -> u64 {
-    let mut apostrophes = block.apostrophes & block.letters << 1;
-    let mut behind = 0;
-    while apostrophes != 0 {
-        let at = apostrophes.trailing_zeros() as usize;
-        apostrophes &= apostrophes - 1;
-        if at == behind {
-            // What stands before is a contraction itself.
-            continue;
-        }
-        if at + 3 > block.bytes.len() {
-            // Nobody knows yet what follows.
-            starts &= low(at);
-        } else if let Some(end) = contraction(block.bytes, at, true) {
-            let next = 1u64.checked_shl(end as u32).unwrap_or(0) & block.all();
-            starts = starts & !(low(end) & !low(at)) | next;
-            behind = end;
-        }
-    }
-    starts
 }

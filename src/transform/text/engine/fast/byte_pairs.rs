@@ -1,0 +1,39 @@
+//! A set of pairs of bytes, one bit each.
+
+/// The set.
+#[derive(Default)]
+pub(super) struct BytePairs {
+    /// For each left byte, the right ones. Nothing until a pair is there.
+    rights: Vec<[u64; 4]>,
+}
+
+impl BytePairs {
+    pub(super) fn insert(&mut self, left: u8, right: u8) {
+        if self.rights.is_empty() {
+            self.rights = vec![[0; 4]; 256];
+        }
+        self.rights[left as usize][right as usize / 64] |= 1 << (right % 64);
+    }
+
+    pub(super) fn contains(&self, left: u8, right: u8) -> bool {
+        let rights = self.rights.get(left as usize);
+        rights.is_some_and(|rights| rights[right as usize / 64] >> (right % 64) & 1 != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_is_there_once_it_was_put_in_and_no_other_is() {
+        let mut pairs = BytePairs::default();
+        assert!(!pairs.contains(0, 0));
+        for (left, right) in [(0, 63), (255, 64), (7, 255)] {
+            pairs.insert(left, right);
+        }
+        let all = (0..=255).flat_map(|left| (0..=255).map(move |right| (left, right)));
+        let found: Vec<(u8, u8)> = all.filter(|&(left, right)| pairs.contains(left, right)).collect();
+        assert_eq!(found, [(0, 63), (7, 255), (255, 64)]);
+    }
+}
