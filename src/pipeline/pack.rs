@@ -65,6 +65,8 @@ impl Packer {
             return Err(Error::corrupt("what is to be packed is no document"));
         };
         self.tokens += ids.len() as u64;
+        // Other documents may share its buffer, and are gone long before a window is full.
+        let ids = ids.copy_of(0..ids.len()).unwrap_or(ids);
         self.documents.push(Packed { key, origin, ids });
         let full = self.documents.len() >= WINDOW_DOCUMENTS || self.tokens >= WINDOW_TOKENS;
         if full { self.rows(false) } else { Ok(Vec::new()) }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use crate::schema::IdWidth;
 
@@ -57,8 +57,9 @@ impl<B: AsRef<[u8]>> Ids<B> {
 impl Ids {
     /// Packs `ids`; `None` when one does not fit the width.
     pub fn pack(width: IdWidth, ids: &[u32]) -> Option<Self> {
-        let mut packed = PackedIds::new(width);
-        packed.push(ids).then(|| packed.take())
+        // Of their own, because nothing else will share their buffer.
+        let mut packed = PackedIds { width, bytes: BytesMut::with_capacity(ids.len() * width.bytes()) };
+        packed.push(ids).then(|| Self { width, bytes: packed.bytes.freeze() })
     }
 
     /// A copy of some of the ids, which does not keep the others in memory; `None` when there are fewer.
@@ -69,17 +70,33 @@ impl Ids {
     }
 }
 
-/// Ids that are being packed: a document's, a piece at a time.
+/// Bytes of the buffers that short documents share.
+const SHARED_BYTES: usize = 1 << 16;
+
+/// Ids that are being packed: a document's, a piece at a time, and then those of the next.
+///
+/// Short documents share a buffer of 64 KiB, which is there until none of their ids is kept any more. So ids that are kept
+/// much longer than those around them are better copied ([`Ids::copy_of`]).
 #[derive(Debug)]
 pub struct PackedIds {
     width: IdWidth,
-    bytes: Vec<u8>,
+    bytes: BytesMut,
 }
 
 impl PackedIds {
     /// No ids yet.
     pub fn new(width: IdWidth) -> Self {
-        Self { width, bytes: Vec::new() }
+        Self { width, bytes: BytesMut::new() }
+    }
+
+    /// Makes room for `more` ids, which saves time when a document comes in many pieces.
+    pub fn reserve(&mut self, more: usize) {
+        let more = more * self.width.bytes();
+        if self.bytes.is_empty() && self.bytes.capacity() < more {
+            self.bytes = BytesMut::with_capacity(more.max(SHARED_BYTES));
+        } else {
+            self.bytes.reserve(more);
+        }
     }
 
     /// Number of ids.
@@ -95,27 +112,20 @@ impl PackedIds {
     /// Adds `ids`; false, and nothing is added, when one does not fit the width.
     #[must_use]
     pub fn push(&mut self, ids: &[u32]) -> bool {
-        // What any of them has set: a search for the first that does not fit would look at one after the other.
-        if self.width == IdWidth::U16 && ids.iter().fold(0, |all, id| all | id) > u32::from(u16::MAX) {
-            return false;
-        }
+        self.reserve(ids.len());
         let begin = self.bytes.len();
-        let end = begin + ids.len() * self.width.bytes();
-        if begin == 0 {
-            // Most documents are one piece.
-            self.bytes.reserve_exact(end);
-        }
-        self.bytes.resize(end, 0);
-        let added = &mut self.bytes[begin..];
+        let mut any = 0;
         match self.width {
-            IdWidth::U16 => {
-                let places = added.as_chunks_mut().0;
-                places.iter_mut().zip(ids).for_each(|(to, id)| *to = (*id as u16).to_le_bytes());
-            }
-            IdWidth::U32 => {
-                let places = added.as_chunks_mut().0;
-                places.iter_mut().zip(ids).for_each(|(to, id)| *to = id.to_le_bytes());
-            }
+            IdWidth::U16 => append(&mut self.bytes, ids, |id| {
+                // What any of them has set: a search for the first that does not fit would stop to look at each.
+                any |= id;
+                (id as u16).to_le_bytes()
+            }),
+            IdWidth::U32 => append(&mut self.bytes, ids, u32::to_le_bytes),
+        }
+        if any > u32::from(u16::MAX) {
+            self.bytes.truncate(begin);
+            return false;
         }
         true
     }
@@ -127,7 +137,22 @@ impl PackedIds {
 
     /// The ids; none remain.
     pub fn take(&mut self) -> Ids {
-        Ids { width: self.width, bytes: Bytes::from(std::mem::take(&mut self.bytes)) }
+        let is_short = self.bytes.len() <= SHARED_BYTES / 4;
+        let bytes = if is_short { self.bytes.split() } else { std::mem::take(&mut self.bytes) };
+        Ids { width: self.width, bytes: bytes.freeze() }
+    }
+}
+
+/// Appends the bytes of each id, many at a time.
+fn append<const WIDTH: usize>(
+    bytes: &mut BytesMut,
+    ids: &[u32],
+    mut bytes_of: impl FnMut(u32) -> [u8; WIDTH],
+) {
+    let mut buffer = [[0; WIDTH]; 64];
+    for ids in ids.chunks(buffer.len()) {
+        buffer.iter_mut().zip(ids).for_each(|(to, id)| *to = bytes_of(*id));
+        bytes.extend_from_slice(buffer[..ids.len()].as_flattened());
     }
 }
 
@@ -141,6 +166,32 @@ mod tests {
         assert_eq!(ids.as_bytes().as_ref(), [1, 0, 0x34, 0x12, 0xff, 0xff]);
         assert_eq!(ids.iter().collect::<Vec<_>>(), [1, 0x1234, 65_535]);
         assert_eq!(Ids::pack(IdWidth::U16, &[65_536]), None);
+    }
+
+    #[test]
+    fn documents_in_a_row_keep_their_ids_and_long_ones_their_own_buffer() {
+        let documents: Vec<Vec<u32>> =
+            (0..400).map(|i| (0..i * i % 30_011).map(|id| (id * 7 + i) % 65_536).collect()).collect();
+        let mut packed = PackedIds::new(IdWidth::U16);
+        let taken: Vec<Ids> = documents
+            .iter()
+            .map(|ids| {
+                assert!(packed.is_empty());
+                // A document that is given up leaves nothing behind.
+                assert!(packed.push(&[1, 2, 3]));
+                packed.truncate(0);
+                ids.chunks(1000).for_each(|ids| assert!(packed.push(ids)));
+                packed.take()
+            })
+            .collect();
+        for (ids, taken) in documents.iter().zip(&taken) {
+            assert!(taken.iter().eq(ids.iter().copied()));
+        }
+        let shared = taken.windows(2).filter(|pair| {
+            let [first, second] = pair else { return false };
+            first.as_bytes().as_ptr().wrapping_add(first.as_bytes().len()) == second.as_bytes().as_ptr()
+        });
+        assert!(shared.count() > 100, "short documents share buffers");
     }
 
     #[test]

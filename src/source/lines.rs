@@ -40,6 +40,8 @@ pub struct LineReader {
     path: PathBuf,
     /// Where the next line starts.
     offset: u64,
+    /// What was read from there on already: the begin of a line whose end is not.
+    begun: Vec<u8>,
     /// Lines that start here or later belong to the next range.
     end: u64,
     /// Size of the file when it was planned.
@@ -60,6 +62,7 @@ impl LineReader {
             file,
             path: path.to_owned(),
             offset: range.start,
+            begun: Vec::new(),
             end: range.end,
             file_bytes,
             max_line_bytes,
@@ -79,7 +82,7 @@ impl LineReader {
         let offset = self.offset;
         // Up to the target, but no further than the first line end behind the range.
         let mut want = (target as u64).min(self.end - offset).max(1);
-        let mut bytes = Vec::new();
+        let mut bytes = std::mem::take(&mut self.begun);
         loop {
             let until = want.min(self.file_bytes - offset) as usize;
             self.read(&mut bytes, offset, until)?;
@@ -87,6 +90,10 @@ impl LineReader {
                 break;
             }
             if let Some(last) = memrchr(b'\n', &bytes) {
+                if bytes.len() - last <= target {
+                    self.begun.reserve_exact(target);
+                    self.begun.extend_from_slice(&bytes[last + 1..]);
+                }
                 bytes.truncate(last + 1);
                 break;
             }
@@ -101,6 +108,7 @@ impl LineReader {
         // A piece that reaches the end of the file may hold lines of the next range: give those back.
         if offset + bytes.len() as u64 > self.end {
             let inside = (self.end - offset - 1) as usize;
+            self.begun.clear();
             if let Some(newline) = memchr(b'\n', &bytes[inside..]) {
                 bytes.truncate(inside + newline + 1);
             }
@@ -129,7 +137,7 @@ impl LineReader {
 
     /// Reads on until `buffer`, which has the bytes of the file from `offset` on, has `until` of them.
     fn read(&self, buffer: &mut Vec<u8>, offset: u64, until: usize) -> Result<()> {
-        buffer.reserve_exact(until - buffer.len());
+        buffer.reserve_exact(until.saturating_sub(buffer.len()));
         let read = super::retried(|| {
             while buffer.len() < until {
                 let at = offset + buffer.len() as u64;
@@ -184,6 +192,38 @@ mod tests {
             cuts.sort_unstable();
             let ranges: Vec<_> = cuts.windows(2).map(|w| w[0]..w[1]).collect();
             prop_assert_eq!(lines(file.path(), &ranges, target), text);
+        }
+
+        #[test]
+        fn nothing_is_lost_around_overlong_lines(
+            text in proptest::collection::vec(prop_oneof![9 => Just(b'a'), 1 => Just(b'\n')], 1..300),
+            cut in 0u64..300,
+            target in 1usize..80,
+            most in 1u64..40,
+        ) {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), &text).unwrap();
+            let size = text.len() as u64;
+            let mut at = 0;
+            for range in [0..cut.min(size), cut.min(size)..size] {
+                let mut reader = LineReader::open(file.path(), size, range, most).unwrap();
+                while let Some(piece) = reader.next(target).unwrap() {
+                    let (offset, end) = match piece {
+                        Piece::Lines { offset, bytes } => {
+                            prop_assert_eq!(&bytes, &text[offset as usize..][..bytes.len()]);
+                            (offset, offset + bytes.len() as u64)
+                        }
+                        Piece::Overlong { offset, bytes } => {
+                            prop_assert!(bytes > most);
+                            (offset, offset + bytes)
+                        }
+                    };
+                    prop_assert_eq!(offset, at);
+                    prop_assert!(end == size || text[end as usize - 1] == b'\n');
+                    at = end;
+                }
+            }
+            prop_assert_eq!(at, size);
         }
     }
 

@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::pipeline::conversion::{Conversion, Converting, Feed};
 use crate::pipeline::outcome::{Converted, Outcome, Outcomes};
 use crate::pipeline::progress::Stop;
-use crate::sample::{Ids, PackedIds, Record, Reject, RejectCode, Value};
+use crate::sample::{Ids, PackedIds, Record, Reject, RejectCode, Text, Value};
 use crate::schema::Schema;
 use crate::transform::text::{EncodeStats, Scratch};
 
@@ -30,6 +30,7 @@ pub(super) struct Texts<'a> {
 /// What a worker keeps from task to task.
 pub(in crate::pipeline) struct Worker {
     tokens: Scratch,
+    ids: PackedIds,
     /// For a text without its escapes.
     text: Vec<u8>,
 }
@@ -51,8 +52,9 @@ impl Conversion for Texts<'_> {
     }
 
     fn scratch(&self, idle: &Arc<AtomicUsize>) -> Worker {
-        let tokens = self.job.options.tokenizer.scratch().with_idle(Arc::clone(idle));
-        Worker { tokens, text: Vec::new() }
+        let tokenizer = &self.job.options.tokenizer;
+        let tokens = tokenizer.scratch().with_idle(Arc::clone(idle));
+        Worker { tokens, ids: PackedIds::new(tokenizer.id_width()), text: Vec::new() }
     }
 
     fn prepare(&self, work: &Path, threads: usize, stop: &Stop) -> Result<()> {
@@ -79,8 +81,8 @@ impl Conversion for Texts<'_> {
             out.note("units_redone");
         }
         let duplicates = std::mem::take(&mut task.duplicates);
-        let Worker { tokens, text } = worker;
-        let mut documents = Documents { job: self.job, tokens, careful: task.careful, duplicates };
+        let Worker { tokens, ids, text } = worker;
+        let mut documents = Documents { job: self.job, tokens, ids, careful: task.careful, duplicates };
         self.job.take_apart(task, text, &mut documents, out)
     }
 }
@@ -89,6 +91,7 @@ impl Conversion for Texts<'_> {
 struct Documents<'a> {
     job: &'a TextJob,
     tokens: &'a mut Scratch,
+    ids: &'a mut PackedIds,
     careful: bool,
     duplicates: Duplicates,
 }
@@ -103,8 +106,9 @@ impl Items for Documents<'_> {
                 return Converting::Done;
             }
         };
-        let key = document.key.unwrap_or_else(|| origin.clone());
-        let split = self.job.split_of(&key);
+        let key = document.key;
+        let named = key.as_deref().unwrap_or(&origin);
+        let split = self.job.split_of(named);
         if let Some(first) = self.duplicates.of(place) {
             let of = self.job.origin(first);
             out.list.push(Outcome::Duplicate { split, origin, of });
@@ -120,7 +124,7 @@ impl Items for Documents<'_> {
                 return Converting::Done;
             }
         };
-        if self.verify(&key, &text, &ids, &stats, out) == Converting::RedoUnit {
+        if self.verify(named, &text, &ids, &stats, out) == Converting::RedoUnit {
             return Converting::RedoUnit;
         }
         for (name, happened) in [
@@ -134,16 +138,18 @@ impl Items for Documents<'_> {
             }
         }
         let (from, bytes) = (out.list.len(), text.len() as u64);
+        let origin = Text::from(origin);
         let identity = Identity {
             split,
-            key,
+            key: key.map_or_else(|| origin.clone(), Text::from),
             origin,
             hashed: options.key_field.is_some() || options.shape.has_pieces(),
         };
         match self.records(&identity, ids, document.kept, out) {
             Err(reject) => {
                 out.list.truncate(from);
-                out.list.push(Outcome::Rejected { split, origin: identity.origin, reject });
+                let origin = identity.origin.as_str().to_owned();
+                out.list.push(Outcome::Rejected { split, origin, reject });
             }
             Ok(()) if matches!(out.list.last(), Some(Outcome::Converted(_))) => out.text_bytes += bytes,
             Ok(()) => {}
@@ -155,8 +161,8 @@ impl Items for Documents<'_> {
 /// What names the records of a document.
 struct Identity {
     split: u16,
-    key: String,
-    origin: String,
+    key: Text,
+    origin: Text,
     /// Whether its key may be that of another record.
     hashed: bool,
 }
@@ -164,14 +170,14 @@ struct Identity {
 impl Documents<'_> {
     fn encode(&mut self, text: &str) -> Result<(Ids, EncodeStats), Reject> {
         let tokenizer = &self.job.options.tokenizer;
-        let tokens = &mut *self.tokens;
-        let mut ids = PackedIds::new(tokenizer.id_width());
+        let (tokens, ids) = (&mut *self.tokens, &mut *self.ids);
+        ids.truncate(0);
         if text.is_empty() {
             return Err(Reject::new(RejectCode::Empty, "the document is empty"));
         }
         let stats = match self.careful {
-            true => tokenizer.encode_reference(text, tokens, &mut ids)?,
-            false => tokenizer.encode(text, tokens, &mut ids)?,
+            true => tokenizer.encode_reference(text, tokens, ids)?,
+            false => tokenizer.encode(text, tokens, ids)?,
         };
         if ids.len() == tokenizer.added_per_document() {
             return Err(Reject::new(RejectCode::Empty, "the tokenizer makes no token of the document"));
@@ -216,7 +222,7 @@ impl Documents<'_> {
             && !(range.min..=range.max).contains(&(ids.len() as u64))
         {
             let reason = if (ids.len() as u64) < range.min { "too-short" } else { "too-long" };
-            let (split, origin) = (identity.split, identity.origin.clone());
+            let (split, origin) = (identity.split, identity.origin.as_str().to_owned());
             out.list.push(Outcome::Filtered { split, origin, reason: reason.to_owned() });
             return Ok(());
         }
@@ -271,18 +277,14 @@ impl Documents<'_> {
     ) -> Result<Outcome, Reject> {
         let too_many = || Reject::new(RejectCode::TooLarge, "the document has more than 2^32 - 1 tokens");
         let length = u32::try_from(ids.len()).map_err(|_| too_many())?;
-        let named = |name: &str| match start {
-            None => name.to_owned(),
-            Some(start) => piece_name(name, start as u64),
+        let named = |name: &Text| match start {
+            None => name.clone(),
+            Some(start) => piece_name(name.as_str(), start as u64).into(),
         };
         let (key, origin) = (named(&identity.key), named(&identity.origin));
         let key_hash = identity.hashed.then(|| xxh3_128(key.as_bytes()));
-        let mut values = vec![
-            Value::Text(key.into()),
-            Value::Ids(ids),
-            Value::UInt(u64::from(length)),
-            Value::Text(origin.into()),
-        ];
+        let mut values =
+            vec![Value::Text(key), Value::Ids(ids), Value::UInt(u64::from(length)), Value::Text(origin)];
         values.extend(kept);
         let mut converted = Converted::new(identity.split, Record { values }, u64::from(length));
         converted.key_hash = key_hash;

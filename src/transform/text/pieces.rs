@@ -20,7 +20,7 @@ pub(super) const PIECE_BYTES: usize = 1 << 16;
 const KEPT_IDS: usize = 1 << 20;
 
 /// Bytes of text that an id stands for, or more, as room is made for the ids of a piece.
-const BYTES_PER_ID: usize = 3;
+const BYTES_PER_ID: usize = 2;
 
 /// Takes the ids of a document.
 pub trait IdSink {
@@ -36,6 +36,9 @@ pub trait IdSink {
 
     /// Keeps the first `count` ids.
     fn cut_back(&mut self, count: usize);
+
+    /// Makes room for `more` ids.
+    fn make_room(&mut self, more: usize);
 }
 
 impl IdSink for Vec<u32> {
@@ -50,6 +53,10 @@ impl IdSink for Vec<u32> {
 
     fn cut_back(&mut self, count: usize) {
         self.truncate(count);
+    }
+
+    fn make_room(&mut self, more: usize) {
+        self.reserve(more);
     }
 }
 
@@ -66,6 +73,10 @@ impl IdSink for PackedIds {
 
     fn cut_back(&mut self, count: usize) {
         self.truncate(count);
+    }
+
+    fn make_room(&mut self, more: usize) {
+        self.reserve(more);
     }
 }
 
@@ -180,6 +191,7 @@ impl Tokenizer {
         out: &mut impl IdSink,
     ) -> Result<Option<Ends>, Reject> {
         let begin = out.count();
+        out.make_room(divided.text.len() / BYTES_PER_ID);
         out.append(&self.prefix)?;
         let (mut ends, mut given) = (Ends::default(), 0);
         // Gives away what is next, as far as it is done. The first piece that failed is always come to: those before it
