@@ -1,5 +1,6 @@
 //! What `images` and `text` share: sources, output, limits, and the run itself.
 
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -183,7 +184,8 @@ impl CommonArgs {
         if !self.dry_run {
             check_output(&options, if walked { &sources } else { &[] })?;
         }
-        let job = plan(sources)?;
+        // Never taken apart: the process ends soon, and a tokenizer is some hundred thousand strings.
+        let job = ManuallyDrop::new(plan(sources)?);
         if self.dry_run {
             summary::print_plan(&job.summary());
             preview(&job, &options)?;
