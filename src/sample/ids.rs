@@ -133,11 +133,19 @@ impl PackedIds {
     /// Keeps the first `count` ids.
     pub fn truncate(&mut self, count: usize) {
         self.bytes.truncate(count * self.width.bytes());
+        if self.bytes.is_empty() && !self.is_shared() {
+            self.bytes = BytesMut::new();
+        }
+    }
+
+    /// Whether other documents may share the buffer. One that was made for a long document is given away or back with it.
+    fn is_shared(&self) -> bool {
+        self.bytes.capacity() <= SHARED_BYTES
     }
 
     /// The ids; none remain.
     pub fn take(&mut self) -> Ids {
-        let is_short = self.bytes.len() <= SHARED_BYTES / 4;
+        let is_short = self.bytes.len() <= SHARED_BYTES / 4 && self.is_shared();
         let bytes = if is_short { self.bytes.split() } else { std::mem::take(&mut self.bytes) };
         Ids { width: self.width, bytes: bytes.freeze() }
     }
@@ -192,6 +200,19 @@ mod tests {
             first.as_bytes().as_ptr().wrapping_add(first.as_bytes().len()) == second.as_bytes().as_ptr()
         });
         assert!(shared.count() > 100, "short documents share buffers");
+    }
+
+    #[test]
+    fn room_for_a_long_document_is_not_kept_for_short_ones() {
+        let mut packed = PackedIds::new(IdWidth::U16);
+        packed.reserve(SHARED_BYTES);
+        assert!(packed.push(&[1, 2, 3]));
+        assert_eq!(packed.take(), Ids::pack(IdWidth::U16, &[1, 2, 3]).unwrap());
+        assert!(packed.bytes.capacity() <= SHARED_BYTES);
+        packed.reserve(SHARED_BYTES);
+        assert!(packed.push(&[4]));
+        packed.truncate(0);
+        assert!(packed.bytes.capacity() <= SHARED_BYTES);
     }
 
     #[test]
