@@ -24,6 +24,8 @@ def run(tmp_path):
         (tmp_path / name).write_text(PROGRAMS[name])
         launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"] if processes else []
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        # Unbuffered, a line and its end are written one after the other, and those of two ranks may come in between.
+        environment.pop("PYTHONUNBUFFERED", None)
         done = subprocess.run(
             [sys.executable, *launcher, name, *map(str, args)],
             cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300,
