@@ -90,6 +90,7 @@ impl LineReader {
                 break;
             }
             if let Some(last) = memrchr(b'\n', &bytes) {
+                // More would take as much memory again as a long line does.
                 if bytes.len() - last <= target {
                     self.begun.reserve_exact(target);
                     self.begun.extend_from_slice(&bytes[last + 1..]);
@@ -108,7 +109,6 @@ impl LineReader {
         // A piece that reaches the end of the file may hold lines of the next range: give those back.
         if offset + bytes.len() as u64 > self.end {
             let inside = (self.end - offset - 1) as usize;
-            self.begun.clear();
             if let Some(newline) = memchr(b'\n', &bytes[inside..]) {
                 bytes.truncate(inside + newline + 1);
             }

@@ -171,6 +171,7 @@ impl Documents<'_> {
     fn encode(&mut self, text: &str) -> Result<(Ids, EncodeStats), Reject> {
         let tokenizer = &self.job.options.tokenizer;
         let (tokens, ids) = (&mut *self.tokens, &mut *self.ids);
+        // A document that became nothing but what is added around it leaves that behind.
         ids.truncate(0);
         if text.is_empty() {
             return Err(Reject::new(RejectCode::Empty, "the document is empty"));

@@ -1,7 +1,6 @@
 //! From pieces of files to documents: UTF-8, lines, fields, rows.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -19,8 +18,6 @@ use crate::source::read_planned;
 use crate::source::text::cut::{Rule, lines};
 use crate::source::text::kind::{Documents, Format};
 
-/// Room for a mark: `#`, and the digits of the largest one.
-const MARK_BYTES: usize = 21;
 /// Most bytes of a text that its buffer keeps room for.
 const KEPT_TEXT: usize = 4 << 20;
 
@@ -52,14 +49,8 @@ impl TextJob {
         let origin = &self.files[self.parts[place.part].file].origin;
         match place.mark {
             None => origin.clone(),
-            Some(mark) => {
-                // One allocation instead of three, for every document.
-                let mut place = String::with_capacity(origin.len() + MARK_BYTES);
-                place.push_str(origin);
-                // Never an error.
-                let _ = write!(place, "#{mark}");
-                place
-            }
+            // Of its size at once; `format!` would grow it twice.
+            Some(mark) => [origin, "#", &mark.to_string()].concat(),
         }
     }
 

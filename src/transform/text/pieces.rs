@@ -19,7 +19,7 @@ pub(super) const PIECE_BYTES: usize = 1 << 16;
 /// Most ids that the buffer of a thread has room for when nothing is encoded.
 const KEPT_IDS: usize = 1 << 20;
 
-/// Bytes of text that an id stands for, or more, as room is made for the ids of a piece.
+/// Bytes of text that an id stands for, or more, as room is made for the ids of a document or a piece.
 const BYTES_PER_ID: usize = 2;
 
 /// Takes the ids of a document.
