@@ -15,7 +15,9 @@ use super::unit::{DUPLICATES_NAME, FILTERED_NAME, REJECTS_NAME, UnitDirs, UnitRe
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Format;
 use crate::index::{IndexEntry, LengthIndexBuilder, RecordIndexWriter, ShardEntry, write_shard_table};
-use crate::manifest::{Counts, FileEntry, MANIFEST_NAME, MANIFEST_VERSION, Manifest, Sources, Split};
+use crate::manifest::{
+    Counts, FileEntry, MANIFEST_NAME, MANIFEST_VERSION, Manifest, PlanInfo, Sources, Split,
+};
 use crate::options::MaxRejects;
 use crate::schema::Schema;
 use crate::storage::{NewFile, Written, create_dir, sync_dir, write_file};
@@ -39,6 +41,8 @@ pub(super) struct Commit<'a> {
     pub tokenizer_json: Option<&'a [u8]>,
     /// Labels, files, bytes and skipped files, as planned.
     pub sources: Sources,
+    /// The listing and its division into units.
+    pub plan: PlanInfo,
     pub max_rejects: MaxRejects,
     /// Turns the content hash into the fingerprint.
     pub fingerprint: &'a dyn Fn(&str) -> String,
@@ -116,8 +120,9 @@ impl Commit<'_> {
         if let Some(json) = self.tokenizer_json {
             files.push(entry("tokenizer.json", write_file(&self.dir.path().join("tokenizer.json"), json)?));
         }
-        let manifest = Manifest {
+        let mut manifest = Manifest {
             manifest_version: MANIFEST_VERSION,
+            digest: None,
             dsconvert: env!("CARGO_PKG_VERSION").to_owned(),
             fingerprint: (self.fingerprint)(&self.sources.content),
             format: self.format,
@@ -125,6 +130,7 @@ impl Commit<'_> {
             options: self.options.clone(),
             tokenizer: self.tokenizer,
             sources: self.sources,
+            plan: Some(self.plan),
             counts,
             reject_codes,
             notes,
@@ -133,7 +139,7 @@ impl Commit<'_> {
             files,
         };
         sync_dir(self.dir.path())?;
-        write_file(&self.dir.path().join(MANIFEST_NAME), &manifest.to_json()?)?;
+        write_file(&self.dir.path().join(MANIFEST_NAME), &manifest.seal()?)?;
         Ok(manifest)
     }
 

@@ -79,9 +79,19 @@ impl Plan<'_> {
                 .to_string(),
         );
         for file in self.files {
-            hash.update(json!({ "origin": file.origin, "bytes": file.bytes }).to_string());
+            hash.update(listing_line(file));
         }
         hex(&hash.finalize())
+    }
+
+    /// Digest of the listing for the manifest: names and sizes in plan order, one JSON object per line.
+    pub(super) fn listing(&self) -> String {
+        let mut hash = Sha256::new();
+        for file in self.files {
+            hash.update(listing_line(file));
+            hash.update(b"\n");
+        }
+        format!("sha256:{}", hex(&hash.finalize()))
     }
 
     /// Writes the plan into the working directory; gives its identity, which is the hash of that file.
@@ -115,6 +125,11 @@ impl Plan<'_> {
             None => Ok(()),
         }
     }
+}
+
+/// What a dataset depends on of a source file, besides its content.
+fn listing_line(file: &SourceFile) -> String {
+    json!({ "origin": file.origin, "bytes": file.bytes }).to_string()
 }
 
 fn refused(what: &str) -> Error {
@@ -157,6 +172,14 @@ mod tests {
 
     fn file(origin: &str, bytes: u64) -> SourceFile {
         SourceFile { source: 0, relative: origin.into(), origin: origin.into(), bytes, modified_ns: 1 }
+    }
+
+    #[test]
+    fn the_listing_digest_is_that_of_one_line_per_file() {
+        let files = [file("a \"b\".jpg", 1), file("c", 2)];
+        let plan = Plan { options: &json!({}), units: 1, files: &files };
+        let lines = "{\"origin\":\"a \\\"b\\\".jpg\",\"bytes\":1}\n{\"origin\":\"c\",\"bytes\":2}\n";
+        assert_eq!(plan.listing(), format!("sha256:{}", hex(&Sha256::digest(lines))));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::progress::{Progress, Stop};
 use super::schedule::{FailedUnits, Schedule, run as run_units};
 use super::unit::{UnitDirs, UnitSink};
 use crate::error::{Error, ErrorKind, Result};
-use crate::manifest::{Manifest, Sources};
+use crate::manifest::{Manifest, PlanInfo, Sources};
 use crate::options::{OutputOptions, RunOptions, SourceSpec};
 use crate::source::walk::SourceFile;
 use crate::storage::Writeback;
@@ -53,6 +53,10 @@ pub(super) struct Planned<'a> {
     pub skipped: u64,
     pub options: &'a serde_json::Value,
     pub output: &'a OutputOptions,
+    /// Source bytes at which a unit is full.
+    pub unit_bytes: u64,
+    /// Source files, or pieces of divided files, at which a unit is full.
+    pub unit_pieces: u64,
     /// Documents are stored in rows.
     pub pack: Option<Pack>,
     pub tokenizer: Option<serde_json::Value>,
@@ -143,6 +147,12 @@ pub(super) fn run<C: Conversion>(
         tokenizer: planned.tokenizer,
         tokenizer_json: planned.tokenizer_json,
         sources,
+        plan: PlanInfo {
+            listing: plan.listing(),
+            units: conversion.units(),
+            unit_bytes: planned.unit_bytes,
+            unit_pieces: planned.unit_pieces,
+        },
         max_rejects: run.max_rejects,
         fingerprint: &|content| plan.fingerprint(content),
     }

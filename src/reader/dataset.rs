@@ -236,6 +236,15 @@ fn check_shards(manifest: &Manifest, shards: &ShardTable) -> Result<()> {
             )));
         }
     }
+    if let Some(plan) = &manifest.plan
+        && let Some(shard) = shards.shards().find(|shard| shard.unit().is_none_or(|unit| unit >= plan.units))
+    {
+        return Err(Error::corrupt(format!(
+            "{} is of none of the {} work units that the manifest counts",
+            shard.path(),
+            plan.units
+        )));
+    }
     match shards.splits().iter().find(|s| !manifest.splits.contains_key(s.name())) {
         Some(split) => Err(Error::corrupt(format!(
             "the shard table has a split {:?}, the manifest has not",

@@ -1,9 +1,12 @@
 //! Datasets that were written once are read for ever, and today's converter still writes them.
 //!
-//! `fixtures/golden/v1` holds sources and the datasets made from them. Neither they nor this file are edited once
-//! committed: a new case gets a new name (`CASES` of a new module, a new directory). Shards of msgpack and protobuf and the
-//! manifest are compared byte for byte; Arrow, Parquet and the indexes, whose libraries may write the same content
-//! differently after an upgrade, by schema and digest of the decoded records.
+//! `fixtures/golden/v1` holds sources and the datasets made from them with manifests of version 1, `fixtures/golden/v2` the
+//! same datasets with manifests of version 2. Committed files and cases are never edited: a new case gets a new name
+//! (`CASES` of a new module, a new directory). Shards of msgpack and protobuf and the manifest are compared byte for byte;
+//! Arrow, Parquet and the indexes, whose libraries may write the same content differently after an upgrade, by schema and
+//! digest of the decoded records.
+//!
+//! Every version is read; only the newest is written. The shards of both versions are the same.
 //!
 //! A case that has no files yet is written by `DSCONVERT_WRITE_GOLDEN=1 cargo test --test golden`; existing files are never
 //! replaced.
@@ -43,14 +46,19 @@ const CASES: [Case; 2] = [
 
 const FORMATS: [&str; 4] = ["parquet", "arrow", "msgpack", "protobuf"];
 
+/// Versions of the manifest that are read; the last one is written.
+const VERSIONS: [&str; 2] = ["v1", "v2"];
+
 fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/golden/v1")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/golden")
 }
 
 /// The golden dataset of every case and format.
-fn datasets() -> impl Iterator<Item = (&'static Case, &'static str, PathBuf)> {
-    CASES.iter().flat_map(|case| {
-        FORMATS.iter().map(move |format| (case, *format, golden().join(format!("{}-{format}", case.name))))
+fn datasets(version: &str) -> impl Iterator<Item = (&'static Case, &'static str, PathBuf)> {
+    CASES.iter().flat_map(move |case| {
+        FORMATS.iter().map(move |format| {
+            (case, *format, golden().join(version).join(format!("{}-{format}", case.name)))
+        })
     })
 }
 
@@ -58,7 +66,7 @@ fn convert(case: &Case, format: &str, out: &Path) {
     let output = Command::new(env!("CARGO_BIN_EXE_dsconvert"))
         .args([case.kind, "--format", format, "--quiet", "--out"])
         .arg(out)
-        .arg(golden().join("source").join(case.source))
+        .arg(golden().join("v1/source").join(case.source))
         .args(case.options.split_whitespace())
         .output()
         .unwrap();
@@ -104,10 +112,10 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 
 #[test]
 fn golden_datasets_are_read_as_they_were_written() {
-    let digests_path = golden().join("digests.json");
+    let digests_path = golden().join("v1/digests.json");
     if std::env::var_os("DSCONVERT_WRITE_GOLDEN").is_some() {
         let mut digests = BTreeMap::new();
-        for (case, format, path) in datasets() {
+        for (case, format, path) in datasets("v2") {
             if !path.exists() {
                 convert(case, format, &path);
             }
@@ -120,7 +128,7 @@ fn golden_datasets_are_read_as_they_were_written() {
         }
     }
     let digests: Value = serde_json::from_slice(&std::fs::read(&digests_path).unwrap()).unwrap();
-    for (case, format, path) in datasets() {
+    for (case, format, path) in VERSIONS.into_iter().flat_map(datasets) {
         assert_eq!(digest(&path), digests[case.name], "{format}");
         let report = verify(&Dataset::open(&path).unwrap(), &VerifyOptions::default());
         assert!(report.is_ok(), "{format}: {:?}", report.problems);
@@ -131,7 +139,7 @@ fn golden_datasets_are_read_as_they_were_written() {
 #[test]
 fn the_converter_still_writes_the_golden_datasets() {
     let dir = tempfile::tempdir().unwrap();
-    for (case, format, path) in datasets() {
+    for ((case, format, path), (.., first)) in datasets("v2").zip(datasets("v1")) {
         let out = dir.path().join(format!("{}-{format}", case.name));
         convert(case, format, &out);
         let (then, now) = (files(&path), files(&out));
@@ -140,6 +148,10 @@ fn the_converter_still_writes_the_golden_datasets() {
         for (name, bytes) in &then {
             let by_byte = [".msgpack", ".pb", ".jsonl"].iter().any(|end| name.ends_with(end));
             assert!(!by_byte || bytes == &now[name], "{format}: {name} differs");
+            assert!(
+                !by_byte || *bytes == std::fs::read(first.join(name)).unwrap(),
+                "{format}: {name} differs"
+            );
         }
         assert_same_manifest(&then["manifest.json"], &now["manifest.json"]);
     }
@@ -154,7 +166,7 @@ fn assert_same_manifest(then: &[u8], now: &[u8]) {
         assert!(!version.is_empty());
         // What is parsed and printed again is what was there: the layout is part of the promise.
         assert_eq!(serde_json::to_string_pretty(&manifest).unwrap() + "\n", String::from_utf8_lossy(bytes));
-        for name in ["dsconvert", "fingerprint"] {
+        for name in ["dsconvert", "fingerprint", "digest"] {
             manifest[name] = Value::Null;
         }
         blank(&mut manifest);

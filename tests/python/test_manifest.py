@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 
 
 def test_outcomes_add_up(anything):
@@ -15,6 +16,22 @@ def test_outcomes_add_up(anything):
     rejects = (anything.path / "rejects.jsonl").read_text().splitlines()
     assert len(rejects) == manifest["rejected"] > 0
     assert manifest["sources"]["skipped"] == (1 if anything.kind == "images" else 0)
+
+
+def test_the_digest_is_that_of_the_file_with_zeros_in_its_place(anything):
+    data = (anything.path / "manifest.json").read_bytes()
+    start = b'{\n  "manifest_version": 2,\n  "digest": "sha256:'
+    assert data.startswith(start)
+    zeroed, count = re.subn(rb'(?<="digest": "sha256:)[0-9a-f]{64}(?=")', b"0" * 64, data, count=1)
+    assert count == 1 and anything.manifest["digest"] == "sha256:" + hashlib.sha256(zeroed).hexdigest()
+
+
+def test_the_plan_is_described(anything):
+    plan = anything.manifest["plan"]
+    shards = [row["path"].rsplit("/", 1)[1] for row in anything.shard_table]
+    assert all(int(shard.rsplit("-", 2)[1]) < plan["units"] for shard in shards)
+    assert plan["unit_bytes"] > 0 and plan["unit_pieces"] > 0
+    assert re.fullmatch("sha256:[0-9a-f]{64}", plan["listing"])
 
 
 def test_every_file_is_listed_with_its_hash(anything):

@@ -212,14 +212,17 @@ def test_each_failure_has_its_class(corpus_in, tmp_path):
     assert caught.value.remedy in caught.value.__notes__
     newer = tmp_path / "newer"
     shutil.copytree(corpus_in("arrow").path, newer)
-    manifest = json.loads((newer / "manifest.json").read_bytes())
-    (newer / "manifest.json").write_text(json.dumps({**manifest, "manifest_version": 999}))
+    manifest = (newer / "manifest.json").read_bytes()
+    (newer / "manifest.json").write_text(json.dumps({**json.loads(manifest), "manifest_version": 999}))
     with pytest.raises(dsconvert.UnsupportedError, match="999"):
         dsconvert.open(newer)
     (newer / "manifest.json").write_text("{")
     with pytest.raises(dsconvert.CorruptError):
         dsconvert.open(newer)
-    (newer / "manifest.json").write_text(json.dumps(manifest))
+    (newer / "manifest.json").write_bytes(manifest.replace(b'"train"', b'"trial"'))
+    with pytest.raises(dsconvert.CorruptError, match="digest"):
+        dsconvert.open(newer)
+    (newer / "manifest.json").write_bytes(manifest)
     next((newer / "train").iterdir()).unlink()
     dataset = dsconvert.open(newer)
     with pytest.raises(dsconvert.Error) as caught:

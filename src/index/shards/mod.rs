@@ -36,6 +36,12 @@ impl ShardEntry {
     pub fn path(&self) -> String {
         format!("{}/{}", self.split, self.name)
     }
+
+    /// The work unit in the name `<split>-<unit>-<ordinal>.<extension>`; `None` for a name of another form.
+    pub fn unit(&self) -> Option<u32> {
+        let (rest, _) = self.name.strip_prefix(self.split.as_str())?.strip_prefix('-')?.split_once('-')?;
+        rest.parse().ok()
+    }
 }
 
 /// The shards of a dataset by split.

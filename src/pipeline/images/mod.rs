@@ -136,9 +136,7 @@ impl ImagesJob {
         }
         Ok(Self {
             described,
-            units: divide(&files, UNIT_FILES, options.output.unit_bytes.unwrap_or(UNIT_BYTES), |f| {
-                walked && is_tar(&f.origin)
-            }),
+            units: divide(&files, UNIT_FILES, unit_bytes(&options.output), |f| walked && is_tar(&f.origin)),
             skipped,
             options,
             files,
@@ -168,6 +166,11 @@ impl ImagesJob {
         };
         split as u16
     }
+}
+
+/// Source bytes at which a unit is full.
+fn unit_bytes(output: &OutputOptions) -> u64 {
+    output.unit_bytes.unwrap_or(UNIT_BYTES)
 }
 
 /// Cuts the listing into runs of at most `max_files` files and about `max_bytes` bytes; some files stand alone.
@@ -215,6 +218,8 @@ impl Job for ImagesJob {
             skipped: self.skipped,
             options: &self.described,
             output: &self.options.output,
+            unit_bytes: unit_bytes(&self.options.output),
+            unit_pieces: UNIT_FILES as u64,
             pack: None,
             tokenizer: None,
             tokenizer_json: None,

@@ -25,7 +25,7 @@ pub use self::options::{
 };
 use self::plan::{Part, TextFile};
 use crate::error::{Error, Result};
-use crate::options::{Existing, RunOptions, SourceSpec};
+use crate::options::{Existing, OutputOptions, RunOptions, SourceSpec};
 use crate::pipeline::plan::PlanSummary;
 use crate::pipeline::progress::{Progress, Stop};
 use crate::pipeline::run::{Job, Planned, Report, run};
@@ -63,6 +63,11 @@ pub struct TextJob {
     wanted: Option<json::Wanted>,
 }
 
+/// Source bytes at which a unit is full.
+fn unit_bytes(output: &OutputOptions) -> u64 {
+    output.unit_bytes.unwrap_or(UNIT_BYTES)
+}
+
 impl TextJob {
     /// Lists the sources and divides them.
     ///
@@ -72,7 +77,7 @@ impl TextJob {
     /// columns that tables do not have.
     pub fn plan(options: TextOptions) -> Result<Self> {
         options.check()?;
-        let found = plan::find(&options, options.output.unit_bytes.unwrap_or(UNIT_BYTES))?;
+        let found = plan::find(&options, unit_bytes(&options.output))?;
         let splits = match &options.output.split {
             Some(spec) => spec.names().map(str::to_owned).collect(),
             None => vec![DEFAULT_SPLIT.to_owned()],
@@ -151,6 +156,8 @@ impl Job for TextJob {
             skipped: self.skipped,
             options: &self.described,
             output: &self.options.output,
+            unit_bytes: unit_bytes(&self.options.output),
+            unit_pieces: plan::UNIT_PIECES as u64,
             pack: self.options.shape.pack,
             tokenizer: Some(info),
             tokenizer_json: self.options.tokenizer.json(),

@@ -21,8 +21,8 @@ use crate::source::{braces, globs};
 
 /// Source bytes of the pieces that `--shuffle` puts in a keyed order.
 const SHUFFLE_PIECE_BYTES: u64 = 8 << 20;
-/// Files of one unit.
-const UNIT_FILES: usize = 65_536;
+/// Files, or pieces of divided files, at which a unit is full.
+pub(super) const UNIT_PIECES: usize = 65_536;
 /// Sets the order of pieces apart from the split hash, which has the same seed.
 const SHUFFLE_SALT: u64 = 0x5348_5546_464c_4532;
 /// Bytes of text that a compressed byte counts for when files are grouped.
@@ -309,7 +309,7 @@ fn group(parts: &[Part], max_bytes: u64) -> Vec<Range<usize>> {
     let mut units = Vec::new();
     let (mut start, mut bytes) = (0, 0u64);
     for (i, part) in parts.iter().enumerate() {
-        if i > start && (bytes.saturating_add(part.weight) > max_bytes || i - start == UNIT_FILES) {
+        if i > start && (bytes.saturating_add(part.weight) > max_bytes || i - start == UNIT_PIECES) {
             units.push(start..i);
             (start, bytes) = (i, 0);
         }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use dsconvert::error::Result;
 use dsconvert::format::Format;
 use dsconvert::index::{IndexEntry, LengthIndexBuilder, RecordIndexWriter, ShardEntry, write_shard_table};
-use dsconvert::manifest::{Counts, FileEntry, MANIFEST_NAME, MANIFEST_VERSION, Manifest, Sources, Split};
+use dsconvert::manifest::{
+    Counts, FileEntry, MANIFEST_NAME, MANIFEST_VERSION, Manifest, PlanInfo, Sources, Split,
+};
 use dsconvert::sample::{Ids, Record, Value};
 use dsconvert::schema::{Field, FieldType, IdWidth, Kind, Schema};
 use dsconvert::storage::{NewFile, create_dir, write_file};
@@ -128,8 +130,10 @@ pub(super) fn write_records(
     let _ = rejects
         .write(b"{\"origin\":\"a/b.txt\",\"code\":\"empty\",\"message\":\"there is nothing in it\"}\n");
     let rejects = rejects.commit()?;
-    let manifest = Manifest {
+    let units = splits.iter().map(|shards| shards.len()).max().unwrap_or_default();
+    let mut manifest = Manifest {
         manifest_version: MANIFEST_VERSION,
+        digest: None,
         dsconvert: "0.0.0".to_owned(),
         fingerprint: "0f".repeat(32),
         format,
@@ -137,6 +141,7 @@ pub(super) fn write_records(
         options: Default::default(),
         tokenizer: None,
         sources: Sources::default(),
+        plan: Some(PlanInfo { units: units as u32, ..PlanInfo::default() }),
         counts: all,
         reject_codes: BTreeMap::from([("empty".to_owned(), 1)]),
         notes: BTreeMap::new(),
@@ -148,6 +153,6 @@ pub(super) fn write_records(
             sha256: rejects.sha256,
         }],
     };
-    write_file(&dir.join(MANIFEST_NAME), &manifest.to_json()?)?;
+    write_file(&dir.join(MANIFEST_NAME), &manifest.seal()?)?;
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! The committed description of a dataset: `manifest.json`.
 //!
 //! It is written last, and its presence is what makes a directory a dataset. The reader trusts only what it lists.
-//! `docs/format-manifest.md` describes every field; `fixtures/golden/v1` pins its bytes.
+//! `docs/format-manifest.md` describes every field; `fixtures/golden/v1` and `fixtures/golden/v2` pin its bytes.
+
+mod digest;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,8 +19,11 @@ use crate::storage::{Access, Blob, resolve};
 /// Name of the manifest in the output directory.
 pub const MANIFEST_NAME: &str = "manifest.json";
 
-/// Version of the manifest and of the files it lists. A reader refuses a larger one.
-pub const MANIFEST_VERSION: u32 = 1;
+/// Version of the manifests that are written. A reader refuses a larger one.
+pub const MANIFEST_VERSION: u32 = 2;
+
+/// The oldest version that is read. Version 1 has no digest, no listing digest and no unit sizes.
+const OLDEST_VERSION: u32 = 1;
 
 /// Largest manifest that is read. Lists that grow with the dataset are in the shard table, not here.
 const MAX_MANIFEST_BYTES: u64 = 256 << 20;
@@ -28,6 +33,10 @@ const MAX_MANIFEST_BYTES: u64 = 256 << 20;
 pub struct Manifest {
     /// [`MANIFEST_VERSION`] of the writer.
     pub manifest_version: u32,
+    /// `sha256:` and the SHA-256 of the file with the digits of this member replaced by zeros. Set by
+    /// [`Manifest::seal`]; version 1 has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
     /// Version of the dsconvert that wrote it.
     pub dsconvert: String,
     /// SHA-256 over the semantic options, the listing of the sources and the content that was read.
@@ -43,6 +52,9 @@ pub struct Manifest {
     pub tokenizer: Option<serde_json::Value>,
     /// What the records were made from.
     pub sources: Sources,
+    /// The plan that the records were made by; version 1 does not describe it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanInfo>,
     /// Outcomes of all items.
     #[serde(flatten)]
     pub counts: Counts,
@@ -72,6 +84,20 @@ pub struct Sources {
     pub skipped: u64,
     /// XXH3-128 over the content that was read, in plan order, as `xxh3-128:` and 32 hexadecimal digits.
     pub content: String,
+}
+
+/// The listing of the sources and its division into work units. With the sources and the options at hand, the same plan
+/// can be made again, and any unit converted again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanInfo {
+    /// SHA-256 of the listing: names and sizes of the files in plan order, as `sha256:` and 64 hexadecimal digits.
+    pub listing: String,
+    /// Number of work units. Shards are named after theirs: `train-000042-00.parquet` is of unit 42.
+    pub units: u32,
+    /// Source bytes at which a unit is full.
+    pub unit_bytes: u64,
+    /// Source files, or pieces of divided files, at which a unit is full.
+    pub unit_pieces: u64,
 }
 
 /// Outcomes of items: `found = converted + filtered + duplicates + rejected`.
@@ -177,23 +203,35 @@ impl Manifest {
         let broken =
             |e: serde_json::Error| Error::corrupt("the manifest is not what dsconvert writes").caused_by(e);
         let Version { manifest_version } = serde_json::from_slice(json).map_err(broken)?;
-        if manifest_version != MANIFEST_VERSION {
+        if !(OLDEST_VERSION..=MANIFEST_VERSION).contains(&manifest_version) {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                format!("the manifest has version {manifest_version}, this build reads {MANIFEST_VERSION}"),
+                format!(
+                    "the manifest has version {manifest_version}; this build reads versions {OLDEST_VERSION} to \
+                     {MANIFEST_VERSION}"
+                ),
             )
             .help("install the dsconvert that wrote it, or a newer one"));
+        }
+        if manifest_version > OLDEST_VERSION {
+            digest::check(json)?;
         }
         let manifest: Self = serde_json::from_slice(json).map_err(broken)?;
         manifest.check()?;
         Ok(manifest)
     }
 
-    /// The bytes of `manifest.json`.
-    pub fn to_json(&self) -> Result<Vec<u8>> {
+    /// Computes [`Manifest::digest`] and returns the bytes of `manifest.json`.
+    ///
+    /// # Errors
+    ///
+    /// A manifest of another version than [`MANIFEST_VERSION`] is not written.
+    pub fn seal(&mut self) -> Result<Vec<u8>> {
+        self.digest = Some(digest::placeholder());
         let mut json = serde_json::to_vec_pretty(self)
             .map_err(|e| Error::corrupt("the manifest cannot be written as JSON").caused_by(e))?;
         json.push(b'\n');
+        self.digest = Some(digest::seal(&mut json)?);
         Ok(json)
     }
 
@@ -226,6 +264,9 @@ impl Manifest {
 
     fn check(&self) -> Result<()> {
         self.schema.clone().checked()?;
+        if self.manifest_version > OLDEST_VERSION && self.plan.is_none() {
+            return Err(Error::corrupt("the manifest does not describe its plan"));
+        }
         let mut sum = Counts::default();
         for (name, split) in &self.splits {
             check_split_name(name)?;
@@ -249,7 +290,78 @@ impl Manifest {
     }
 }
 
+/// The bytes of a manifest that was edited on purpose, with a digest that fits them.
+#[cfg(test)]
+pub(crate) fn resealed(manifest: &serde_json::Value) -> Result<Vec<u8>> {
+    let mut manifest = manifest.clone();
+    manifest["digest"] = digest::placeholder().into();
+    let mut json = serde_json::to_string_pretty(&manifest).unwrap_or_default().into_bytes();
+    json.push(b'\n');
+    digest::seal(&mut json)?;
+    Ok(json)
+}
+
 /// Opens a file that the manifest lists, after checking its path and size.
 pub fn open_listed(dir: &Path, path: &str, bytes: u64, access: Access) -> Result<Blob> {
     Blob::open(&resolve(dir, path)?, access, Some(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A manifest of version 2 without splits.
+    fn manifest() -> Manifest {
+        Manifest {
+            manifest_version: MANIFEST_VERSION,
+            digest: None,
+            dsconvert: "0.0.0".to_owned(),
+            fingerprint: String::new(),
+            format: Format::Arrow,
+            schema: Schema::images(Some(vec!["cat".to_owned()]), Vec::new()).unwrap(),
+            options: serde_json::json!({"seed": 0}),
+            tokenizer: None,
+            sources: Sources::default(),
+            plan: Some(PlanInfo { units: 1, ..PlanInfo::default() }),
+            counts: Counts::default(),
+            reject_codes: BTreeMap::new(),
+            notes: BTreeMap::new(),
+            splits: BTreeMap::new(),
+            shard_table: IndexFile {
+                path: "index/shards.arrow".to_owned(),
+                bytes: 0,
+                sha256: String::new(),
+                records: 0,
+            },
+            files: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_sealed_manifest_is_read_back() {
+        let mut manifest = manifest();
+        let json = manifest.seal().unwrap();
+        assert_eq!(Manifest::parse(&json).unwrap(), manifest);
+        assert!(manifest.digest.is_some_and(|digest| digest.len() == "sha256:".len() + 64));
+    }
+
+    #[test]
+    fn an_edited_class_name_option_or_layout_is_refused() {
+        let json = String::from_utf8(manifest().seal().unwrap()).unwrap();
+        for (old, new) in [("\"cat\"", "\"dog\""), ("\"seed\": 0", "\"seed\": 1"), ("\n", " ")] {
+            let edited = json.replacen(old, new, 1);
+            assert_ne!(edited, json);
+            let error = Manifest::parse(edited.as_bytes()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{old}: {error}");
+        }
+    }
+
+    #[test]
+    fn version_2_must_describe_its_plan() {
+        let json = manifest().seal().unwrap();
+        let mut value: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        Manifest::parse(&resealed(&value).unwrap()).unwrap();
+        value.as_object_mut().unwrap().remove("plan");
+        assert!(Manifest::parse(&resealed(&value).unwrap()).is_err());
+    }
 }
