@@ -3,6 +3,8 @@
 //! It is written last, and its presence is what makes a directory a dataset. The reader trusts only what it lists.
 //! `docs/format-manifest.md` describes every field; `fixtures/golden/v1` pins its bytes.
 
+mod unique;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -13,6 +15,7 @@ use crate::format::Format;
 use crate::index::{IndexFile, LengthSummary, check_split_name};
 use crate::schema::{Kind, Schema};
 use crate::storage::{Access, Blob, resolve};
+use unique::check_unique_names;
 
 /// Name of the manifest in the output directory.
 pub const MANIFEST_NAME: &str = "manifest.json";
@@ -184,8 +187,13 @@ impl Manifest {
             )
             .help("install the dsconvert that wrote it, or a newer one"));
         }
+        check_unique_names(json).map_err(broken)?;
         let manifest: Self = serde_json::from_slice(json).map_err(broken)?;
-        manifest.check()?;
+        manifest.check().map_err(|e| match e.kind() {
+            // What nobody may ask for is damage where it was read.
+            ErrorKind::Usage => Error::corrupt(format!("the manifest contradicts itself: {e}")),
+            _ => e,
+        })?;
         Ok(manifest)
     }
 
@@ -225,7 +233,7 @@ impl Manifest {
     }
 
     fn check(&self) -> Result<()> {
-        self.schema.clone().checked()?;
+        self.schema.clone().checked_as_read()?;
         let mut sum = Counts::default();
         for (name, split) in &self.splits {
             check_split_name(name)?;
