@@ -30,6 +30,8 @@ pub enum ErrorKind {
     OutOfRange,
     /// Stopped by a signal; the number is the signal's.
     Interrupted(i32),
+    /// A bug in dsconvert or in a library that it uses, to be reported.
+    Internal,
 }
 
 /// Where it went wrong. Every part is optional; what is known is printed.
@@ -44,6 +46,9 @@ pub struct Place {
     /// Ordinal of the record in its split or, with a shard, in its shard.
     pub row: Option<u64>,
 }
+
+/// What a person can do about a bug.
+const BUG: &str = "this is a bug in dsconvert: please report it, with this message and the command";
 
 /// An error with its place and its remedy.
 #[derive(Debug)]
@@ -78,6 +83,11 @@ impl Error {
     /// A [`ErrorKind::Corrupt`] error.
     pub fn corrupt(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Corrupt, message)
+    }
+
+    /// A [`ErrorKind::Internal`] error: a state that cannot be, or a panic.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Internal, message).help(BUG)
     }
 
     /// A [`ErrorKind::Io`] error at `path`: `doing` reads as "cannot {doing}".
@@ -140,6 +150,18 @@ impl Error {
     /// What the person can do, when there is something.
     pub fn remedy(&self) -> Option<&str> {
         self.0.help.as_deref()
+    }
+
+    /// Of an error that the caller of the library would have to answer for, although this crate made the value: an
+    /// internal error. Others stay as they are.
+    #[must_use]
+    #[cfg(feature = "convert")]
+    pub(crate) fn never_usage(mut self) -> Self {
+        if self.0.kind == ErrorKind::Usage {
+            self.0.kind = ErrorKind::Internal;
+            self.0.help = Some(BUG.to_owned());
+        }
+        self
     }
 
     /// Whether writing failed because the disk or a quota is full.

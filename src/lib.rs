@@ -18,6 +18,7 @@ mod masks;
 #[cfg(feature = "convert")]
 pub mod options;
 pub mod packing;
+mod panics;
 #[cfg(feature = "convert")]
 pub mod pipeline;
 pub mod reader;
@@ -26,6 +27,7 @@ pub mod schema;
 #[cfg(feature = "convert")]
 pub mod source;
 pub mod storage;
+mod threads;
 pub mod transform;
 
 #[cfg(doctest)]

@@ -179,6 +179,8 @@ pub enum RejectCode {
     MissingFile,
     /// A container member whose path is absolute, contains `..`, or is a link.
     UnsafePath,
+    /// The code that decodes or encodes the item panicked on its bytes.
+    DecoderPanicked,
 }
 
 impl RejectCode {
@@ -202,6 +204,7 @@ impl RejectCode {
             RejectCode::Animated => "animated",
             RejectCode::MissingFile => "missing-file",
             RejectCode::UnsafePath => "unsafe-path",
+            RejectCode::DecoderPanicked => "decoder-panicked",
         }
     }
 }
@@ -252,9 +255,13 @@ mod tests {
 
     #[test]
     fn reject_codes_are_named_as_they_are_serialised() {
-        for code in
-            [RejectCode::InvalidUtf8, RejectCode::UnknownType, RejectCode::TooLarge, RejectCode::UnsafePath]
-        {
+        for code in [
+            RejectCode::InvalidUtf8,
+            RejectCode::UnknownType,
+            RejectCode::TooLarge,
+            RejectCode::UnsafePath,
+            RejectCode::DecoderPanicked,
+        ] {
             assert_eq!(serde_json::to_string(&code).unwrap(), format!("\"{}\"", code.name()));
         }
     }

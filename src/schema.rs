@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Name of the field that identifies a record; unique in a dataset.
 pub const KEY: &str = "key";
@@ -258,6 +258,14 @@ impl Schema {
     /// Position of the field called `name`.
     pub fn index_of(&self, name: &str) -> Option<usize> {
         self.fields.iter().position(|f| f.name == name)
+    }
+
+    /// As [`Self::checked`], for a schema that was read: what nobody may ask for is damage there.
+    pub(crate) fn checked_as_read(self) -> Result<Self> {
+        self.checked().map_err(|e| match e.kind() {
+            ErrorKind::Usage => Error::corrupt(format!("the schema contradicts itself: {e}")),
+            _ => e,
+        })
     }
 
     /// Checks what every schema promises: unique names and the built-in fields of its kind.

@@ -5,14 +5,18 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::progress::Display;
-use super::{Ending, signals, summary};
+use super::signals::Watch;
+use super::{Ending, print, summary};
 use crate::error::{Error, Result};
 use crate::format::Format;
 use crate::options::{
     DEFAULT_MEMORY_BYTES, DEFAULT_SEED, Existing, MIN_MEMORY_BYTES, MIN_SHARD_BYTES, MIN_UNIT_BYTES,
     MaxRejects, OutputOptions, RunOptions, SourceSpec, SplitSpec, default_threads, parse_size,
 };
+use crate::panics;
+use crate::pipeline::testing::panic_point;
 use crate::pipeline::{Job, Progress, Report, check_output};
+use crate::threads;
 
 /// Arguments of both conversions.
 #[derive(Debug, clap::Args)]
@@ -165,53 +169,87 @@ impl CommonArgs {
         &self,
         sources: Vec<SourceSpec>,
         walked: bool,
+        watch: &Watch,
         plan: impl FnOnce(Vec<SourceSpec>) -> Result<J>,
         preview: impl FnOnce(&J, &RunOptions) -> Result<()>,
     ) -> Result<Ending> {
-        self.exec_reported(sources, walked, plan, preview, |_, _| Ok(()))
+        self.exec_reported(sources, walked, watch, plan, preview, |_, _| Ok(String::new()))
     }
 
-    /// [`Self::exec_with`], and calls `print` behind the summary with what the run did.
+    /// [`Self::exec_with`], and prints what `more` says of the run after the summary.
     pub(super) fn exec_reported<J: Job + Sync>(
         &self,
         sources: Vec<SourceSpec>,
         walked: bool,
+        watch: &Watch,
         plan: impl FnOnce(Vec<SourceSpec>) -> Result<J>,
         preview: impl FnOnce(&J, &RunOptions) -> Result<()>,
-        print: impl FnOnce(&Report, &Path) -> Result<()>,
+        more: impl FnOnce(&Report, &Path) -> Result<String>,
     ) -> Result<Ending> {
         let options = self.run_options()?;
         if !self.dry_run {
             check_output(&options, if walked { &sources } else { &[] })?;
         }
         // Never taken apart: the process ends soon, and a tokenizer is some hundred thousand strings.
+        panic_point("plan");
         let job = ManuallyDrop::new(plan(sources)?);
         if self.dry_run {
-            summary::print_plan(&job.summary());
+            print::out(&summary::plan(&job.summary()))?;
             preview(&job, &options)?;
             return Ok(Ending::Fine);
         }
         let started = Instant::now();
-        let stop = signals::watch()?;
-        let progress = Progress::default();
-        let display = Display::start(&progress, job.summary().items, self.quiet);
-        let report = std::thread::scope(|scope| {
-            let drawing = scope.spawn(|| display.draw());
-            let report = job.run(&options, &progress, &stop);
-            display.finish(drawing.thread());
-            // Drawing cannot fail in a way that matters here.
-            let _ = drawing.join();
-            report
-        })?;
+        watch.writes();
+        let report = self.run(&*job, &options, watch)?;
+        if let Some(error) = &report.left_behind {
+            print::say(format!(
+                "warning: the dataset is committed, but its working directory is left: {error}"
+            ));
+        }
         if !self.quiet {
-            summary::print_report(&report, &options.out, started.elapsed());
+            let mut text = summary::report(&report, &options.out, started.elapsed());
+            match panics::caught(|| more(&report, &options.out)) {
+                Ok(Ok(more)) => text.push_str(&more),
+                Ok(Err(error)) => print::say(format!("the lengths cannot be shown: {error}")),
+                Err(panic) => print::error(&panic.into_error("looking at the lengths")),
+            }
             // The dataset is committed, whatever can be said of it.
-            if let Err(error) = print(&report, &options.out) {
-                eprintln!("dsconvert: the lengths cannot be shown: {error}");
+            if let Err(error) = print::out(&text)
+                && !print::is_closed(&error)
+            {
+                print::say(format!("warning: the dataset is committed, but {error}"));
             }
         }
         let rejects = report.manifest.counts.rejected > 0;
         Ok(if self.strict && rejects { Ending::Rejects } else { Ending::Fine })
+    }
+
+    /// Runs the job while another thread draws its progress.
+    fn run<J: Job + Sync>(&self, job: &J, options: &RunOptions, watch: &Watch) -> Result<Report> {
+        let (progress, stop) = (Progress::default(), watch.stop());
+        let display = Display::start(&progress, stop, job.summary().items, self.quiet);
+        std::thread::scope(|scope| {
+            let draw = || {
+                let draw = || {
+                    panic_point("draw");
+                    display.draw();
+                };
+                if let Err(panic) = panics::caught(draw) {
+                    stop.report_bug(&panic.into_error("drawing the progress"));
+                }
+            };
+            // Without a thread to spare, nothing is drawn.
+            let drawing = threads::named("progress").spawn_scoped(scope, draw).ok();
+            let report = panics::caught(|| job.run(options, &progress, stop));
+            if let Some(drawing) = drawing {
+                display.finish(drawing.thread());
+            }
+            report.unwrap_or_else(|panic| {
+                let error = panic.into_error("running the conversion");
+                stop.report_bug(&error);
+                Err(stop.bug().unwrap_or(error))
+            })
+        })
     }
 }
 

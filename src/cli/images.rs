@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use super::common::{CommonArgs, flag, parse, source};
-use super::{Ending, signals, summary};
+use super::{Ending, print, signals, summary};
 use crate::error::{Error, Result};
 use crate::options::{RunOptions, SourceSpec};
 use crate::pipeline::{ImagesJob, ImagesOptions, Naming};
 use crate::source::files_from::FilesFrom;
 use crate::source::labels::Layout;
 use crate::source::metadata::{DEFAULT_PATH_FIELD, MetadataFile, parse_keep};
+use crate::source::read_file;
 use crate::transform::image::{DEFAULT_MAX_PIXELS, ImageOptions};
 
 /// Arguments of `dsconvert images`.
@@ -155,6 +156,7 @@ struct SelectionArgs {
 
 /// Runs it.
 pub(super) fn exec(args: Args) -> Result<Ending> {
+    let watch = signals::watch()?;
     let image = image_options(&args.pixels, &args.selection)?;
     let layout = parse::<Layout>("--layout", &args.labels.layout)?;
     let classes = args.labels.classes.as_deref().map(read_classes).transpose()?;
@@ -177,12 +179,11 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let preview = |job: &ImagesJob, run: &RunOptions| match args.sample {
         None => Ok(()),
         Some(sample) => {
-            let prediction = job.predict(sample, run, &*signals::watch()?)?;
-            summary::print_prediction(&prediction, run.threads, dedup.is_some());
-            Ok(())
+            let prediction = job.predict(sample, run, watch.stop())?;
+            print::out(&summary::prediction(&prediction, run.threads, dedup.is_some()))
         }
     };
-    args.common.exec_with(sources, naming == Naming::Walk, plan, preview)
+    args.common.exec_with(sources, naming == Naming::Walk, &watch, plan, preview)
 }
 
 /// How files are found, and the sources; without any, the folder that names are relative to.
@@ -226,7 +227,8 @@ fn image_options(pixels: &PixelArgs, selection: &SelectionArgs) -> Result<ImageO
 
 /// Class names, one a line; empty lines at the end are no classes.
 fn read_classes(path: &Path) -> Result<Vec<String>> {
-    let text = std::fs::read_to_string(path).map_err(|e| Error::io("read the classes", path, e))?;
+    let text = String::from_utf8(read_file(path)?)
+        .map_err(|e| Error::usage("the list of classes is not UTF-8").at_path(path).caused_by(e))?;
     let names: Vec<String> = text.trim_end().lines().map(|line| line.trim().to_owned()).collect();
     match names.iter().position(String::is_empty) {
         Some(line) => Err(Error::usage(format!("--classes: line {} is empty", line + 1)).at_path(path)),

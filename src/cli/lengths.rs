@@ -11,8 +11,8 @@ use crate::pipeline::Report;
 use crate::reader::Dataset;
 use crate::reader::batch::{BatchSize, padding};
 
-/// Prints tokens, bytes per token, lengths, and the padding of batches of `size`.
-pub(super) fn print(report: &Report, out: &Path, size: BatchSize) -> Result<()> {
+/// Tokens, bytes per token, lengths, and the padding of batches of `size`.
+pub(super) fn text(report: &Report, out: &Path, size: BatchSize) -> Result<String> {
     let manifest = &report.manifest;
     let tokens: u64 = manifest.splits.values().map(|s| s.length.total).sum();
     let mut lines = Vec::new();
@@ -51,7 +51,7 @@ pub(super) fn print(report: &Report, out: &Path, size: BatchSize) -> Result<()> 
         )
         .map_err(failed)?;
     }
-    io::stdout().lock().write_all(&lines).map_err(failed)
+    Ok(String::from_utf8_lossy(&lines).into_owned())
 }
 
 fn percent(share: f64) -> String {

@@ -1,26 +1,27 @@
 //! The command line: arguments, progress, messages, exit status.
 //!
 //! Arguments go through two stages: clap gives text (`images::Args`, …), each subcommand turns it into the library's
-//! options. Only here is anything printed. Results go to standard output, everything else to standard error.
-
-#![allow(clippy::print_stdout, clippy::print_stderr)]
+//! options. Only here (`print.rs`) is anything printed. Results go to standard output, everything else to standard error.
 
 mod common;
+mod hook;
 mod images;
 mod inspect;
 mod lengths;
+mod print;
 mod progress;
 mod signals;
 mod summary;
 mod text;
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{ErrorKind, Result};
+use crate::panics;
 
 /// Exit status of a run that committed, under `--strict`, with rejects.
 const EXIT_REJECTS: u8 = 1;
@@ -71,32 +72,38 @@ pub fn run<I>(argv: I) -> u8
 where
     I: IntoIterator<Item: Into<OsString> + Clone>,
 {
+    hook::install();
     let cli = match Cli::try_parse_from(argv) {
         Ok(cli) => cli,
-        Err(e) => {
-            let failed = e.use_stderr();
+        Err(e) if e.use_stderr() => {
             // Nothing is left to tell when even this cannot be printed.
             let _ = e.print();
-            return if failed { EXIT_USAGE } else { 0 };
+            return EXIT_USAGE;
+        }
+        Err(help) => {
+            let printed = help.print().and_then(|()| io::stdout().flush());
+            return status(printed.map(|()| Ending::Fine).map_err(print::failed));
         }
     };
-    let result = match cli.command {
+    let exec = || match cli.command {
         Command::Images(args) => images::exec(*args),
         Command::Text(args) => text::exec(*args),
         Command::Inspect(args) => inspect::exec(&args),
     };
+    status(panics::caught(exec).unwrap_or_else(|panic| Err(panic.into_error("running the command"))))
+}
+
+/// Prints the error of a command and returns the exit status.
+fn status(result: Result<Ending>) -> u8 {
     match result {
         Ok(Ending::Fine) => 0,
         Ok(Ending::Rejects) => EXIT_REJECTS,
         Ok(Ending::NotVerified) => EXIT_FAILED,
         Err(error) => {
-            if is_broken_pipe(&error) {
+            if print::is_closed(&error) {
                 return 0;
             }
-            eprintln!("dsconvert: {error}");
-            if let Some(help) = error.remedy() {
-                eprintln!("  {help}");
-            }
+            print::error(&error);
             status_of(error.kind())
         }
     }
@@ -108,13 +115,6 @@ fn status_of(kind: ErrorKind) -> u8 {
         ErrorKind::Interrupted(signal) => EXIT_SIGNAL + u8::try_from(signal).unwrap_or(0),
         _ => EXIT_FAILED,
     }
-}
-
-/// Whoever read our output has had enough (`dsconvert inspect … | head`).
-fn is_broken_pipe(error: &Error) -> bool {
-    std::error::Error::source(error)
-        .and_then(|e| e.downcast_ref::<io::Error>())
-        .is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
 }
 
 #[cfg(test)]

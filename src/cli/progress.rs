@@ -7,16 +7,22 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::pipeline::{Progress, Snapshot};
+use super::{EXIT_FAILED, print};
+use crate::pipeline::{Progress, Snapshot, Stop};
 
 /// Between two drawings of the bar.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
 /// Between two plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Draws a [`Progress`] until it is finished.
+/// What a run has for ending by itself after a bug, before the process is ended.
+const BUG_GRACE: Duration = Duration::from_millis(700);
+
+/// Draws a [`Progress`] until it is finished, and ends the process when a bug has broken the run and a thread of it
+/// does not come back.
 pub(super) struct Display<'a> {
     progress: &'a Progress,
+    stop: &'a Stop,
     /// Items of the plan, where they are known.
     items: Option<u64>,
     kind: Kind,
@@ -31,7 +37,7 @@ enum Kind {
 }
 
 impl<'a> Display<'a> {
-    pub(super) fn start(progress: &'a Progress, items: Option<u64>, quiet: bool) -> Self {
+    pub(super) fn start(progress: &'a Progress, stop: &'a Stop, items: Option<u64>, quiet: bool) -> Self {
         let kind = if quiet {
             Kind::Nothing
         } else if std::io::stderr().is_terminal() {
@@ -39,20 +45,27 @@ impl<'a> Display<'a> {
         } else {
             Kind::Lines
         };
-        Self { progress, items, kind, finished: AtomicBool::new(false), started: Instant::now() }
+        Self { progress, stop, items, kind, finished: AtomicBool::new(false), started: Instant::now() }
     }
 
     /// Draws until [`Display::finish`]. Meant for a thread of its own.
     pub(super) fn draw(&self) {
         let mut next_line = self.started + LINE_EVERY;
+        let mut broken: Option<Instant> = None;
         while !self.finished.load(Relaxed) {
             match &self.kind {
                 Kind::Bar(bar) => self.update(bar),
                 Kind::Lines if Instant::now() >= next_line => {
-                    eprintln!("dsconvert: {}", self.text(&self.progress.snapshot()));
+                    print::say(self.text(&self.progress.snapshot()));
                     next_line += LINE_EVERY;
                 }
                 _ => {}
+            }
+            if let Some(bug) = self.stop.bug()
+                && broken.get_or_insert_with(Instant::now).elapsed() >= BUG_GRACE
+            {
+                print::last_error(&bug);
+                signal_hook::low_level::exit(EXIT_FAILED.into());
             }
             std::thread::park_timeout(DRAW_EVERY);
         }

@@ -1,5 +1,6 @@
 //! What is printed at the end of a run, and instead of one.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,45 +9,60 @@ use indicatif::{HumanBytes, HumanCount};
 use crate::manifest::Manifest;
 use crate::pipeline::{Estimate, PlanSummary, Prediction, Report};
 
-/// Prints the plan of a dry run.
-pub(super) fn print_plan(plan: &PlanSummary) {
-    let items =
-        plan.items.map_or_else(|| "as many as the files hold".to_owned(), |n| HumanCount(n).to_string());
-    println!("kind     {}", plan.kind);
-    println!("files    {} ({})", HumanCount(plan.files), HumanBytes(plan.bytes));
-    println!("items    {items}");
-    println!("bytes    {}", plan.bytes);
-    println!("units    {}", plan.units);
-    println!("splits   {}", plan.splits.join(", "));
-    if let Some(classes) = plan.classes {
-        println!("classes  {classes}");
-    }
-    if plan.skipped > 0 {
-        println!("skipped  {} files that are not read here", HumanCount(plan.skipped));
+/// Lines of text.
+#[derive(Default)]
+struct Lines(String);
+
+impl Lines {
+    fn add(&mut self, line: impl Display) {
+        self.0.push_str(&line.to_string());
+        self.0.push('\n');
     }
 }
 
-/// Prints what a sample says about the run.
-pub(super) fn print_prediction(prediction: &Prediction, threads: usize, dedup: bool) {
+/// The plan of a dry run.
+pub(super) fn plan(plan: &PlanSummary) -> String {
+    let mut lines = Lines::default();
+    let items =
+        plan.items.map_or_else(|| "as many as the files hold".to_owned(), |n| HumanCount(n).to_string());
+    lines.add(format!("kind     {}", plan.kind));
+    lines.add(format!("files    {} ({})", HumanCount(plan.files), HumanBytes(plan.bytes)));
+    lines.add(format!("items    {items}"));
+    lines.add(format!("bytes    {}", plan.bytes));
+    lines.add(format!("units    {}", plan.units));
+    lines.add(format!("splits   {}", plan.splits.join(", ")));
+    if let Some(classes) = plan.classes {
+        lines.add(format!("classes  {classes}"));
+    }
+    if plan.skipped > 0 {
+        lines.add(format!("skipped  {} files that are not read here", HumanCount(plan.skipped)));
+    }
+    lines.0
+}
+
+/// What a sample says about the run.
+pub(super) fn prediction(prediction: &Prediction, threads: usize, dedup: bool) -> String {
+    let mut lines = Lines::default();
     let count = |e: Estimate| spread(e, |x| HumanCount(x.round() as u64).to_string());
     let Prediction { sampled, found, records, rejected, filtered, bytes, shards, seconds, .. } = prediction;
-    println!("\nFrom a sample of {} items, with 95% intervals:", HumanCount(*sampled));
-    println!("found    {}", count(*found));
-    println!("records  {}", count(*records));
-    println!("rejected {}", count(*rejected));
+    lines.add(format!("\nFrom a sample of {} items, with 95% intervals:", HumanCount(*sampled)));
+    lines.add(format!("found    {}", count(*found)));
+    lines.add(format!("records  {}", count(*records)));
+    lines.add(format!("rejected {}", count(*rejected)));
     for (code, seen) in &prediction.reject_codes {
-        println!("         {} of the sample {code}", HumanCount(*seen));
+        lines.add(format!("         {} of the sample {code}", HumanCount(*seen)));
     }
-    println!("filtered {}", count(*filtered));
-    println!("size     {}", spread(*bytes, |x| HumanBytes(x as u64).to_string()));
-    println!("shards   {}", count(*shards));
-    println!(
+    lines.add(format!("filtered {}", count(*filtered)));
+    lines.add(format!("size     {}", spread(*bytes, |x| HumanBytes(x as u64).to_string())));
+    lines.add(format!("shards   {}", count(*shards)));
+    lines.add(format!(
         "time     {} on {threads} threads, and waiting for the disk",
         spread(*seconds, |x| if x < 100.0 { format!("{x:.2} s") } else { duration(x) })
-    );
+    ));
     if dedup {
-        println!("duplicates are not looked for in a sample: there may be fewer records");
+        lines.add("duplicates are not looked for in a sample: there may be fewer records");
     }
+    lines.0
 }
 
 /// `12 (10 to 14)`, or only the value when it is certain.
@@ -60,25 +76,26 @@ fn duration(seconds: f64) -> String {
     if minutes < 100 { format!("{minutes} min") } else { format!("{}:{:02} h", minutes / 60, minutes % 60) }
 }
 
-/// Prints what a run did.
-pub(super) fn print_report(report: &Report, out: &Path, elapsed: Duration) {
+/// What a run did.
+pub(super) fn report(report: &Report, out: &Path, elapsed: Duration) -> String {
+    let mut lines = Lines::default();
     let manifest = &report.manifest;
     if report.was_complete {
-        println!("{} is complete already: {}", out.display(), outcomes(manifest));
-        return;
+        lines.add(format!("{} is complete already: {}", out.display(), outcomes(manifest)));
+        return lines.0;
     }
     let seconds = elapsed.as_secs_f64().max(1e-3);
-    println!("{}", outcomes(manifest));
+    lines.add(format!("{}", outcomes(manifest)));
     for (name, split) in &manifest.splits {
-        println!(
+        lines.add(format!(
             "  {name}: {} records in {} shards, {}",
             HumanCount(split.records),
             HumanCount(split.shards),
             HumanBytes(split.bytes)
-        );
+        ));
         if split.records > 0 {
             let l = &split.length;
-            println!(
+            lines.add(format!(
                 "    {}: {} to {}, mean {:.1}, median {}, 99% up to {}",
                 l.unit.name(),
                 HumanCount(l.min),
@@ -86,19 +103,20 @@ pub(super) fn print_report(report: &Report, out: &Path, elapsed: Duration) {
                 l.mean,
                 HumanCount(l.p50),
                 HumanCount(l.p99)
-            );
+            ));
         }
     }
     for (code, count) in &manifest.reject_codes {
-        println!("  rejected: {} {code} (see {}/rejects.jsonl)", HumanCount(*count), out.display());
+        lines.add(format!("  rejected: {} {code} (see {}/rejects.jsonl)", HumanCount(*count), out.display()));
     }
-    println!(
+    lines.add(format!(
         "{} in {:.1} s: {:.0} items/s, {}/s of source",
         out.display(),
         seconds,
         manifest.counts.found as f64 / seconds,
         HumanBytes((manifest.sources.bytes as f64 / seconds) as u64)
-    );
+    ));
+    lines.0
 }
 
 fn outcomes(manifest: &Manifest) -> String {

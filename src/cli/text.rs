@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::common::{CommonArgs, flag, parse, source};
-use super::{Ending, lengths};
+use super::{Ending, lengths, print, signals};
 use crate::error::{Error, Result};
 use crate::options::{SourceSpec, parse_size};
 use crate::packing::Packing;
@@ -11,6 +11,7 @@ use crate::pipeline::{DEFAULT_TEXT_FIELD, Overflow, TextInput, TextJob, TextOpti
 use crate::reader::batch::{BatchOptions, BatchSize};
 use crate::source::files_from::FilesFrom;
 use crate::source::metadata::parse_keep;
+use crate::source::read_file;
 use crate::transform::text::{EngineChoice, Normalize, SpecialInText, Tokenizer, TokenizerOptions, Verify};
 
 /// The source that is standard input.
@@ -241,6 +242,7 @@ enum VerifyArg {
 
 /// Runs it.
 pub(super) fn exec(args: Args) -> Result<Ending> {
+    let watch = signals::watch()?;
     let Args { common, input, documents, tokens, shape, report_batch, report_tokens } = args;
     let batches = report_tokens.map_or(BatchSize::BatchSize(report_batch), BatchSize::MaxTokens);
     BatchOptions::new(batches).check()?;
@@ -255,7 +257,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let (input, sources) = input.sources(common.sources()?)?;
     let tokenizer = load(&tokens.tokenizer, tokens.options()?)?;
     if let Some(why) = tokenizer.info().engine_note.as_ref().filter(|_| !common.quiet) {
-        eprintln!("dsconvert: the reference makes the ids, which takes long; there is no fast engine: {why}");
+        print::say(format!("the reference makes the ids, which takes long; there is no fast engine: {why}"));
     }
     let follow_symlinks = common.follow_symlinks;
     let walked = input == TextInput::Walk;
@@ -283,9 +285,10 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     common.exec_reported(
         sources,
         walked,
+        &watch,
         plan,
         |_, _| Ok(()),
-        |report, out| lengths::print(report, out, batches),
+        |report, out| lengths::text(report, out, batches),
     )
 }
 
@@ -359,12 +362,10 @@ fn load(name: &str, options: TokenizerOptions) -> Result<Tokenizer> {
     }
     let given = Path::new(name);
     let path = if given.is_dir() { given.join("tokenizer.json") } else { given.to_owned() };
-    let json = std::fs::read(&path).map_err(|e| {
-        let error = match e.kind() {
-            std::io::ErrorKind::NotFound => Error::usage("there is no such tokenizer").at_path(&path),
-            _ => Error::io("read the tokenizer", &path, e),
-        };
-        error.help("--tokenizer takes a tokenizer.json, a folder that holds one, or the word bytes")
-    })?;
+    let help = "--tokenizer takes a tokenizer.json, a folder that holds one, or the word bytes";
+    if !path.exists() {
+        return Err(Error::usage("there is no such tokenizer").at_path(&path).help(help));
+    }
+    let json = read_file(&path).map_err(|e| e.help(help))?;
     Tokenizer::from_json(json, options).map_err(|e| e.at_path(&path))
 }

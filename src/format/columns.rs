@@ -146,7 +146,7 @@ impl Column {
                 l.end_row(true);
             }
             (Column::Ids32(l), Value::Null) => l.end_row(false),
-            _ => return Err(Error::usage("a value does not fit its column")),
+            _ => return Err(Error::internal("a value does not fit its column")),
         }
         Ok(())
     }
@@ -205,5 +205,5 @@ impl<T: ArrowPrimitiveType> Lists<T> {
 
 /// Columns that contradict each other: a defect of this module.
 fn internal(e: arrow_schema::ArrowError) -> Error {
-    Error::usage("the records cannot be made into columns").caused_by(e)
+    Error::internal("the records cannot be made into columns").caused_by(e)
 }

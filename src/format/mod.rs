@@ -12,6 +12,7 @@ mod msgpack;
 mod parquet;
 mod protobuf;
 mod rows;
+mod watched;
 
 use std::fmt;
 use std::str::FromStr;

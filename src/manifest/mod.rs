@@ -4,6 +4,7 @@
 //! `docs/format-manifest.md` describes every field; `fixtures/golden/v1` and `fixtures/golden/v2` pin its bytes.
 
 mod digest;
+mod unique;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,6 +16,7 @@ use crate::format::Format;
 use crate::index::{IndexFile, LengthSummary, check_split_name};
 use crate::schema::{Kind, Schema};
 use crate::storage::{Access, Blob, resolve};
+use unique::check_unique_names;
 
 /// Name of the manifest in the output directory.
 pub const MANIFEST_NAME: &str = "manifest.json";
@@ -216,8 +218,13 @@ impl Manifest {
         if manifest_version > OLDEST_VERSION {
             digest::check(json)?;
         }
+        check_unique_names(json).map_err(broken)?;
         let manifest: Self = serde_json::from_slice(json).map_err(broken)?;
-        manifest.check()?;
+        manifest.check().map_err(|e| match e.kind() {
+            // What nobody may ask for is damage where it was read.
+            ErrorKind::Usage => Error::corrupt(format!("the manifest contradicts itself: {e}")),
+            _ => e,
+        })?;
         Ok(manifest)
     }
 
@@ -263,7 +270,7 @@ impl Manifest {
     }
 
     fn check(&self) -> Result<()> {
-        self.schema.clone().checked()?;
+        self.schema.clone().checked_as_read()?;
         if self.manifest_version > OLDEST_VERSION && self.plan.is_none() {
             return Err(Error::corrupt("the manifest does not describe its plan"));
         }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -14,9 +14,10 @@ use std::sync::{Mutex, PoisonError};
 use serde::Serialize;
 
 use super::progress::Stop;
-use crate::error::{Error, ErrorKind, Result};
+use super::workers::on_threads;
+use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
-use crate::source::{hash_planned, same_content};
+use crate::source::{PlannedFile, same_content};
 use crate::storage::NewFile;
 
 /// Name of the file with the duplicates that were found, in the working directory.
@@ -49,8 +50,7 @@ impl FromStr for Dedup {
 
 /// A file that may be the same as another.
 pub(super) struct Candidate {
-    pub(super) path: PathBuf,
-    pub(super) bytes: u64,
+    pub(super) planned: PlannedFile,
     /// Place in the order of the records.
     pub(super) ordinal: usize,
 }
@@ -94,7 +94,7 @@ fn find(mut files: Vec<Candidate>, work: &Path, threads: usize, stop: &Stop) -> 
     files.sort_by_key(|f| f.ordinal);
     let path_of = |ordinal: usize| {
         let at = files.binary_search_by_key(&ordinal, |f| f.ordinal);
-        at.map(|at| files[at].path.as_path()).map_err(|_| Error::corrupt("a hash belongs to no file"))
+        at.map(|at| &files[at].planned).map_err(|_| Error::internal("a hash belongs to no file"))
     };
     let mut found = BTreeMap::new();
     let mut group = [0; SAME_BYTES];
@@ -126,8 +126,8 @@ fn find(mut files: Vec<Candidate>, work: &Path, threads: usize, stop: &Stop) -> 
 
 /// Removes the files whose size no other has.
 fn keep_equal_sizes(files: &mut Vec<Candidate>) {
-    files.sort_by_key(|f| (f.bytes, f.ordinal));
-    let same = |a: Option<&Candidate>, b: &Candidate| a.is_some_and(|a| a.bytes == b.bytes);
+    files.sort_by_key(|f| (f.planned.bytes, f.ordinal));
+    let same = |a: Option<&Candidate>, b: &Candidate| a.is_some_and(|a| a.planned.bytes == b.planned.bytes);
     let keep: Vec<bool> = (0..files.len())
         .map(|i| same(i.checked_sub(1).map(|i| &files[i]), &files[i]) || same(files.get(i + 1), &files[i]))
         .collect();
@@ -146,37 +146,27 @@ fn hash_all(
     let work = || -> Result<()> {
         while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
             check_stop(stop)?;
-            let hash = hash_planned(&file.path, file.bytes)?;
+            let hash = file.planned.hash()?;
             let mut row = [0; ROW_BYTES];
             row[..16].copy_from_slice(&hash.to_be_bytes());
-            row[16..SAME_BYTES].copy_from_slice(&file.bytes.to_be_bytes());
+            row[16..SAME_BYTES].copy_from_slice(&file.planned.bytes.to_be_bytes());
             row[SAME_BYTES..].copy_from_slice(&(file.ordinal as u64).to_be_bytes());
             sort.lock().unwrap_or_else(PoisonError::into_inner).push(row)?;
         }
         Ok(())
     };
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().try_for_each(|worker| {
-            worker.join().unwrap_or_else(|_| Err(Error::corrupt("a thread that hashes files has died")))
-        })
-    })
+    on_threads(threads, "looking for duplicates", stop, &work)
 }
 
 /// Ends the search when the run is asked to stop.
 pub(super) fn check_stop(stop: &Stop) -> Result<()> {
-    match stop.requested() {
-        None => Ok(()),
-        Some(signal) => {
-            Err(Error::new(ErrorKind::Interrupted(signal), "stopped while looking for duplicates")
-                .help("run the same command with --resume"))
-        }
-    }
+    stop.check()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
     fn the_first_of_equal_files_stays() {
@@ -186,7 +176,7 @@ mod tests {
             let one = |(ordinal, content): (usize, &&str)| {
                 let path = dir.path().join(ordinal.to_string());
                 std::fs::write(&path, content).unwrap();
-                Candidate { path, bytes: content.len() as u64, ordinal }
+                Candidate { planned: PlannedFile::now(&path).unwrap(), ordinal }
             };
             contents.iter().enumerate().map(one).collect::<Vec<_>>()
         };
@@ -202,7 +192,7 @@ mod tests {
         let stopped = duplicates(files(), dir.path(), 1, &stop).unwrap_err();
         assert_eq!(stopped.kind(), ErrorKind::Interrupted(2));
         let mut changed = files();
-        changed[0].bytes = 1;
+        changed[0].planned.bytes = 1;
         assert_eq!(duplicates(changed, dir.path(), 1, &Stop::default()).unwrap_err().kind(), ErrorKind::Io);
     }
 }

@@ -25,8 +25,10 @@ mod rows;
 mod run;
 mod schedule;
 mod shuffle;
+pub(crate) mod testing;
 mod text;
 mod unit;
+mod workers;
 
 pub use dedup::Dedup;
 pub use estimate::{Estimate, MIN_SAMPLE};

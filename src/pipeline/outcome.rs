@@ -2,7 +2,8 @@
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-use crate::sample::{Record, Reject};
+use crate::format::MAX_RECORD_BYTES;
+use crate::sample::{Record, Reject, RejectCode};
 
 /// The outcome of one item. Every item found has exactly one.
 #[derive(Debug)]
@@ -50,6 +51,16 @@ impl Converted {
             key_hash: None,
             continues: false,
         }
+    }
+
+    /// Rejects an item whose record no format can hold, before it gets to a writer.
+    pub(super) fn check_size(&self) -> Result<(), Reject> {
+        if self.canonical_bytes <= MAX_RECORD_BYTES {
+            return Ok(());
+        }
+        let message =
+            format!("the record has {} bytes, the limit is {MAX_RECORD_BYTES}", self.canonical_bytes);
+        Err(Reject::new(RejectCode::TooLarge, message))
     }
 }
 

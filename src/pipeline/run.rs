@@ -7,6 +7,7 @@ use super::pack::Pack;
 use super::plan::{Plan, PlanSummary, differing_option};
 use super::progress::{Progress, Stop};
 use super::schedule::{FailedUnits, Schedule, run as run_units};
+use super::testing::panic_point;
 use super::unit::{UnitDirs, UnitSink};
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Manifest, PlanInfo, Sources};
@@ -37,6 +38,8 @@ pub struct Report {
     pub was_complete: bool,
     /// Bytes of the texts that became records, when this run committed them.
     pub text_bytes: Option<u64>,
+    /// Why the working directory could not be removed after the commit. The dataset is whole all the same.
+    pub left_behind: Option<Error>,
 }
 
 /// Refuses an output directory that cannot be used, before the sources are listed.
@@ -129,6 +132,7 @@ pub(super) fn run<C: Conversion>(
         },
         todo,
     )?;
+    writeback.check()?;
     if let Some(error) = all_failures(failed, conversion.units()) {
         return Err(error);
     }
@@ -136,6 +140,7 @@ pub(super) fn run<C: Conversion>(
     for unit in 0..conversion.units() {
         text_bytes += dirs.result(unit, &plan_id)?.map_or(0, |result| result.text_bytes);
     }
+    panic_point("commit");
     let committed = Commit {
         dir: &dir,
         plan_id: &plan_id,
@@ -159,14 +164,15 @@ pub(super) fn run<C: Conversion>(
     .run();
     match committed {
         Ok(manifest) => {
-            dir.remove_work()?;
-            Ok(Report { manifest, was_complete: false, text_bytes: Some(text_bytes) })
+            let left_behind = dir.remove_work().err();
+            Ok(Report { manifest, was_complete: false, text_bytes: Some(text_bytes), left_behind })
         }
         Err(failure) if !failure.worth_resuming => {
-            dir.abandon()?;
+            // What the run found is worth more than what became of its remains.
+            let _ = dir.abandon();
             Err(failure.error)
         }
-        Err(failure) => Err(failure.error),
+        Err(failure) => Err(failure.error.never_usage()),
     }
 }
 
@@ -178,7 +184,7 @@ fn already_committed(
     sources: &Sources,
 ) -> Result<Report> {
     // Whatever is left in it is of no use beside a committed dataset.
-    dir.remove_work()?;
+    let left_behind = dir.remove_work().err();
     let refuse = |what: &str| {
         Err(Error::usage(format!("there is a committed dataset already, and {what}"))
             .at_path(dir.path())
@@ -191,7 +197,7 @@ fn already_committed(
     if now != manifest.fingerprint || sources.labels != manifest.sources.labels {
         return refuse("its sources or the version of dsconvert were others");
     }
-    Ok(Report { manifest, was_complete: true, text_bytes: None })
+    Ok(Report { manifest, was_complete: true, text_bytes: None, left_behind })
 }
 
 fn all_failures(failed: FailedUnits, units: u32) -> Option<Error> {

@@ -9,6 +9,8 @@
 //! unit's sink writes, in that order. Memory is bounded by the bytes that tasks hold from being fed to being written;
 //! the tasks of a unit are fed in order, so the one that must be written next always has its share already.
 //!
+//! A panic in any of these threads ends the run: it becomes its error, and all threads end at their next step.
+//!
 //! Waiting for the disk (fsync, rename) happens on one more thread. A task that is so long that others run out of work
 //! is told how many these are ([`Conversion::scratch`]), and may have as many threads help.
 
@@ -20,8 +22,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use super::conversion::{Conversion, Converting, Feed};
 use super::outcome::{Outcome, Outcomes};
 use super::progress::{Progress, Stop};
+use super::testing::panic_point;
 use super::unit::{ClosedShard, ClosedUnit, UnitShard, UnitSink};
 use crate::error::{Error, ErrorKind, Result};
+use crate::panics::{Panic, caught};
+use crate::threads;
 
 /// Tasks of one unit that may be under way or waiting to be written, per thread: so many can be done while one is that
 /// takes long. Memory has its own limit.
@@ -52,7 +57,7 @@ pub(super) type FailedUnits = Vec<(u32, Error)>;
 ///
 /// # Errors
 ///
-/// When output cannot be written, or the run is stopped. Failures to read sources only fail their unit.
+/// When output cannot be written, the run is stopped, or a thread panics. Failures to read sources only fail their unit.
 pub(super) fn run<C: Conversion>(schedule: &Schedule<'_, C>, units: Vec<u32>) -> Result<FailedUnits> {
     let shared = Shared {
         state: Mutex::new(State { todo: units.into(), ..State::default() }),
@@ -60,25 +65,38 @@ pub(super) fn run<C: Conversion>(schedule: &Schedule<'_, C>, units: Vec<u32>) ->
         idle: Arc::default(),
     };
     let (closing, closed) = sync_channel(CLOSING_QUEUE);
-    std::thread::scope(|scope| {
-        scope.spawn(|| close_all(&shared, closed));
-        for _ in 0..schedule.threads {
-            let closing = closing.clone();
-            scope.spawn(|| Worker { schedule, shared: &shared, closing }.run());
-        }
+    std::thread::scope(|scope| -> Result<()> {
+        let close = || close_all(&shared, schedule.stop, closed);
+        threads::named("close").spawn_scoped(scope, close).map_err(threads::refused)?;
+        threads::start_up_to(schedule.threads, |_| {
+            let worker = Worker { schedule, shared: &shared, closing: closing.clone() };
+            threads::named("worker").spawn_scoped(scope, move || worker.run_to_end())
+        })?;
         drop(closing);
-    });
+        Ok(())
+    })?;
     let state = shared.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    schedule.stop.bug().map_or(Ok(()), Err)?;
     if let Some(error) = state.fatal {
         return Err(error);
     }
-    if let Some(signal) = schedule.stop.requested() {
-        return Err(Error::new(ErrorKind::Interrupted(signal), "stopped before the end")
-            .help("run the same command with --resume to go on"));
+    schedule.stop.check()?;
+    if !(state.open.is_empty() && state.todo.is_empty()) {
+        return Err(Error::internal("the workers ended before the units"));
     }
     let mut failed = state.failed;
     failed.sort_by_key(|(unit, _)| *unit);
     Ok(failed)
+}
+
+impl<T> Shared<'_, T> {
+    /// Ends the run because of a bug.
+    fn end_by(&self, panic: Panic, doing: &str, stop: &Stop) {
+        stop.report_bug(&panic.into_error(doing));
+        // Under the lock, so that no worker is between its look at `stop` and its wait.
+        drop(self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_all();
+    }
 }
 
 struct Shared<'c, T> {
@@ -166,6 +184,13 @@ struct Worker<'a, 'c, C: Conversion> {
 }
 
 impl<'c, C: Conversion> Worker<'_, 'c, C> {
+    /// Works until the end of the run. A panic ends the run.
+    fn run_to_end(self) {
+        if let Err(panic) = caught(|| self.run()) {
+            self.shared.end_by(panic, "converting", self.schedule.stop);
+        }
+    }
+
     fn run(&self) {
         let mut scratch = self.schedule.conversion.scratch(&self.shared.idle);
         loop {
@@ -196,7 +221,8 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
                 Action::Open { unit, careful } => self.open(unit, careful),
             };
             if let Err(error) = result {
-                self.lock().fatal.get_or_insert(error);
+                // What is written was made here: if it does not fit, that is no fault of the user.
+                self.lock().fatal.get_or_insert(error.never_usage());
             }
             self.tell();
         }
@@ -214,7 +240,7 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
     }
 
     fn next_action(&self, state: &mut State<'c, C::Task>) -> Action<'c, C::Task> {
-        if state.fatal.is_some() || self.schedule.stop.requested().is_some() {
+        if state.fatal.is_some() || self.schedule.stop.is_set() {
             return Action::End;
         }
         if let Some(action) = self.drop_failed(state) {
@@ -273,6 +299,10 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
                 state.opening += 1;
                 Some(Action::Open { unit: open.unit, careful: true })
             }
+            Some(Failure::Error(error)) if error.kind() == ErrorKind::Internal => {
+                state.fatal.get_or_insert(error);
+                Some(Action::End)
+            }
             Some(Failure::Error(error)) => {
                 state.failed.push((open.unit, error));
                 None
@@ -309,6 +339,7 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
     }
 
     fn feed(&self, unit: u32, mut feed: Box<dyn Feed<C::Task> + 'c>) {
+        panic_point("feed");
         let next = feed.next();
         let mut state = self.lock();
         let Some(open) = state.open.iter_mut().find(|u| u.unit == unit) else { return };
@@ -330,6 +361,7 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
 
     fn convert(&self, unit: u32, careful: bool, task: Numbered<C::Task>, scratch: &mut C::Scratch) {
         let Numbered { number, task, bytes } = task;
+        panic_point("convert");
         let mut outcomes = Outcomes::default();
         let converted = self.schedule.conversion.convert(task, scratch, &mut outcomes);
         let mut state = self.lock();
@@ -337,7 +369,8 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
         match converted {
             Ok(Converting::Done) => {}
             Ok(Converting::RedoUnit) if careful => {
-                // A careful attempt has nothing to be caught at; this cannot happen.
+                let error = Error::internal(format!("the careful attempt at unit {unit} is to be redone"));
+                open.failure.get_or_insert(Failure::Error(error));
             }
             Ok(Converting::RedoUnit) => drop(open.failure.get_or_insert(Failure::Redo)),
             Err(error) => drop(open.failure.get_or_insert(Failure::Error(error))),
@@ -352,6 +385,7 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
         ready: Vec<(Outcomes, u64)>,
         finished: bool,
     ) -> Result<()> {
+        panic_point("write");
         let mut closed = Vec::new();
         let tasks = ready.len() as u64;
         let mut freed = 0;
@@ -406,16 +440,21 @@ impl Closing {
     }
 }
 
-fn close_all<T>(shared: &Shared<'_, T>, closing: Receiver<Closing>) {
-    if let Err(error) = try_close_all(closing) {
-        shared.state.lock().unwrap_or_else(PoisonError::into_inner).fatal.get_or_insert(error);
-        shared.changed.notify_all();
+fn close_all<T>(shared: &Shared<'_, T>, stop: &Stop, closing: Receiver<Closing>) {
+    match caught(|| try_close_all(closing)) {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            shared.state.lock().unwrap_or_else(PoisonError::into_inner).fatal.get_or_insert(error);
+            shared.changed.notify_all();
+        }
+        Err(panic) => shared.end_by(panic, "finishing shards", stop),
     }
 }
 
 fn try_close_all(closing: Receiver<Closing>) -> Result<()> {
     let mut shards: BTreeMap<u64, Vec<(usize, UnitShard)>> = BTreeMap::new();
     for message in closing {
+        panic_point("close");
         match message {
             Closing::Shard(shard) => {
                 let attempt = shard.attempt();
@@ -429,3 +468,6 @@ fn try_close_all(closing: Receiver<Closing>) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::listing::{Detail, Resolver, check_named_once};
-use super::retried;
+use super::planned::read_file;
 use super::walk::SourceFile;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
@@ -42,11 +42,12 @@ impl FilesFrom {
     pub fn list(&self, source: &SourceSpec, follow_links: bool) -> Result<(Vec<SourceFile>, Vec<Detail>)> {
         let bytes = if self.is_stdin() {
             let mut bytes = Vec::new();
-            std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
+            let read = std::io::stdin().lock().read_to_end(&mut bytes);
+            read.map_err(|e| Error::io("read the list of files", &self.list, e))?;
+            bytes
         } else {
-            retried(|| std::fs::read(&self.list))
-        }
-        .map_err(|e| Error::io("read the list of files", &self.list, e))?;
+            read_file(&self.list)?
+        };
         let mut resolver = Resolver::new(source, true, follow_links)?;
         let (mut files, mut details, mut lines) = (Vec::new(), Vec::new(), Vec::new());
         for (line, name) in names(&bytes, self.null) {

@@ -8,6 +8,7 @@ use glob::MatchOptions;
 use super::portable_name;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
+use crate::storage::contained;
 
 /// What a pattern stands for.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -52,12 +53,18 @@ impl Matches {
             require_literal_leading_dot: true,
         };
         let mut paths: Vec<PathBuf> = Vec::new();
-        for found in glob::glob_with(pattern, options).map_err(bad)? {
-            paths.push(found.map_err(|e| {
-                let path = e.path().to_owned();
-                Error::io("list the folder", &path, e.into())
-            })?);
-        }
+        let mut matches = glob::glob_with(pattern, options).map_err(bad)?;
+        let mut list = || {
+            for found in &mut matches {
+                paths.push(found.map_err(|e| {
+                    let path = e.path().to_owned();
+                    Error::io("list the folder", &path, e.into())
+                })?);
+            }
+            Ok(())
+        };
+        let listed = contained(|| Ok(list()));
+        listed.map_err(|e| Error::io("list the folders of the pattern", &source.path, e))??;
         if paths.is_empty() {
             return Err(Error::usage("nothing matches this pattern")
                 .at_path(&source.path)

@@ -3,15 +3,14 @@
 //! A line belongs to the range in which it starts. So any division of a file into ranges gives every line exactly once,
 //! and a range can be read without looking at the others.
 
-use std::fs::File;
 use std::io::ErrorKind;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 
 use memchr::{memchr, memrchr};
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 
+use super::planned::{OpenedFile, PlannedFile};
 use crate::error::{Error, Result};
 
 /// A piece of a file.
@@ -36,8 +35,7 @@ pub enum Piece {
 /// Reads [`Piece`]s of a range.
 #[derive(Debug)]
 pub struct LineReader {
-    file: File,
-    path: PathBuf,
+    file: OpenedFile,
     /// Where the next line starts.
     offset: u64,
     /// What was read from there on already: the begin of a line whose end is not.
@@ -50,28 +48,38 @@ pub struct LineReader {
 }
 
 impl LineReader {
-    /// Opens `path`, which had `file_bytes` bytes when it was planned, for the lines that start in `range`.
-    pub fn open(path: &Path, file_bytes: u64, range: Range<u64>, max_line_bytes: u64) -> Result<Self> {
-        let fail = |e| Error::io("open", path, e);
-        let file = File::open(path).map_err(fail)?;
-        let now = file.metadata().map_err(fail)?.len();
-        if now != file_bytes {
-            return Err(super::changed(path, file_bytes, now));
-        }
-        let mut reader = Self {
-            file,
-            path: path.to_owned(),
-            offset: range.start,
-            begun: Vec::new(),
-            end: range.end,
-            file_bytes,
-            max_line_bytes,
-        };
+    /// Opens a file for the lines that start in `range`.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or is not what it was when it was planned.
+    pub fn open(planned: &PlannedFile, range: Range<u64>, max_line_bytes: u64) -> Result<Self> {
+        Self::over(planned.open()?, range, max_line_bytes)
+    }
+
+    /// Reads the lines of an open file that start in `range`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn over(file: OpenedFile, range: Range<u64>, max_line_bytes: u64) -> Result<Self> {
+        let file_bytes = file.bytes();
+        let mut reader =
+            Self { file, offset: range.start, begun: Vec::new(), end: range.end, file_bytes, max_line_bytes };
         if range.start > 0 {
             // The line that is under way at the start belongs to the range before.
             reader.offset = reader.line_end(range.start - 1)?;
         }
         Ok(reader)
+    }
+
+    /// Checks, after the last piece, that the file is still what was planned.
+    ///
+    /// # Errors
+    ///
+    /// As [`OpenedFile::check_unchanged`].
+    pub fn check_unchanged(&self) -> Result<()> {
+        self.file.check_unchanged()
     }
 
     /// The next piece of about `target` bytes; `None` at the end of the range.
@@ -141,7 +149,7 @@ impl LineReader {
         let read = super::retried(|| {
             while buffer.len() < until {
                 let at = offset + buffer.len() as u64;
-                match rustix::io::pread(&self.file, spare_capacity(buffer), at) {
+                match rustix::io::pread(self.file.file(), spare_capacity(buffer), at) {
                     Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                     Ok(_) | Err(Errno::INTR) => {}
                     Err(e) => return Err(e.into()),
@@ -150,20 +158,22 @@ impl LineReader {
             Ok(())
         });
         buffer.truncate(until);
-        read.map_err(|e| Error::io("read", &self.path, e).at_offset(offset))
+        read.map_err(|e| Error::io("read", self.file.path(), e).at_offset(offset))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use proptest::prelude::*;
 
     fn lines(path: &Path, ranges: &[Range<u64>], target: usize) -> Vec<u8> {
-        let size = std::fs::metadata(path).unwrap().len();
+        let planned = PlannedFile::now(path).unwrap();
         let mut all = Vec::new();
         for range in ranges {
-            let mut reader = LineReader::open(path, size, range.clone(), 1 << 20).unwrap();
+            let mut reader = LineReader::open(&planned, range.clone(), 1 << 20).unwrap();
             while let Some(piece) = reader.next(target).unwrap() {
                 match piece {
                     Piece::Lines { offset, bytes } => {
@@ -204,9 +214,10 @@ mod tests {
             let file = tempfile::NamedTempFile::new().unwrap();
             std::fs::write(file.path(), &text).unwrap();
             let size = text.len() as u64;
+            let planned = PlannedFile::now(file.path()).unwrap();
             let mut at = 0;
             for range in [0..cut.min(size), cut.min(size)..size] {
-                let mut reader = LineReader::open(file.path(), size, range, most).unwrap();
+                let mut reader = LineReader::open(&planned, range, most).unwrap();
                 while let Some(piece) = reader.next(target).unwrap() {
                     let (offset, end) = match piece {
                         Piece::Lines { offset, bytes } => {
@@ -232,8 +243,8 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let text = format!("short\n{}\nend", "x".repeat(5000));
         std::fs::write(file.path(), &text).unwrap();
-        let mut reader =
-            LineReader::open(file.path(), text.len() as u64, 0..text.len() as u64, 1000).unwrap();
+        let planned = PlannedFile::now(file.path()).unwrap();
+        let mut reader = LineReader::open(&planned, 0..planned.bytes, 1000).unwrap();
         let mut found = Vec::new();
         while let Some(piece) = reader.next(100).unwrap() {
             found.push(piece);

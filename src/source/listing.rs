@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::io::Errno;
 
+use super::planned::modified_ns;
 use super::walk::SourceFile;
 use super::{portable_name, retried};
 use crate::error::{Error, Result};
@@ -96,7 +96,7 @@ impl<'a> Resolver<'a> {
                     relative,
                     origin,
                     bytes: meta.len(),
-                    modified_ns: i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec()),
+                    modified_ns: modified_ns(&meta),
                 };
                 return Ok((file, None));
             }

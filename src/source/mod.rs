@@ -10,29 +10,38 @@ pub mod lines;
 pub mod listing;
 pub mod metadata;
 mod name;
+pub mod planned;
 pub mod stream;
 pub mod text;
 pub mod walk;
 pub mod webdataset;
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use name::portable_name;
-use xxhash_rust::xxh3::Xxh3;
+pub use planned::{PlannedFile, read_file};
+use rustix::io::Errno;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// Pauses between attempts at an operation that failed in the operating system.
 const RETRY_PAUSES_MS: [u64; 2] = [50, 250];
 
-/// Runs `operation` again after a failure that may pass. What cannot pass (no such file, no permission) fails at once.
+/// Whether a failure is there to stay: no such file, no permission, a link or a socket where a file was.
+fn is_final(error: &io::Error) -> bool {
+    let of = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+        || of(Errno::LOOP)
+        || of(Errno::NXIO)
+}
+
+/// Runs `operation` again after a failure that may pass.
 fn retried<T>(mut operation: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for pause in RETRY_PAUSES_MS {
         match operation() {
-            Err(e) if !matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+            Err(e) if !is_final(&e) => {
                 std::thread::sleep(Duration::from_millis(pause));
             }
             other => return other,
@@ -41,70 +50,34 @@ fn retried<T>(mut operation: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     operation()
 }
 
-/// The whole of a file that had `planned_bytes` bytes when it was planned.
-///
-/// # Errors
-///
-/// [`ErrorKind::Io`] when it cannot be read, is gone, or has another size now: never the item's fault.
-pub fn read_planned(path: &Path, planned_bytes: u64) -> Result<Vec<u8>> {
-    let bytes = retried(|| std::fs::read(path)).map_err(|e| {
-        Error::io("read", path, e).help("make the file readable, then run the same command with --resume")
-    })?;
-    if bytes.len() as u64 != planned_bytes {
-        return Err(changed(path, planned_bytes, bytes.len() as u64));
-    }
-    Ok(bytes)
-}
-
-/// Bytes of a file that are held while it is read piece by piece.
+/// Bytes of a file that are held while two are compared.
 const PIECE_BYTES: usize = 256 << 10;
-
-/// XXH3-128 of a file that had `planned_bytes` bytes when it was planned.
-///
-/// # Errors
-///
-/// As [`read_planned`].
-pub fn hash_planned(path: &Path, planned_bytes: u64) -> Result<u128> {
-    let fail = |e| Error::io("read", path, e);
-    let mut file = retried(|| File::open(path)).map_err(fail)?;
-    let mut piece = vec![0; PIECE_BYTES];
-    let (mut hash, mut bytes) = (Xxh3::new(), 0);
-    loop {
-        match retried(|| file.read(&mut piece)).map_err(fail)? {
-            0 if bytes == planned_bytes => return Ok(hash.digest128()),
-            0 => return Err(changed(path, planned_bytes, bytes)),
-            n => {
-                hash.update(&piece[..n]);
-                bytes += n as u64;
-            }
-        }
-    }
-}
 
 /// Whether two files have the same bytes.
 ///
 /// # Errors
 ///
-/// One of them cannot be read.
-pub fn same_content(one: &Path, other: &Path) -> Result<bool> {
-    let open = |path: &Path| {
-        let file = retried(|| File::open(path)).map_err(|e| Error::io("read", path, e))?;
-        Ok::<_, Error>(BufReader::with_capacity(PIECE_BYTES, file))
-    };
-    let (mut a, mut b) = (open(one)?, open(other)?);
-    loop {
-        let x = a.fill_buf().map_err(|e| Error::io("read", one, e))?;
-        let y = b.fill_buf().map_err(|e| Error::io("read", other, e))?;
+/// One of them cannot be read, or is not what it was when it was planned.
+pub fn same_content(one: &PlannedFile, other: &PlannedFile) -> Result<bool> {
+    let (opened_one, opened_other) = (one.open()?, other.open()?);
+    let reader = |opened| BufReader::with_capacity(PIECE_BYTES, opened);
+    let (mut a, mut b) = (reader(opened_one), reader(opened_other));
+    let same = loop {
+        let x = a.fill_buf().map_err(|e| Error::io("read", &one.path, e))?;
+        let y = b.fill_buf().map_err(|e| Error::io("read", &other.path, e))?;
         let n = x.len().min(y.len());
         if n == 0 {
-            return Ok(x.len() == y.len());
+            break x.len() == y.len();
         }
         if x[..n] != y[..n] {
-            return Ok(false);
+            break false;
         }
         a.consume(n);
         b.consume(n);
-    }
+    };
+    a.get_ref().check_unchanged()?;
+    b.get_ref().check_unchanged()?;
+    Ok(same)
 }
 
 /// The folder a file stands in.
@@ -113,13 +86,4 @@ fn folder_of(file: &Path) -> PathBuf {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
         _ => PathBuf::from("."),
     }
-}
-
-fn changed(path: &Path, planned: u64, now: u64) -> Error {
-    Error::new(
-        ErrorKind::Io,
-        format!("the file had {planned} bytes when the run was planned and has {now} now"),
-    )
-    .at_path(path)
-    .help("leave the sources alone during a run; start again with --overwrite")
 }

@@ -2,7 +2,6 @@
 //!
 //! A failure of the operating system is told apart from damage: it fails the unit, while damage is the fault of the file.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +12,8 @@ use flate2::bufread::MultiGzDecoder;
 use liblzma::stream::{Action, CONCATENATED, Status, Stream as XzStream};
 
 use super::compression::Compression;
-use super::{changed, retried};
+use super::planned::{OpenedFile, PlannedFile};
+use super::retried;
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
 
@@ -100,9 +100,20 @@ impl<R: BufRead> Read for Xz<R> {
     }
 }
 
+/// A file that its reader and its stream share.
+struct SharedFile(Arc<OpenedFile>);
+
+impl Read for SharedFile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.file().read(buffer)
+    }
+}
+
 /// Decompressed bytes.
 pub struct Stream {
     path: PathBuf,
+    /// `None` for standard input.
+    file: Option<Arc<OpenedFile>>,
     reader: Box<dyn Read + Send>,
     seen: Arc<Seen>,
     produced: u64,
@@ -121,19 +132,24 @@ pub enum Broken {
 }
 
 impl Stream {
-    /// Opens a file that had `planned_bytes` bytes when it was planned.
+    /// Opens a file.
     ///
     /// # Errors
     ///
-    /// It cannot be opened, or has another size now. That its content is damaged shows when it is read.
-    pub fn open(path: &Path, planned_bytes: u64, compression: Option<Compression>) -> Result<Self> {
-        let fail = |e| Error::io("open", path, e);
-        let file = retried(|| File::open(path)).map_err(fail)?;
-        let now = file.metadata().map_err(fail)?.len();
-        if now != planned_bytes {
-            return Err(changed(path, planned_bytes, now));
-        }
-        Self::over(path, Box::new(file), compression)
+    /// It cannot be opened, or is not what it was when it was planned. That its content is damaged shows when it is read.
+    pub fn open(planned: &PlannedFile, compression: Option<Compression>) -> Result<Self> {
+        let file = Arc::new(planned.open()?);
+        let input = Box::new(SharedFile(Arc::clone(&file)));
+        Ok(Self { file: Some(file), ..Self::over(&planned.path, input, compression)? })
+    }
+
+    /// Checks, after the last byte, that the file is still what was planned. Standard input always is.
+    ///
+    /// # Errors
+    ///
+    /// As [`OpenedFile::check_unchanged`].
+    pub fn check_unchanged(&self) -> Result<()> {
+        self.file.as_ref().map_or(Ok(()), |file| file.check_unchanged())
     }
 
     /// Standard input.
@@ -162,7 +178,7 @@ impl Stream {
             }
         };
         let path = path.to_owned();
-        Ok(Self { path, reader, seen, produced: 0, compressed: compression.is_some(), misnamed })
+        Ok(Self { path, file: None, reader, seen, produced: 0, compressed: compression.is_some(), misnamed })
     }
 
     /// Bytes of the file that were used so far.

@@ -11,9 +11,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::planned::{PlannedFile, modified_ns};
 use super::portable_name;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
+use crate::storage::for_each_entry;
 
 /// Deepest folder nesting that is followed.
 const MAX_DEPTH: usize = 256;
@@ -38,6 +40,16 @@ impl SourceFile {
     pub fn path(&self, sources: &[SourceSpec]) -> PathBuf {
         let root = &sources[self.source as usize].path;
         if self.relative.as_os_str().is_empty() { root.clone() } else { root.join(&self.relative) }
+    }
+
+    /// The file as it is to be read. A source that is itself a file may be a link; others only with `follow_links`.
+    pub fn planned(&self, sources: &[SourceSpec], follow_links: bool) -> PlannedFile {
+        PlannedFile {
+            path: self.path(sources),
+            bytes: self.bytes,
+            modified_ns: self.modified_ns,
+            follow_links: follow_links || self.is_named(),
+        }
     }
 
     /// Whether the source was named as a file.
@@ -80,8 +92,14 @@ pub fn list(sources: &[SourceSpec], follow_links: bool, keep: &dyn Fn(&str) -> b
         };
         if meta.is_dir() {
             walk.folder(&source.path, Path::new(""), &source.label, &meta, 0)?;
-        } else {
+        } else if meta.is_file() {
             walk.file(PathBuf::new(), source.label.clone(), &meta);
+        } else {
+            return Err(Error::usage(
+                "the source is neither a file nor a folder, but a FIFO, socket or device",
+            )
+            .at_path(&source.path)
+            .help("name files or folders; dsconvert text reads standard input when the source is -"));
         }
     }
     Ok(listing)
@@ -129,10 +147,8 @@ impl Walk<'_> {
 
     /// The entries of a folder that are files or folders, in order.
     fn entries(&mut self, folder: &Path) -> Result<Vec<(OsString, Metadata)>> {
-        let fail = |e| Error::io("list the folder", folder, e);
         let mut entries = Vec::new();
-        for entry in std::fs::read_dir(folder).map_err(fail)? {
-            let entry = entry.map_err(fail)?;
+        for_each_entry(folder, |entry| {
             let name = entry.file_name();
             let mut meta = entry.metadata().map_err(|e| Error::io("look at the file", &entry.path(), e))?;
             if meta.file_type().is_symlink() && self.follow_links {
@@ -143,10 +159,11 @@ impl Walk<'_> {
             }
             if name.as_bytes().starts_with(b".") || !(meta.is_file() || meta.is_dir()) {
                 self.listing.skipped += u64::from(!meta.is_dir());
-                continue;
+            } else {
+                entries.push((name, meta));
             }
-            entries.push((name, meta));
-        }
+            Ok(())
+        })?;
         entries.sort_by(|(a, am), (b, bm)| {
             let key = |name: &OsString, dir: bool| [name.as_bytes(), if dir { b"/" } else { b"" }].concat();
             key(a, am.is_dir()).cmp(&key(b, bm.is_dir()))
@@ -160,7 +177,7 @@ impl Walk<'_> {
             relative,
             origin,
             bytes: meta.len(),
-            modified_ns: i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec()),
+            modified_ns: modified_ns(meta),
         });
     }
 }

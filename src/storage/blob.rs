@@ -1,11 +1,12 @@
 //! Bytes of a committed file.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use rustix::fs::OFlags;
 
 use super::map::map;
 use crate::error::{Error, ErrorKind, Result};
@@ -38,10 +39,14 @@ impl Blob {
     /// Opens `path`. With `expected_bytes` (from the manifest or shard table) a file of another size is an error.
     pub fn open(path: &Path, access: Access, expected_bytes: Option<u64>) -> Result<Self> {
         let fail = |e| Error::io("open", path, e);
-        let file = File::open(path).map_err(fail)?;
+        // Opening a FIFO would wait for a writer.
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(fail)?;
         let meta = file.metadata().map_err(fail)?;
         if !meta.is_file() {
-            return Err(Error::new(ErrorKind::Io, "this is not a regular file").at_path(path));
+            return Err(Error::new(ErrorKind::Io, "this is not a regular file")
+                .at_path(path)
+                .help("the dataset was altered: restore the file, or convert again"));
         }
         let len = meta.len();
         if let Some(expected) = expected_bytes.filter(|&e| e != len) {
@@ -139,6 +144,17 @@ impl Blob {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_regular_file_never_blocks() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("fifo");
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        for path in [path.as_path(), dir.path(), Path::new("/dev/zero")] {
+            assert_eq!(Blob::open(path, Access::Read, None).unwrap_err().kind(), ErrorKind::Io);
+        }
+    }
 
     #[test]
     fn both_kinds_of_access_give_the_same_bytes_and_errors() {

@@ -5,6 +5,7 @@
 //! dataset files are read through [`Blob`], mapped or not.
 
 mod blob;
+mod dirs;
 mod lock;
 mod map;
 mod new_file;
@@ -12,6 +13,9 @@ mod paths;
 mod writeback;
 
 pub use blob::{Access, Blob};
+#[cfg(feature = "sources")]
+pub(crate) use dirs::contained;
+pub use dirs::for_each_entry;
 pub use lock::DirLock;
 pub(crate) use new_file::hex;
 pub use new_file::{NewFile, Written, write_file};

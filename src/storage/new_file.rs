@@ -114,7 +114,7 @@ impl NewFile {
         let fail = |e| Error::io("write", &self.path, e);
         self.drained.add(self.file.as_mut(), &self.temporary, &self.buffer).map_err(fail)?;
         let Some(file) = self.file.take() else {
-            return Err(Error::usage("a file that is nowhere cannot be committed"));
+            return Err(Error::internal("a file that is nowhere cannot be committed"));
         };
         file.sync_all().map_err(fail)?;
         std::fs::rename(&self.temporary, &self.path).map_err(fail)?;

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::{Component, Path, PathBuf};
 
+use super::dirs::contained;
 use crate::error::{Error, Result};
 
 /// The file or directory that `relative` (from a manifest, plan or part) names under `root`.
@@ -73,7 +74,7 @@ pub fn remove_file(path: &Path) -> Result<()> {
 
 /// Removes a directory of our own making with all it holds; one that is already gone is no error.
 pub fn remove_dir_all(dir: &Path) -> Result<()> {
-    match std::fs::remove_dir_all(dir) {
+    match contained(|| std::fs::remove_dir_all(dir)) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", dir, e)),
         _ => Ok(()),
     }
@@ -81,8 +82,8 @@ pub fn remove_dir_all(dir: &Path) -> Result<()> {
 
 /// Whether `dir` is missing or holds nothing.
 pub fn is_empty_dir(dir: &Path) -> Result<bool> {
-    match std::fs::read_dir(dir) {
-        Ok(mut entries) => Ok(entries.next().is_none()),
+    match contained(|| Ok(std::fs::read_dir(dir)?.next().is_none())) {
+        Ok(is_empty) => Ok(is_empty),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(true),
         Err(e) => Err(Error::io("list", dir, e)),
     }

@@ -7,6 +7,11 @@
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+
+use crate::error::{Error, Result};
+use crate::panics::caught;
+use crate::threads;
 
 /// Bytes of a file after which its next part is sent to the disk.
 pub(super) const EVERY_BYTES: u64 = 16 << 20;
@@ -16,25 +21,45 @@ const QUEUE: usize = 4;
 
 /// Sends growing files to the disk. Clones are handles of one thread, which ends with the last of them.
 #[derive(Debug, Clone)]
-pub struct Writeback(Option<SyncSender<PathBuf>>);
+pub struct Writeback {
+    files: Option<SyncSender<PathBuf>>,
+    /// What the thread panicked with.
+    bug: Arc<OnceLock<String>>,
+}
 
 impl Writeback {
     /// Starts the thread. Where that fails, files are written at their commit.
     pub fn start() -> Self {
         let (files, waiting) = sync_channel::<PathBuf>(QUEUE);
-        let thread = std::thread::Builder::new().name("writeback".to_owned()).spawn(move || {
-            for path in waiting {
-                // A file opened anew: failures are told once to each that has the file open, and the writer must
-                // be told of them at its commit. Nothing depends on what happens here.
-                let _ = OpenOptions::new().write(true).open(path).and_then(|file| file.sync_data());
+        let bug = Arc::new(OnceLock::new());
+        let noted = Arc::clone(&bug);
+        let thread = threads::named("writeback").spawn(move || {
+            let sync = || {
+                for path in waiting {
+                    // A file opened anew: failures are told once to each that has the file open, and the writer must
+                    // be told of them at its commit. Nothing depends on what happens here.
+                    let _ = OpenOptions::new().write(true).open(path).and_then(|file| file.sync_data());
+                }
+            };
+            if let Err(panic) = caught(sync) {
+                let _ = noted.set(panic.into_error("sending files to the disk").to_string());
             }
         });
-        Self(thread.is_ok().then_some(files))
+        Self { files: thread.is_ok().then_some(files), bug }
+    }
+
+    /// Fails when the thread has panicked.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Internal`](crate::error::ErrorKind).
+    pub fn check(&self) -> Result<()> {
+        self.bug.get().map_or(Ok(()), |bug| Err(Error::internal(bug)))
     }
 
     /// Has what was written to the file `path` so far sent to the disk, sooner or later. Never waits.
     pub(super) fn send(&self, path: &Path) {
-        if let Some(files) = &self.0 {
+        if let Some(files) = &self.files {
             // A queue that is full is as good: one of the next calls, or the commit, will do it.
             let _ = files.try_send(path.to_owned());
         }

@@ -8,6 +8,7 @@ mod failures;
 mod images_sources;
 mod images_tar;
 mod inspect;
+mod lifecycle;
 mod memory;
 mod open_files;
 mod output_directory;

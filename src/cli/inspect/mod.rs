@@ -9,7 +9,7 @@ pub(super) use describe::print_histogram;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use super::Ending;
+use super::{Ending, print};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::default_threads;
 use crate::reader::{Dataset, Record, ShardFile, Split, describe as describe_path};
@@ -59,7 +59,7 @@ pub(super) struct Args {
 type Out = BufWriter<io::StdoutLock<'static>>;
 
 fn print_error(e: io::Error) -> Error {
-    Error::new(ErrorKind::Io, "cannot print").caused_by(e)
+    print::failed(e)
 }
 
 /// Prints `value` as indented JSON.

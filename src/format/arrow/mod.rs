@@ -77,6 +77,7 @@ impl ShardWriter for Writer {
 fn failed(path: &Path, e: ArrowError) -> Error {
     match e {
         ArrowError::IoError(_, cause) => Error::io("write", path, cause),
-        other => Error::usage("the records cannot be written as arrow").at_path(path).caused_by(other),
+        // The values were checked: what cannot be encoded is a bug.
+        other => Error::internal("the records cannot be written as arrow").at_path(path).caused_by(other),
     }
 }

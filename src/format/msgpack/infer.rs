@@ -56,7 +56,7 @@ pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
         };
         inferred_field(kind, name, ty)
     });
-    Schema { kind, fields: fields.collect(), class_names: Vec::new() }.checked()
+    Schema { kind, fields: fields.collect(), class_names: Vec::new() }.checked_as_read()
 }
 
 /// Reads a record without knowing its schema.

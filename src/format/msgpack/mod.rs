@@ -139,7 +139,7 @@ fn encode_value(ty: FieldType, value: &Value, out: &mut Vec<u8>) -> Result<(), p
 
 /// Writing to memory fails only for lengths beyond 32 bits.
 fn refused(e: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::usage("the record cannot be written as msgpack").caused_by(e)
+    Error::internal("the record cannot be written as msgpack").caused_by(e)
 }
 
 /// Reads MessagePack values as views. Nothing is allocated; every length is checked against the bytes that are there.

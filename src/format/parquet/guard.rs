@@ -7,7 +7,6 @@
 //! Some damage the library meets with a panic; [`caught`] makes an error of it.
 
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ::parquet::arrow::ProjectionMask;
 use ::parquet::errors::ParquetError;
@@ -16,6 +15,7 @@ use ::parquet::file::page_index::offset_index::PageLocation;
 
 use crate::error::{Error, Result};
 use crate::format::MAX_RECORD_BYTES;
+use crate::panics;
 use crate::storage::Blob;
 
 /// Most decoded bytes of a row group that has several rows. The writer ends one at 16 MiB of canonical bytes, of which
@@ -56,10 +56,8 @@ pub(super) fn check_footer(file: &ParquetMetaData, file_bytes: u64) -> Result<()
 /// Runs a part of the library that may panic on damaged bytes. What `decode` was working on must not be used again
 /// after an error. (The panic hook of the program still sees the panic: by default it prints a line to stderr.)
 pub(super) fn caught<T>(decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
-    catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|panic| {
-        let what = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-        let what = what.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-        Err(ParquetError::General(format!("the decoder gave up: {what}")))
+    panics::caught(decode).unwrap_or_else(|panic| {
+        Err(ParquetError::General(format!("the decoder gave up: {}", panic.into_message())))
     })
 }
 

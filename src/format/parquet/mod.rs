@@ -23,6 +23,7 @@ use arrow_schema::FieldRef;
 
 use super::arrow_schema::{IMAGE_BYTES, METADATA_KEY, image_fields, metadata, to_arrow};
 use super::columns::Columns;
+use super::watched::{Failure, WatchedFile};
 use super::{Placed, ShardWriter, check};
 use crate::error::{Error, Result};
 use crate::sample::{Record, Value};
@@ -52,8 +53,9 @@ const ZSTD_LEVEL: i32 = 1;
 /// Writes one Parquet shard.
 pub(super) struct Writer {
     schema: Arc<Schema>,
-    file: SerializedFileWriter<NewFile>,
+    file: SerializedFileWriter<WatchedFile>,
     path: PathBuf,
+    failure: Failure,
     leaves: Vec<Leaf>,
     /// What is encoded by the `parquet` crate.
     columns: Columns,
@@ -98,11 +100,12 @@ impl Writer {
         }
         let columns = Columns::of(&schema, |field| !Payload::holds(field.ty))?;
         let path = file.path().to_owned();
-        let file =
-            SerializedFileWriter::new(file, descriptor.root_schema_ptr(), properties).map_err(unfit)?;
+        let (file, failure) = WatchedFile::new(file);
+        let file = SerializedFileWriter::new(file, descriptor.root_schema_ptr(), properties)
+            .map_err(|e| failed(&path, &failure, e))?;
         let factory = ArrowRowGroupWriterFactory::new(&file, arrow);
         let (encoders, group, rows, bytes) = (None, 0, 0, 0);
-        Ok(Self { schema, file, path, leaves, columns, factory, encoders, group, rows, bytes })
+        Ok(Self { schema, file, path, failure, leaves, columns, factory, encoders, group, rows, bytes })
     }
 
     /// Encodes what was gathered.
@@ -111,7 +114,7 @@ impl Writer {
             return Ok(());
         }
         let rows = self.columns.take()?;
-        self.try_encode(&rows).map_err(|e| failed(&self.path, e))
+        self.try_encode(&rows).map_err(|e| failed(&self.path, &self.failure, e))
     }
 
     fn try_encode(&mut self, rows: &RecordBatch) -> Result<(), ParquetError> {
@@ -146,7 +149,7 @@ impl Writer {
 
     fn end_group(&mut self) -> Result<()> {
         self.encode()?;
-        self.try_end_group().map_err(|e| failed(&self.path, e))?;
+        self.try_end_group().map_err(|e| failed(&self.path, &self.failure, e))?;
         self.group += 1;
         self.rows = 0;
         self.bytes = 0;
@@ -195,14 +198,15 @@ impl ShardWriter for Writer {
 
     fn finish(mut self: Box<Self>) -> Result<NewFile> {
         self.end_group()?;
-        let path = self.path;
-        self.file.into_inner().map_err(|e| failed(&path, e))
+        let (path, failure) = (self.path, self.failure);
+        self.file.into_inner().map(WatchedFile::into_file).map_err(|e| failed(&path, &failure, e))
     }
 }
 
 /// Everything that decides the bytes, but the records.
 fn properties(schema: &Schema) -> Result<WriterProperties> {
-    let zstd = ZstdLevel::try_new(ZSTD_LEVEL).map_err(|e| Error::usage("no such zstd level").caused_by(e))?;
+    let zstd =
+        ZstdLevel::try_new(ZSTD_LEVEL).map_err(|e| Error::internal("no such zstd level").caused_by(e))?;
     let metadata = KeyValue::new(METADATA_KEY.to_owned(), metadata(schema)?);
     let mut properties = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_1_0)
@@ -244,15 +248,11 @@ fn properties(schema: &Schema) -> Result<WriterProperties> {
     Ok(properties.build())
 }
 
-/// The library hides the cause of a failed write in a box; a full disk must stay visible.
-fn failed(path: &Path, e: ParquetError) -> Error {
-    match e {
-        ParquetError::External(cause) => match cause.downcast::<std::io::Error>() {
-            Ok(io) => Error::io("write", path, *io),
-            Err(other) => {
-                Error::usage("the records cannot be written as parquet").at_path(path).caused_by(other)
-            }
-        },
-        other => Error::usage("the records cannot be written as parquet").at_path(path).caused_by(other),
+/// The library hides the cause of a failed write in a box, or in text; a full disk must stay visible.
+fn failed(path: &Path, failure: &Failure, e: ParquetError) -> Error {
+    match failure.take() {
+        Some(cause) => Error::io("write", path, cause),
+        // The values were checked: what cannot be encoded is a bug.
+        None => Error::internal("the records cannot be written as parquet").at_path(path).caused_by(e),
     }
 }

@@ -105,7 +105,7 @@ impl FrameCodec for Protobuf {
         let message = self.message(record)?;
         message
             .encode_length_delimited(frame)
-            .map_err(|e| Error::usage("the record cannot be written as protobuf").caused_by(e))
+            .map_err(|e| Error::internal("the record cannot be written as protobuf").caused_by(e))
     }
 
     fn decode(&self, bytes: &Bytes) -> Result<(Record, usize), Fault> {
@@ -141,7 +141,7 @@ impl Protobuf {
                         .extra
                         .push(proto::Field { name: field.name.clone(), value: extra(field.ty, value) });
                 }
-                _ => return Err(Error::usage(format!("field {:?} does not fit its type", field.name))),
+                _ => return Err(Error::internal(format!("field {:?} does not fit its type", field.name))),
             }
         }
         message.payload = Some(match self.schema.kind {

@@ -16,6 +16,7 @@ use self::tars::TarFeed;
 use crate::error::{Error, Result};
 use crate::index::check_split_name;
 use crate::options::{OutputOptions, RunOptions, SourceSpec};
+use crate::panics::contained;
 use crate::pipeline::conversion::{Conversion, Converting, Feed};
 use crate::pipeline::dedup::{Candidate, Dedup, duplicates};
 use crate::pipeline::memory::MemoryLimit;
@@ -23,16 +24,18 @@ use crate::pipeline::outcome::{Converted, Outcome, Outcomes};
 use crate::pipeline::plan::PlanSummary;
 use crate::pipeline::progress::{Progress, Stop};
 use crate::pipeline::run::{Job, Planned, Report, run};
+use crate::pipeline::testing::item_panic_point;
 use crate::sample::{Record, Reject, RejectCode, Value};
 use crate::schema::{Kind, LABEL, Schema};
+use crate::source::PlannedFile;
 use crate::source::braces;
 use crate::source::files_from::FilesFrom;
 use crate::source::labels::{Folders, Layout};
 use crate::source::listing::Detail;
 use crate::source::metadata::MetadataFile;
-use crate::source::read_planned;
 use crate::source::walk::SourceFile;
 use crate::source::webdataset::{self, is_tar};
+use crate::threads;
 use crate::transform::image::{self as transform, DEFAULT_KEPT_BYTES, ImageOptions, ImageTransform, Scratch};
 use bytes::Bytes;
 
@@ -152,6 +155,10 @@ impl ImagesJob {
     /// Whether the file is read as a tar file; one that is named as an image is not.
     fn is_tar(&self, file: &SourceFile) -> bool {
         self.options.naming == Naming::Walk && is_tar(&file.origin)
+    }
+
+    fn planned(&self, file: &SourceFile) -> PlannedFile {
+        file.planned(&self.options.sources, self.options.follow_symlinks)
     }
 
     fn split_of(&self, file: &SourceFile) -> u16 {
@@ -281,7 +288,7 @@ impl Conversion for Images<'_> {
             let whole = |ordinal: &usize| job.details.get(*ordinal).is_none_or(|d| d.defect.is_none());
             let candidate = |ordinal: usize| {
                 let file = &job.files[ordinal];
-                Candidate { path: file.path(&job.options.sources), bytes: file.bytes, ordinal }
+                Candidate { planned: job.planned(file), ordinal }
             };
             let candidates = (0..job.files.len()).filter(whole).map(candidate).collect();
             let found = duplicates(candidates, work, threads, stop)?;
@@ -336,11 +343,11 @@ impl<'a> Images<'a> {
                 out.list.push(Outcome::Rejected { split, origin, reject: defect.clone() });
                 continue;
             }
-            let path = file.path(&self.job.options.sources);
-            let bytes = Bytes::from(read_planned(&path, file.bytes)?);
+            let planned = self.job.planned(file);
+            let bytes = Bytes::from(planned.read()?);
             out.read(&bytes);
             out.source_bytes += file.bytes;
-            let name = path.file_name().map(crate::source::portable_name).unwrap_or_default();
+            let name = planned.path.file_name().map(crate::source::portable_name).unwrap_or_default();
             // What is named one by one is an item, whatever it is.
             if detail.is_none()
                 && transform::sniff(&bytes).is_none()
@@ -396,10 +403,13 @@ impl<'a> Images<'a> {
     /// Converts a large image on a thread of its own. The allocator keeps for each thread what that thread has freed; so
     /// it keeps it for as many threads as there are large images under way, and not for every worker that ever met one.
     fn convert_apart(&self, bytes: &Bytes, scratch: &mut Scratch) -> Result<transform::Outcome, Reject> {
-        std::thread::scope(|scope| {
-            let apart = scope.spawn(|| self.job.transform.convert(bytes, scratch));
-            apart.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        let apart = std::thread::scope(|scope| {
+            let convert = || self.job.transform.convert(bytes, scratch);
+            let apart = threads::named("large image").spawn_scoped(scope, convert).ok()?;
+            Some(apart.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
+        // Where there is no thread to be had, memory matters less.
+        apart.unwrap_or_else(|| self.job.transform.convert(bytes, scratch))
     }
 
     /// The outcome of an image with all that is known of it.
@@ -412,6 +422,10 @@ impl<'a> Images<'a> {
     ) -> Result<Outcome, Reject> {
         let Item { origin, bytes, label, values: extra } = sample;
         let bytes = &bytes;
+        contained(|| {
+            item_panic_point(&origin);
+            Ok(())
+        })?;
         let header = self.job.transform.peek(bytes)?;
         let converted = {
             let _permit = self.pixels.acquire(header.memory_bytes);
@@ -447,6 +461,7 @@ impl<'a> Images<'a> {
         values.extend(extra);
         let mut converted = Converted::new(split, Record { values }, u64::from(width) * u64::from(height));
         (converted.width, converted.height) = (width, height);
+        converted.check_size()?;
         Ok(Outcome::Converted(converted))
     }
 }

@@ -14,13 +14,14 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::tars::TarFeed;
 use super::{Images, ImagesJob, Task};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::{self, ShardWriter};
 use crate::options::RunOptions;
 use crate::pipeline::conversion::{Conversion, Feed};
 use crate::pipeline::estimate::{Estimate, MIN_SAMPLE, Population};
 use crate::pipeline::outcome::{Outcome, Outcomes};
 use crate::pipeline::progress::Stop;
+use crate::pipeline::workers::on_threads;
 use crate::storage::NewFile;
 use crate::transform::image::Scratch;
 
@@ -227,31 +228,25 @@ impl<'a> Sampled<'a> {
         let threads = self.threads;
         let pieces = Mutex::new(pieces.enumerate());
         let done = Mutex::new((self, InOrder::default()));
-        std::thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| {
-                    let mut scratch = images.scratch(&Arc::default());
-                    loop {
-                        let next = locked(&pieces).next();
-                        let Some((number, piece)) = next else { return };
-                        let converted = piece.and_then(|piece| convert(images, piece, &mut scratch));
-                        let (sampled, order) = &mut *locked(&done);
-                        if let Err(error) = converted.and_then(|one| sampled.in_order(order, number, one)) {
-                            order.failure.get_or_insert(error);
-                        }
-                        if order.failure.is_some() || stop.requested().is_some() {
-                            return;
-                        }
-                    }
-                });
+        on_threads(threads, "converting the sample", stop, &|| {
+            let mut scratch = images.scratch(&Arc::default());
+            loop {
+                let next = locked(&pieces).next();
+                let Some((number, piece)) = next else { return Ok(()) };
+                let converted = piece.and_then(|piece| convert(images, piece, &mut scratch));
+                let (sampled, order) = &mut *locked(&done);
+                if let Err(error) = converted.and_then(|one| sampled.in_order(order, number, one)) {
+                    order.failure.get_or_insert(error);
+                }
+                if order.failure.is_some() || stop.is_set() {
+                    return Ok(());
+                }
             }
-        });
+        })?;
         let (_, order) = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-        match (order.failure, stop.requested()) {
-            (Some(error), _) => Err(error),
-            (None, Some(signal)) => Err(Error::new(ErrorKind::Interrupted(signal), "stopped before the end")),
-            (None, None) => Ok(order.seen),
-        }
+        order.failure.map_or(Ok(()), Err)?;
+        stop.check()?;
+        Ok(order.seen)
     }
 
     fn in_order(&mut self, order: &mut InOrder, number: usize, one: (Outcomes, Observation)) -> Result<()> {

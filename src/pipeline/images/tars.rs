@@ -35,7 +35,7 @@ pub(super) struct TarFeed {
 impl TarFeed {
     pub(super) fn open(job: &ImagesJob, ordinal: usize) -> Result<Self> {
         let file = &job.files[ordinal];
-        let samples = Samples::open(&file.path(&job.options.sources), file.bytes)?;
+        let samples = Samples::open(&job.planned(file))?;
         Ok(Self { file: ordinal, samples, fed: 0 })
     }
 }

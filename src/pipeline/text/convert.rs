@@ -13,9 +13,11 @@ use super::feed::{PartFeed, Task};
 use super::items::{Document, Items, Place};
 use super::options::{Overflow, TextInput};
 use crate::error::{Error, ErrorKind, Result};
+use crate::panics::caught;
 use crate::pipeline::conversion::{Conversion, Converting, Feed};
 use crate::pipeline::outcome::{Converted, Outcome, Outcomes};
 use crate::pipeline::progress::Stop;
+use crate::pipeline::testing::item_panic_point;
 use crate::sample::{Ids, PackedIds, Record, Reject, RejectCode, Text, Value};
 use crate::schema::Schema;
 use crate::transform::text::{EncodeStats, Scratch};
@@ -115,8 +117,11 @@ impl Items for Documents<'_> {
             return Converting::Done;
         }
         let options = &self.job.options;
-        let text = options.normalize.apply(&document.text, options.max_document_bytes);
-        let encoded = text.and_then(|text| self.encode(&text).map(|encoded| (text, encoded)));
+        let encoded = self.contained(|documents| {
+            item_panic_point(&origin);
+            let text = options.normalize.apply(&document.text, options.max_document_bytes)?;
+            documents.encode(&text).map(|encoded| (text, encoded))
+        });
         let (text, (ids, stats)) = match encoded {
             Ok(encoded) => encoded,
             Err(reject) => {
@@ -124,8 +129,13 @@ impl Items for Documents<'_> {
                 return Converting::Done;
             }
         };
-        if self.verify(named, &text, &ids, &stats, out) == Converting::RedoUnit {
-            return Converting::RedoUnit;
+        match self.contained(|documents| Ok(documents.verify(named, &text, &ids, &stats, out))) {
+            Ok(Converting::Done) => {}
+            Ok(Converting::RedoUnit) => return Converting::RedoUnit,
+            Err(reject) => {
+                out.list.push(Outcome::Rejected { split, origin, reject });
+                return Converting::Done;
+            }
         }
         for (name, happened) in [
             ("special_tokens_in_text", stats.special_in_text > 0),
@@ -168,6 +178,15 @@ struct Identity {
 }
 
 impl Documents<'_> {
+    /// Runs `work` on one document; a panic rejects the document.
+    fn contained<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Reject>) -> Result<T, Reject> {
+        caught(|| work(self)).unwrap_or_else(|panic| {
+            self.tokens.renew();
+            *self.ids = PackedIds::new(self.job.options.tokenizer.id_width());
+            Err(panic.into_reject())
+        })
+    }
+
     fn encode(&mut self, text: &str) -> Result<(Ids, EncodeStats), Reject> {
         let tokenizer = &self.job.options.tokenizer;
         let (tokens, ids) = (&mut *self.tokens, &mut *self.ids);
@@ -290,6 +309,7 @@ impl Documents<'_> {
         let mut converted = Converted::new(identity.split, Record { values }, u64::from(length));
         converted.key_hash = key_hash;
         converted.continues = continues;
+        converted.check_size()?;
         Ok(Outcome::Converted(converted))
     }
 }

@@ -21,6 +21,7 @@ use crate::pipeline::conversion::{Converting, Feed};
 use crate::pipeline::dedup::{FILE_NAME, check_stop};
 use crate::pipeline::outcome::Outcomes;
 use crate::pipeline::progress::Stop;
+use crate::pipeline::workers::on_threads;
 use crate::sample::Reject;
 use crate::storage::NewFile;
 
@@ -141,12 +142,7 @@ pub(super) fn find(job: &TextJob, work: &Path, threads: usize, stop: &Stop) -> R
         }
         Ok(())
     };
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(hash_units)).collect();
-        workers.into_iter().try_for_each(|worker| {
-            worker.join().unwrap_or_else(|_| Err(Error::corrupt("a thread that hashes texts has died")))
-        })
-    })?;
+    on_threads(threads, "looking for duplicates", stop, &hash_units)?;
     let mut pairs = ExternalSort::<PAIR_BYTES>::new(work, SORT_MEMORY_BYTES);
     let mut first: Option<[u8; TEXT_BYTES]> = None;
     for row in texts.into_inner().unwrap_or_else(PoisonError::into_inner).finish()? {

@@ -48,12 +48,16 @@ impl<'a> PartFeed<'a> {
                 if let Some(step) = reader.next()? {
                     return Ok(Some((*part, step)));
                 }
+                reader.check_unchanged()?;
                 self.open = None;
             }
             let Some(part) = self.parts.next() else { return Ok(None) };
             match Reader::open(self.job, &self.job.parts[part]) {
                 Ok(reader) => self.open = Some((part, reader)),
-                Err(Broken::Damaged(reject)) => return Ok(Some((part, Step::defect(None, reject)))),
+                Err(Broken::Damaged(reject)) => {
+                    self.job.planned(self.job.parts[part].file).open()?.check_unchanged()?;
+                    return Ok(Some((part, Step::defect(None, reject))));
+                }
                 Err(Broken::Failed(error)) => return Err(error),
             }
         }

@@ -8,13 +8,13 @@ use super::TextJob;
 use super::feed::Task;
 use super::parts::Work;
 use crate::error::Result;
+use crate::panics::contained;
 use crate::pipeline::conversion::Converting;
 use crate::pipeline::outcome::Outcomes;
 use crate::sample::{Record, Reject, RejectCode, Value};
 use crate::source::compression::Compression;
 use crate::source::jsonl::{self, Fields};
 use crate::source::lines::Piece;
-use crate::source::read_planned;
 use crate::source::text::cut::{Rule, lines};
 use crate::source::text::kind::{Documents, Format};
 
@@ -141,7 +141,7 @@ impl TextJob {
         if let Err(reject) = self.check_length(file.bytes as usize) {
             return Ok(items.item(place, Err(reject), out));
         }
-        let bytes = read_planned(&file.path(&self.sources), file.bytes)?;
+        let bytes = self.planned(self.parts[part].file).read()?;
         out.read(&bytes);
         if let Some(found) = Compression::sniff(&bytes) {
             return Ok(items.item(place, Err(found.unexpected()), out));
@@ -224,12 +224,12 @@ impl TextJob {
             None => {
                 let options = &self.options;
                 let fields = Fields { text: &options.text_field, key: options.key_field.as_deref() };
-                let found = jsonl::parse(line, fields, buffer);
+                let found = contained(|| jsonl::parse(line, fields, buffer));
                 found.map(|found| Document { key: found.key, text: found.text, kept: Vec::new() })
             }
             Some(wanted) => {
                 let line = std::str::from_utf8(line).map_err(|e| not_utf8("the line", &e));
-                let found = line.and_then(|line| wanted.find(line));
+                let found = line.and_then(|line| contained(|| wanted.find(line)));
                 found.map(|found| Document { key: found.key, text: found.text.into(), kept: found.kept })
             }
         };

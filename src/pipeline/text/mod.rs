@@ -30,6 +30,7 @@ use crate::pipeline::plan::PlanSummary;
 use crate::pipeline::progress::{Progress, Stop};
 use crate::pipeline::run::{Job, Planned, Report, run};
 use crate::schema::{Field, FieldType, Kind, Schema};
+use crate::source::PlannedFile;
 use crate::source::labels::DEFAULT_SPLIT;
 use crate::source::text::cut::Rule;
 use crate::source::text::json;
@@ -107,6 +108,11 @@ impl TextJob {
     /// Whether the file is one document.
     fn is_document(&self, file: &TextFile) -> bool {
         file.kind.format == Format::Text && self.options.documents == Documents::File
+    }
+
+    /// The file with this ordinal, as it is to be read.
+    fn planned(&self, file: usize) -> PlannedFile {
+        self.files[file].planned(&self.sources, self.options.follow_symlinks)
     }
 
     fn split_of(&self, key: &str) -> u16 {

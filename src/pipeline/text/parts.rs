@@ -1,8 +1,6 @@
 //! Reading a part of a file, piece by piece.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use super::TextJob;
@@ -12,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
 use crate::source::compression::Compression;
 use crate::source::lines::{LineReader, Piece};
+use crate::source::planned::OpenedFile;
 use crate::source::stream::{Broken, Stream};
 use crate::source::text::arrow::Batches;
 use crate::source::text::cut::{Cut, Cutter, Rule};
@@ -169,23 +168,24 @@ impl<'a> Reader<'a> {
         if let Some(reject) = detail.defect.clone() {
             return once(Work::Defect { mark: None, reject }, part.source_bytes, 0);
         }
-        let path = file.path(&job.sources);
+        let planned = job.planned(part.file);
         let kind = detail.kind;
         let stdin = options.input == TextInput::Stdin;
         let most = options.max_document_bytes;
         let stream = || match stdin {
             true => Stream::stdin(kind.compression),
-            false => Stream::open(&path, file.bytes, kind.compression),
+            false => Stream::open(&planned, kind.compression),
         };
         let cut = |rule| stream().map(|stream| Cutter::new(stream, rule, most)).map_err(Broken::Failed);
         if let Extent::Lines(bytes) = &part.extent {
-            if let Some(found) = sniff(&path).map_err(Broken::Failed)? {
+            let opened = planned.open().map_err(Broken::Failed)?;
+            if let Some(found) = sniff(&opened).map_err(Broken::Failed)? {
+                opened.check_unchanged().map_err(Broken::Failed)?;
                 // One reject for the file, whatever it is divided into.
                 let reject = Work::Defect { mark: None, reject: found.unexpected() };
                 return if bytes.start == 0 { once(reject, file.bytes, 0) } else { Ok(Self::Once(None)) };
             }
-            let reader = LineReader::open(&path, file.bytes, bytes.clone(), most).map_err(Broken::Failed)?;
-            return Ok(Self::Lines(reader));
+            return LineReader::over(opened, bytes.clone(), most).map(Self::Lines).map_err(Broken::Failed);
         }
         match kind.format {
             Format::Text if options.documents == Documents::File && kind.compression.is_none() && !stdin => {
@@ -204,7 +204,7 @@ impl<'a> Reader<'a> {
                 Ok(Self::Rows { table, read: 0 })
             }
             Format::Parquet => {
-                let table = ParquetFile::open(&path, file.bytes)?;
+                let table = ParquetFile::open(&planned)?;
                 let (Extent::Groups(groups), Some(columns)) = (part.extent.clone(), &detail.columns) else {
                     return Ok(Self::Once(None));
                 };
@@ -225,6 +225,19 @@ impl<'a> Reader<'a> {
 
     fn batches(source: Source, columns: Columns) -> Self {
         Self::Batches { source, read: 0, rest: None, memory_bytes: 0, columns: Arc::new(columns) }
+    }
+
+    /// Checks, after the last step, that the file is still what was planned.
+    pub(super) fn check_unchanged(&self) -> Result<()> {
+        match self {
+            // Whoever reads the file checks it.
+            Self::Once(_) => Ok(()),
+            Self::Lines(reader) => reader.check_unchanged(),
+            Self::Cuts { cutter, .. } => cutter.check_unchanged(),
+            Self::Rows { table, .. } => table.cutter.check_unchanged(),
+            Self::Batches { source: Source::Parquet(groups, _), .. } => groups.check_unchanged(),
+            Self::Batches { source: Source::Arrow(batches), .. } => batches.check_unchanged(),
+        }
     }
 
     pub(super) fn next(&mut self) -> Result<Option<Step>> {
@@ -287,10 +300,9 @@ fn held(work: &Work) -> u64 {
     bytes.saturating_mul(BYTES_HELD_PER_BYTE)
 }
 
-/// What the file at `path` is compressed with, by how it begins.
-fn sniff(path: &Path) -> Result<Option<Compression>> {
+/// What the file is compressed with, by how it begins.
+fn sniff(opened: &OpenedFile) -> Result<Option<Compression>> {
     let mut head = [0; Compression::SNIFFED_BYTES];
-    let read = File::open(path).and_then(|file| file.read_at(&mut head, 0));
-    let read = read.map_err(|e| Error::io("read", path, e))?;
+    let read = opened.file().read_at(&mut head, 0).map_err(|e| Error::io("read", opened.path(), e))?;
     Ok(Compression::sniff(&head[..read]))
 }

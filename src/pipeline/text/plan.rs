@@ -17,7 +17,7 @@ use crate::source::text::kind::{Documents, FileKind, Format};
 use crate::source::text::parquet::ParquetFile;
 use crate::source::text::table::{self, Columns};
 use crate::source::walk::{SourceFile, list};
-use crate::source::{braces, globs};
+use crate::source::{PlannedFile, braces, globs};
 
 /// Source bytes of the pieces that `--shuffle` puts in a keyed order.
 const SHUFFLE_PIECE_BYTES: u64 = 8 << 20;
@@ -96,7 +96,7 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<Found> {
     let mut defects = defects.into_iter();
     for (ordinal, file) in files.iter().enumerate() {
         let path = file.path(&sources);
-        let detail = finder.file(ordinal, file, &path, defects.next().flatten());
+        let detail = finder.file(ordinal, file, &sources, defects.next().flatten());
         details.push(detail.map_err(|e| if e.place().path.is_none() { e.at_path(path) } else { e })?);
     }
     let mut parts = finder.parts;
@@ -192,9 +192,10 @@ impl Finder<'_> {
         &mut self,
         ordinal: usize,
         file: &SourceFile,
-        path: &Path,
+        sources: &[SourceSpec],
         mut defect: Option<Reject>,
     ) -> Result<TextFile> {
+        let path = &file.path(sources);
         let named = file.is_named() || self.options.input != TextInput::Walk;
         let kind = kind_of(self.options, named, path);
         if kind.is_none() && defect.is_none() {
@@ -207,14 +208,19 @@ impl Finder<'_> {
         let mut detail = TextFile { kind, defect, columns: None };
         let from = self.parts.len();
         if detail.defect.is_none() && self.options.input != TextInput::Stdin {
+            let planned = file.planned(sources, self.options.follow_symlinks);
             let opened = match kind.format {
-                Format::Parquet => self.parquet(ordinal, file, path),
-                Format::Arrow => self.arrow(file, path),
+                Format::Parquet => self.parquet(ordinal, &planned),
+                Format::Arrow => self.arrow(&planned),
                 _ => Ok(None),
             };
             match opened {
                 Ok(columns) => detail.columns = columns.map(Arc::new),
-                Err(Broken::Damaged(reject)) => detail.defect = Some(reject),
+                Err(Broken::Damaged(reject)) => {
+                    // A file that is still being written is not damaged.
+                    planned.open()?.check_unchanged()?;
+                    detail.defect = Some(reject);
+                }
                 Err(Broken::Failed(error)) => return Err(error),
             }
             if self.is_divisible(kind) {
@@ -251,8 +257,8 @@ impl Finder<'_> {
     }
 
     /// Cuts a Parquet file between row groups.
-    fn parquet(&mut self, ordinal: usize, file: &SourceFile, path: &Path) -> Result<Option<Columns>, Broken> {
-        let table = ParquetFile::open(path, file.bytes)?;
+    fn parquet(&mut self, ordinal: usize, file: &PlannedFile) -> Result<Option<Columns>, Broken> {
+        let table = ParquetFile::open(file)?;
         let found = table.columns(&wanted_columns(self.options)).map_err(Broken::Failed)?;
         let columns = self.known(found).map_err(Broken::Failed)?;
         let groups = table.groups(&columns);
@@ -271,8 +277,8 @@ impl Finder<'_> {
         Ok(Some(columns))
     }
 
-    fn arrow(&mut self, file: &SourceFile, path: &Path) -> Result<Option<Columns>, Broken> {
-        let found = arrow::columns(path, file.bytes, &wanted_columns(self.options))?;
+    fn arrow(&mut self, file: &PlannedFile) -> Result<Option<Columns>, Broken> {
+        let found = arrow::columns(file, &wanted_columns(self.options))?;
         self.known(found).map(Some).map_err(Broken::Failed)
     }
 

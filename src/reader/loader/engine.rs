@@ -2,7 +2,7 @@
 //!
 //! A thread draws a ticket when there is room, makes the batch of it, and puts it where it belongs. It always puts
 //! something there, an error if need be, so whoever waits for a ticket gets an answer; a poisoned lock is used as if it
-//! were not. Whoever drops the engine waits until each thread has finished the record it is at.
+//! were not, and a thread that panics between two batches leaves an error that every later call returns. Whoever drops the engine waits until each thread has finished the record it is at.
 //!
 //! A batch of tokens is made in the time that it takes to wake a thread. So whoever asks for one that is not there makes
 //! batches, too, instead of going to sleep.
@@ -11,9 +11,8 @@
 //! when it begins. Nobody sees them before [`Engine::next_epoch`].
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -21,8 +20,10 @@ use super::assemble::{Assembler, Scratch};
 use super::batch::Batch;
 use super::schedule::{Plan, Rows, Schedule};
 use super::state::LoaderState;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
+use crate::panics::caught;
 use crate::reader::batch::Layout;
+use crate::threads;
 
 /// A batch, and the state once it is handed out; `None` behind the end of the epoch.
 pub(super) type Made = Option<(Batch, LoaderState)>;
@@ -50,6 +51,8 @@ struct Shared {
     /// There may be another batch.
     ready: Condvar,
     stop: AtomicBool,
+    /// What a thread has panicked with outside of a batch.
+    broken: OnceLock<String>,
 }
 
 /// The epoch that is handed out and, once all its tickets are drawn, the one after it.
@@ -88,24 +91,16 @@ impl Engine {
             room: Condvar::new(),
             ready: Condvar::new(),
             stop: AtomicBool::new(false),
+            broken: OnceLock::new(),
         });
         let helps = threads == 0 || shared.assembler.is_light();
         let mut engine =
             Self { shared, threads: Vec::new(), own: Box::default(), helps, process: std::process::id() };
-        for n in 0..threads.min(in_flight) {
+        engine.threads = threads::start_up_to(threads.min(in_flight), |n| {
             let shared = Arc::clone(&engine.shared);
-            let thread = std::thread::Builder::new().name(format!("dsconvert-{n}"));
-            match thread.spawn(move || shared.work()) {
-                Ok(thread) => engine.threads.push(thread),
-                // Fewer threads do it, too.
-                Err(_) if n > 0 => break,
-                Err(e) => {
-                    return Err(Error::new(ErrorKind::Io, "cannot start a thread")
-                        .caused_by(e)
-                        .help("give the process more threads, or use a loader of 0 threads"));
-                }
-            }
-        }
+            threads::named(&format!("dsconvert-{n}")).spawn(move || shared.work_to_end())
+        })
+        .map_err(|e| e.help("give the process more threads, or use a loader of 0 threads"))?;
         Ok(engine)
     }
 
@@ -134,6 +129,9 @@ impl Engine {
                 drop(queue);
                 shared.room.notify_one();
                 return Some(made);
+            }
+            if let Some(bug) = shared.broken.get() {
+                return Some(Err(Error::internal(bug)));
             }
             if self.helps && !tickets.is_drawn() && queue.in_flight() < shared.in_flight {
                 let (schedule, ticket) = queue.current.draw();
@@ -203,6 +201,17 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Works until it is stopped. A panic outside of a batch breaks the loader.
+    fn work_to_end(&self) {
+        if let Err(panic) = caught(|| self.work()) {
+            let error = panic.into_error("planning the batches of a loader");
+            let _ = self.broken.set(error.to_string());
+            // Under the lock, so that no caller is between its look at `broken` and its wait.
+            drop(self.lock());
+            self.ready.notify_all();
+        }
+    }
+
     fn work(&self) {
         let mut scratch = Scratch::default();
         while let Some((schedule, ticket)) = self.draw() {
@@ -255,19 +264,17 @@ impl Shared {
 
     /// Makes the batch of `ticket`. A panic on the way, which would be a defect of a decoder, is an error.
     fn make(&self, schedule: &Schedule, ticket: u64, scratch: &mut Scratch) -> Result<Made> {
-        let made = catch_unwind(AssertUnwindSafe(|| {
+        let made = caught(|| {
             let Some(task) = schedule.task(ticket)? else { return Ok(None) };
             let batch = match &task.rows {
                 Rows::Records(batch) => self.assembler.records(task.id, batch, scratch, &self.stop)?,
                 Rows::Packed { rows, filler_rows } => self.assembler.packed(task.id, rows, *filler_rows)?,
             };
             Ok(Some((batch, task.after)))
-        }));
-        made.unwrap_or_else(|_| {
+        });
+        made.unwrap_or_else(|panic| {
             *scratch = Scratch::default();
-            let what = format!("a thread of the loader failed at its batch {ticket}");
-            Err(Error::new(ErrorKind::Unsupported, what)
-                .help("this is a defect of dsconvert: please report it"))
+            Err(panic.into_error(&format!("making the batch {ticket} of a loader")))
         })
     }
 }

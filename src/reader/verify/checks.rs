@@ -14,7 +14,7 @@ use crate::reader::dataset::Common;
 use crate::reader::hash::check_sha256;
 use crate::reader::{Dataset, Record, Split};
 use crate::sample;
-use crate::storage::Blob;
+use crate::storage::{Blob, for_each_entry};
 
 /// The file that has one line for each reject.
 const REJECTS: &str = "rejects.jsonl";
@@ -254,13 +254,14 @@ impl<'a> Checks<'a> {
         folders.insert(String::new());
         let mut found = BTreeSet::new();
         for folder in &folders {
-            for entry in std::fs::read_dir(self.common.dir.join(folder)).into_iter().flatten().flatten() {
+            let _ = for_each_entry(&self.common.dir.join(folder), |entry| {
                 let name = entry.file_name().to_string_lossy().into_owned();
                 let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
                 if entry.file_type().is_ok_and(|ty| !ty.is_dir()) && !listed.contains(&path) {
                     found.insert(path);
                 }
-            }
+                Ok(())
+            });
         }
         found.into_iter().collect()
     }

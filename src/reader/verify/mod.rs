@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use self::checks::{Check, Checks};
 use super::{Dataset, Record};
 use crate::error::Error;
+use crate::panics::caught;
+use crate::threads;
 
 /// Problems that are reported, by default. More are counted.
 pub const DEFAULT_MAX_PROBLEMS: usize = 100;
@@ -110,14 +112,16 @@ pub fn verify(dataset: &Dataset, options: &VerifyOptions<'_>) -> VerifyReport {
     let work = || {
         while let Some((check, slot)) = list.get(next.fetch_add(1, Ordering::Relaxed)) {
             let mut problems = Problems::new(options.max_problems);
-            checks.run(check, &mut problems);
+            if let Err(panic) = caught(|| checks.run(check, &mut problems)) {
+                problems.push(panic.into_error("verifying"));
+            }
             *slot.lock().unwrap_or_else(|e| e.into_inner()) = problems;
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..options.threads.min(list.len()) {
-            scope.spawn(work);
-        }
+        // This thread works as well, so that it does not matter how many more there are.
+        let more = options.threads.min(list.len()).saturating_sub(1);
+        let _ = threads::start_up_to(more, |_| threads::named("verify").spawn_scoped(scope, work));
         work();
     });
     let mut all = Problems::new(options.max_problems);

@@ -23,7 +23,7 @@ pub(super) use self::parquet::{cell, field_type, is_text, json};
 pub(super) use self::value::{from_json, from_text};
 use super::listing::{Detail, Resolver, check_named_once, nothing};
 use super::walk::SourceFile;
-use super::{folder_of, portable_name, retried};
+use super::{folder_of, portable_name, read_file};
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::sample::{Reject, RejectCode, Value};
@@ -95,8 +95,7 @@ impl MetadataFile {
         follow_links: bool,
         classes: Option<&[String]>,
     ) -> Result<Metadata> {
-        let bytes = retried(|| std::fs::read(&self.path))
-            .map_err(|e| Error::io("read the metadata", &self.path, e))?;
+        let bytes = read_file(&self.path)?;
         let content = xxh3_128(&bytes);
         let table = self.read(bytes).map_err(|e| e.at_path(&self.path))?;
         let labels = table

@@ -1,7 +1,5 @@
 //! Tables in Parquet files. Fields have the types of the schema; lists and structs become JSON.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use ::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use ::parquet::file::metadata::ParquetMetaData;
 use arrow_array::cast::AsArray;
@@ -17,6 +15,7 @@ use serde_json::Value as Json;
 use super::columns::{Columns, Wanted};
 use super::{Row, Table};
 use crate::error::{Error, Result};
+use crate::panics::caught;
 use crate::sample::Value;
 use crate::schema::{Field, FieldType};
 
@@ -32,7 +31,7 @@ const MAX_DEPTH: usize = 32;
 pub(super) fn read(bytes: Vec<u8>, wanted: &Wanted<'_>) -> Result<Table> {
     let file_bytes = bytes.len() as u64;
     // The decoder meets some damage with a panic; nothing it worked on is used after one.
-    catch_unwind(AssertUnwindSafe(|| decode(Bytes::from(bytes), file_bytes, wanted)))
+    caught(|| decode(Bytes::from(bytes), file_bytes, wanted))
         .unwrap_or_else(|_| Err(Error::usage("the Parquet file is damaged: its decoder gave up")))
 }
 

@@ -4,8 +4,6 @@
 //! footer is gone. The messages are walked here, because the library allocates what a header claims.
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
@@ -17,8 +15,10 @@ use arrow_schema::{ArrowError, Schema, SchemaRef};
 
 use super::table::{Columns, Found, Rows, Wanted};
 use crate::error::Result;
+use crate::panics::caught;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::FieldType;
+use crate::source::PlannedFile;
 use crate::source::stream::{Broken, Stream};
 
 /// What a file begins with, padded to 8 bytes.
@@ -116,6 +116,15 @@ impl Batches {
     /// Bytes of the file that were used so far.
     pub fn raw_bytes(&self) -> u64 {
         self.stream.raw_bytes()
+    }
+
+    /// As [`Stream::check_unchanged`].
+    ///
+    /// # Errors
+    ///
+    /// The file is not what was planned.
+    pub fn check_unchanged(&self) -> Result<()> {
+        self.stream.check_unchanged()
     }
 
     /// The next rows; `None` at the end.
@@ -249,7 +258,7 @@ impl Batches {
             })?;
             try_fb_to_schema(schema).map(Next::Schema)
         };
-        match catch_unwind(AssertUnwindSafe(decode)) {
+        match caught(decode) {
             Ok(Ok(next)) => Ok(next),
             Ok(Err(e)) => Err(damaged(RejectCode::Corrupt, &e.to_string())),
             Err(_) => Err(damaged(RejectCode::Corrupt, "its decoder gave up")),
@@ -262,12 +271,8 @@ impl Batches {
 /// # Errors
 ///
 /// As [`Batches::open`], [`Batches::columns`].
-pub fn columns(
-    path: &Path,
-    planned_bytes: u64,
-    wanted: &Wanted,
-) -> Result<(Columns, Vec<FieldType>), Broken> {
-    let stream = Stream::open(path, planned_bytes, None).map_err(Broken::Failed)?;
+pub fn columns(planned: &PlannedFile, wanted: &Wanted) -> Result<(Columns, Vec<FieldType>), Broken> {
+    let stream = Stream::open(planned, None).map_err(Broken::Failed)?;
     Batches::open(stream)?.columns(wanted).map_err(Broken::Failed)
 }
 

@@ -58,6 +58,15 @@ impl Cutter {
         self.stream.raw_bytes()
     }
 
+    /// As [`Stream::check_unchanged`].
+    ///
+    /// # Errors
+    ///
+    /// The file is not what was planned.
+    pub fn check_unchanged(&self) -> Result<()> {
+        self.stream.check_unchanged()
+    }
+
     /// The next piece, of about `target` bytes unless one document has more; `None` at the end.
     ///
     /// # Errors
@@ -142,11 +151,11 @@ mod tests {
 
     use super::*;
     use crate::sample::RejectCode;
+    use crate::source::PlannedFile;
     use crate::source::compression::Compression;
 
     fn cutter(path: &Path, compression: Option<Compression>, rule: Rule, most: u64) -> Cutter {
-        let bytes = std::fs::metadata(path).unwrap().len();
-        Cutter::new(Stream::open(path, bytes, compression).unwrap(), rule, most)
+        Cutter::new(Stream::open(&PlannedFile::now(path).unwrap(), compression).unwrap(), rule, most)
     }
 
     fn cuts(mut cutter: Cutter, target: usize) -> Vec<Cut> {

@@ -2,12 +2,9 @@
 //!
 //! Every row group stands alone: one that is damaged is one item that is rejected, and the next one is read.
 
-use std::fs::File;
 use std::io::{BufReader, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::parquet::arrow::ProjectionMask;
@@ -23,10 +20,12 @@ use bytes::Bytes;
 use super::pages::PageHeader;
 use super::table::{Columns, Found, Rows, Wanted};
 use crate::error::{Error, Result};
+use crate::panics::caught;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::FieldType;
+use crate::source::planned::OpenedFile;
 use crate::source::stream::Broken;
-use crate::source::{changed, retried};
+use crate::source::{PlannedFile, retried};
 
 /// Most rows decoded together.
 const BATCH_ROWS: u64 = 1024;
@@ -52,24 +51,14 @@ pub struct ParquetFile {
 }
 
 impl ParquetFile {
-    /// Opens a file that had `planned_bytes` bytes when it was planned.
+    /// Opens a file.
     ///
     /// # Errors
     ///
     /// A footer that cannot be read is damage.
-    pub fn open(path: &Path, planned_bytes: u64) -> Result<Self, Broken> {
-        let fail = |e| Broken::Failed(Error::io("open", path, e));
-        let file = retried(|| File::open(path)).map_err(fail)?;
-        let bytes = file.metadata().map_err(fail)?.len();
-        if bytes != planned_bytes {
-            return Err(Broken::Failed(changed(path, planned_bytes, bytes)));
-        }
-        let chunks = Chunks {
-            file: Arc::new(file),
-            bytes,
-            path: Arc::new(path.to_owned()),
-            failure: Arc::new(Mutex::new(None)),
-        };
+    pub fn open(planned: &PlannedFile) -> Result<Self, Broken> {
+        let file = Arc::new(planned.open().map_err(Broken::Failed)?);
+        let chunks = Chunks { file, bytes: planned.bytes, failure: Arc::new(Mutex::new(None)) };
         let load = |options| chunks.decode(|| ArrowReaderMetadata::load(&chunks, options));
         // Without the Arrow schema that may stand in the footer: it could ask for any type.
         let found = load(ArrowReaderOptions::new().with_skip_arrow_metadata(true))?;
@@ -160,6 +149,15 @@ impl Groups {
             open: None,
             file,
         }
+    }
+
+    /// Checks, after the last row, that the file is still what was planned.
+    ///
+    /// # Errors
+    ///
+    /// As [`OpenedFile::check_unchanged`].
+    pub fn check_unchanged(&self) -> Result<()> {
+        self.file.chunks.file.check_unchanged()
     }
 
     /// The next rows; `None` at the end.
@@ -281,9 +279,8 @@ fn damaged(code: RejectCode, what: &str) -> Broken {
 /// A file as the Parquet library reads it.
 #[derive(Clone)]
 struct Chunks {
-    file: Arc<File>,
+    file: Arc<OpenedFile>,
     bytes: u64,
-    path: Arc<PathBuf>,
     /// What the operating system said, which the library turns into text.
     failure: Arc<Mutex<Option<Error>>>,
 }
@@ -291,7 +288,7 @@ struct Chunks {
 impl Chunks {
     /// Runs a part of the library, which meets some damage with a panic. What it worked on is not used after one.
     fn decode<T>(&self, decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Broken> {
-        let result = catch_unwind(AssertUnwindSafe(decode));
+        let result = caught(decode);
         if let Some(error) = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return Err(Broken::Failed(error));
         }
@@ -303,8 +300,8 @@ impl Chunks {
     }
 
     fn read(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
-        retried(|| self.file.read_exact_at(buffer, offset)).inspect_err(|e| {
-            let failure = Error::io("read", &self.path, e.kind().into()).at_offset(offset);
+        retried(|| self.file.file().read_exact_at(buffer, offset)).inspect_err(|e| {
+            let failure = Error::io("read", self.file.path(), e.kind().into()).at_offset(offset);
             *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
         })
     }

@@ -12,6 +12,7 @@ use super::table::{Found, Wanted};
 use crate::error::ErrorKind;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType};
+use crate::source::PlannedFile;
 use crate::source::metadata::Keep;
 use crate::source::stream::{Broken, Stream};
 
@@ -90,7 +91,7 @@ fn read_parquet(bytes: &[u8]) -> Read {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
     let mut read = Vec::new();
-    let Some(table) = opened(ParquetFile::open(file.path(), bytes.len() as u64), &mut read) else {
+    let Some(table) = opened(ParquetFile::open(&PlannedFile::now(file.path()).unwrap()), &mut read) else {
         return read;
     };
     let found = opened(table.columns(&wanted()).map_err(Broken::Failed), &mut read);
@@ -110,7 +111,7 @@ fn read_arrow(bytes: &[u8]) -> Read {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
     let mut read = Vec::new();
-    let stream = Stream::open(file.path(), bytes.len() as u64, None).unwrap();
+    let stream = Stream::open(&PlannedFile::now(file.path()).unwrap(), None).unwrap();
     let Some(mut batches) = opened(Batches::open(stream), &mut read) else { return read };
     let found = opened(batches.columns(&wanted()).map_err(Broken::Failed), &mut read);
     let Some((columns, types)) = found else { return read };

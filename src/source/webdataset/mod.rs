@@ -9,15 +9,14 @@ mod members;
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_128;
 
 use self::members::{Body, Member, Stop};
 use super::compression::Compression;
-use super::portable_name;
 use super::stream::Stream;
+use super::{PlannedFile, portable_name};
 use crate::error::Result;
 use crate::sample::{Reject, RejectCode};
 
@@ -63,18 +62,18 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Opens a tar file that had `planned_bytes` bytes when it was planned.
+    /// Opens a tar file.
     ///
     /// # Errors
     ///
-    /// It cannot be opened, or has another size now.
-    pub fn open(path: &Path, planned_bytes: u64) -> Result<Self> {
-        let name = path.to_string_lossy().to_ascii_lowercase();
+    /// It cannot be opened, or is not what it was when it was planned.
+    pub fn open(planned: &PlannedFile) -> Result<Self> {
+        let name = planned.path.to_string_lossy().to_ascii_lowercase();
         let compression = match name.ends_with(".tgz") {
             true => Some(Compression::Gzip),
             false => Compression::of_name(&name).1,
         };
-        let stream = Stream::open(path, planned_bytes, compression)?;
+        let stream = Stream::open(planned, compression)?;
         Ok(Self { stream, ready: VecDeque::new(), pending: None, seen: HashSet::new(), ended: false })
     }
 
@@ -99,8 +98,14 @@ impl Samples {
             match members::next(&mut self.stream, MAX_SAMPLE_BYTES) {
                 Ok(member) => self.member(member),
                 Err(Stop::Failed(error)) => return Err(error),
-                Err(Stop::End) => self.end(),
-                Err(Stop::Damaged(name, why)) => self.damaged(name.as_deref(), &why),
+                Err(Stop::End) => {
+                    self.stream.check_unchanged()?;
+                    self.end();
+                }
+                Err(Stop::Damaged(name, why)) => {
+                    self.stream.check_unchanged()?;
+                    self.damaged(name.as_deref(), &why);
+                }
             }
         }
     }

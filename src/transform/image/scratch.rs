@@ -47,6 +47,11 @@ impl Scratch {
         }
     }
 
+    /// Replaces buffers that a panic may have left half changed.
+    pub(super) fn renew(&mut self) {
+        *self = Self::keeping(self.most_kept_bytes);
+    }
+
     /// Bytes held for the next image.
     pub fn kept_bytes(&self) -> usize {
         self.baseline.kept_bytes()

@@ -18,6 +18,7 @@ use super::text::{Animated, Color, Icc, Rgb};
 use super::{colors, container, decode_jpeg, decode_other, encode, metadata, strip};
 use crate::decode::ImageType;
 use crate::error::Result;
+use crate::panics::{caught, contained};
 use crate::sample::{Reject, RejectCode};
 
 /// What a decode has left in the scratch.
@@ -51,20 +52,26 @@ impl ImageTransform {
 
     /// What the header of `source` says. Rejects what [`Self::convert`] would reject for its header alone.
     pub fn peek(&self, source: &[u8]) -> Result<Header, Reject> {
-        let source = Source::read(source, &self.options)?;
-        let size = source.oriented_size();
-        let plan = self.plan(&source)?;
-        Ok(Header {
-            image_type: source.image_type,
-            width: size.width,
-            height: size.height,
-            memory_bytes: memory_bytes(&source, &plan),
+        contained(|| {
+            let source = Source::read(source, &self.options)?;
+            let size = source.oriented_size();
+            let plan = self.plan(&source)?;
+            Ok(Header {
+                image_type: source.image_type,
+                width: size.width,
+                height: size.height,
+                memory_bytes: memory_bytes(&source, &plan),
+            })
         })
     }
 
-    /// Converts the image file `source`. The same bytes and options always give the same outcome.
+    /// Converts the image file `source`. The same bytes and options always give the same outcome. A panic, of a decoder
+    /// say, is a reject.
     pub fn convert(&self, source: &Bytes, scratch: &mut Scratch) -> Result<Outcome, Reject> {
-        let outcome = self.convert_untrimmed(source, scratch);
+        let outcome = caught(|| self.convert_untrimmed(source, scratch)).unwrap_or_else(|panic| {
+            scratch.renew();
+            Err(panic.into_reject())
+        });
         scratch.trim();
         outcome
     }

@@ -2,7 +2,7 @@
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::available_parallelism;
 
 use sha2::{Digest, Sha256};
@@ -17,6 +17,8 @@ use super::{
     BYTES, Base, EngineChoice, Scratch, SpecialInText, Tokenizer, TokenizerInfo, TokenizerOptions, load,
 };
 use crate::error::{Error, Result};
+use crate::panics::caught;
+use crate::threads;
 
 static NEXT_SERIAL: AtomicU64 = AtomicU64::new(0);
 
@@ -148,11 +150,24 @@ fn both<A, B: Send>(one: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -
     if available_parallelism().is_ok_and(|count| count.get() == 1) {
         return (one(), other());
     }
-    std::thread::scope(|scope| {
-        let other = scope.spawn(other);
+    // Where no thread can be started, this one takes the work back.
+    let other = Mutex::new(Some(other));
+    let take = || other.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let (one, made) = std::thread::scope(|scope| {
+        let made =
+            threads::named("tables").spawn_scoped(scope, || caught(|| take().map(|other| other()))).ok();
         let one = one();
-        (one, other.join().unwrap_or_else(|panic| resume_unwind(panic)))
-    })
+        let made = made.map(|made| made.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        (
+            one,
+            made.and_then(|made| made.unwrap_or_else(|panic| resume_unwind(Box::new(panic.into_message())))),
+        )
+    });
+    match (made, take()) {
+        (Some(made), _) => (one, made),
+        (None, Some(other)) => (one, other()),
+        (None, None) => resume_unwind(Box::new("a thread has lost its work")),
+    }
 }
 
 /// The largest id of the tokenizer that the draft is of.

@@ -2,8 +2,6 @@
 //!
 //! Switched off: truncation, padding, and the dropout of BPE, whose random merges would give other ids every time.
 
-use std::panic::catch_unwind;
-
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
@@ -17,6 +15,7 @@ use tokenizers::{
 };
 
 use crate::error::{Error, Result};
+use crate::panics::caught;
 
 /// Model types that the reference knows.
 const MODEL_TYPES: [&str; 4] = ["BPE", "WordPiece", "Unigram", "WordLevel"];
@@ -85,8 +84,11 @@ pub(super) fn load(json: &[u8]) -> Result<Loaded> {
     check(outline.model.as_ref())?;
     // The parsers of some parts index into tables that the file itself provides.
     let ty = outline.model.as_ref().and_then(|model| model.ty.as_ref()).and_then(Value::as_str);
-    let mut tokenizer = catch_unwind(|| read(json, ty))
-        .map_err(|_| Error::usage("the tokenizer.json contradicts itself: loading it failed"))?
+    let mut tokenizer = caught(|| read(json, ty))
+        .map_err(|panic| {
+            let message = panic.into_message();
+            Error::usage(format!("the tokenizer.json contradicts itself: loading it failed ({message})"))
+        })?
         .map_err(|e| Error::usage("the tokenizer.json cannot be loaded").caused_by(e))?;
     tokenizer.with_padding(None);
     tokenizer

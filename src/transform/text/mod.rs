@@ -100,6 +100,11 @@ impl Scratch {
         self
     }
 
+    /// Replaces buffers that a panic may have left half changed.
+    pub fn renew(&mut self) {
+        *self = Self::new(self.serial).with_idle(Arc::clone(&self.idle));
+    }
+
     /// Made when an engine first wants them.
     fn buffers(&mut self) -> &mut Buffers {
         self.buffers.get_or_insert_with(|| Box::new(Buffers::new()))

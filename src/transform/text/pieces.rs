@@ -11,7 +11,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::engine::{Engine, Outcome};
 use super::{Scratch, Tokenizer};
+use crate::panics::caught;
 use crate::sample::{PackedIds, Reject, RejectCode};
+use crate::threads;
 
 /// Bytes of a piece; a shorter text is never divided.
 pub(super) const PIECE_BYTES: usize = 1 << 16;
@@ -213,11 +215,14 @@ impl Tokenizer {
             let mut going_on = Ok(true);
             while matches!(going_on, Ok(true)) && self.encode_next(divided, scratch) {
                 while helpers < scratch.idle.load(Ordering::Relaxed).min(divided.left()) {
-                    helpers += 1;
-                    scope.spawn(|| {
+                    let help = || {
                         let mut scratch = self.scratch();
                         while self.encode_next(divided, &mut scratch) {}
-                    });
+                    };
+                    if threads::named("pieces").spawn_scoped(scope, help).is_err() {
+                        break;
+                    }
+                    helpers += 1;
                 }
                 going_on = give();
             }
@@ -238,7 +243,11 @@ impl Tokenizer {
             return false;
         };
         let mut ids = Vec::with_capacity(piece.len() / BYTES_PER_ID);
-        let made = divided.engine.encode(piece, scratch, &mut ids).and_then(|outcome| match outcome {
+        let encoded = caught(|| divided.engine.encode(piece, scratch, &mut ids)).unwrap_or_else(|panic| {
+            scratch.renew();
+            Err(panic.into_reject())
+        });
+        let made = encoded.and_then(|outcome| match outcome {
             Outcome::Done => self.check_hidden(&ids).map(|()| Some(ids)),
             Outcome::Declined => Ok(None),
         });

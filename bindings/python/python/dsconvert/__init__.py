@@ -14,6 +14,7 @@ from .epochs import StepTotals
 from .errors import (
     CorruptError,
     Error,
+    InternalError,
     IoError,
     NotCommittedError,
     OutOfRangeError,
@@ -32,6 +33,7 @@ __all__ = [
     "CorruptError",
     "Dataset",
     "Error",
+    "InternalError",
     "IoError",
     "Loader",
     "NotCommittedError",

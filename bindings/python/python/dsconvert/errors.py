@@ -22,7 +22,8 @@ class Error(Exception):
     """Any error of dsconvert. The message names the place; the remedy, if there is one, is a note of the exception."""
 
     kind: str = "other"
-    """The sort of failure: `usage`, `io`, `corrupt`, `unsupported`, `out-of-range`, `not-committed`, `interrupted`."""
+    """The sort of failure: `usage`, `io`, `corrupt`, `unsupported`, `out-of-range`, `not-committed`, `interrupted`,
+    `internal`."""
     place: Place
     """Where it went wrong."""
     remedy: str | None
@@ -85,3 +86,9 @@ class NotCommittedError(Error):
     """A conversion ended without a dataset."""
 
     kind = "not-committed"
+
+
+class InternalError(Error):
+    """A bug in dsconvert or in a library that it uses, to be reported."""
+
+    kind = "internal"

@@ -25,9 +25,9 @@ use bytes::Bytes;
 
 use super::{PAGE_BYTES, PAGE_ROWS, WRITE_BATCH, ZSTD_LEVEL};
 use crate::error::{Error, Result};
+use crate::format::watched::WatchedFile;
 use crate::sample::Value;
 use crate::schema::{FieldType, IdWidth};
-use crate::storage::NewFile;
 use levels::Levels;
 use page::{Counts, Layout, Pages};
 
@@ -63,7 +63,7 @@ impl Payload {
         let level = (compression != Compression::UNCOMPRESSED).then_some(ZSTD_LEVEL);
         let layout = ty.id_width().map_or(Layout::Plain, Layout::ByteStreams);
         let pages = Pages::new(layout, level)
-            .map_err(|e| Error::usage("zstd cannot be used with this level").caused_by(e))?;
+            .map_err(|e| Error::internal("zstd cannot be used with this level").caused_by(e))?;
         let present = descriptor.max_def_level() as u8;
         Ok(Self {
             descriptor,
@@ -85,7 +85,7 @@ impl Payload {
             (Value::Null, _) => None,
             (Value::Bytes(bytes), None) => Some(bytes.clone()),
             (Value::Ids(ids), Some(width)) if ids.width() == width => Some(ids.as_bytes().clone()),
-            _ => return Err(Error::usage("a value does not fit its column")),
+            _ => return Err(Error::internal("a value does not fit its column")),
         });
         Ok(())
     }
@@ -109,7 +109,10 @@ impl Payload {
     }
 
     /// Ends the column chunk, and makes it the next of `group`.
-    pub(super) fn finish(&mut self, group: &mut SerializedRowGroupWriter<'_, NewFile>) -> ParquetResult<()> {
+    pub(super) fn finish(
+        &mut self,
+        group: &mut SerializedRowGroupWriter<'_, WatchedFile>,
+    ) -> ParquetResult<()> {
         if self.page.levels > 0 {
             self.end_page()?;
         }

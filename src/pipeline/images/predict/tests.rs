@@ -1,6 +1,7 @@
 //! Predictions beside the runs that they predict.
 
 use super::*;
+use crate::error::ErrorKind;
 use crate::options::{Existing, MaxRejects, OutputOptions, SourceSpec};
 use crate::pipeline::{ImagesOptions, Job, Naming, Progress, Report};
 use crate::sample::RejectCode;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::ImageRows;
 use crate::decode::{Decoder, Part, Size, Stored};
 use crate::error::{Error, ErrorKind, Result};
+use crate::panics::caught;
 use crate::reader::Record;
 use crate::reader::loader::array::Array;
 use crate::reader::loader::augment::{Random, View};
@@ -111,8 +112,15 @@ impl ImageRows<'_> {
             interleaved.resize(row.len(), 0);
         }
         let pixels = if separate { interleaved.as_mut_slice() } else { &mut *row };
-        if let Err(reject) = decoder.decode(image, part, target, channels, pixels) {
-            return Ok(Err(reject));
+        let decoded = caught(|| decoder.decode(image, part, target, channels, pixels));
+        match decoded {
+            Ok(Ok(())) => {}
+            Ok(Err(reject)) => return Ok(Err(reject)),
+            Err(panic) => {
+                // Its buffers may be half changed.
+                *scratch = ImageScratch::default();
+                return Ok(Err(panic.into_reject()));
+            }
         }
         if view.mirrored {
             mirror(pixels, width, channels);

@@ -3,11 +3,10 @@
 //! Its regular expressions give up on some inputs (a million white-space characters in a row), and a broken
 //! `tokenizer.json` can make it panic; both become a reject of the document, never a dead worker.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use tokenizers::{AddedVocabulary, OffsetReferential, OffsetType};
 
 use super::{Engine, EngineInfo, Outcome};
+use crate::panics::caught;
 use crate::sample::{Reject, RejectCode};
 use crate::transform::text::Scratch;
 
@@ -63,12 +62,12 @@ impl Engine for Reference {
 
 /// Runs a call of the reference; its error or panic is a reject of the document.
 pub(super) fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, Reject> {
-    match catch_unwind(AssertUnwindSafe(call)) {
+    match caught(call) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(e)) => {
             Err(Reject::new(RejectCode::Unsupported, format!("the tokenizer cannot encode this text: {e}")))
         }
-        Err(_) => Err(Reject::new(RejectCode::Unsupported, "the tokenizer failed on this text")),
+        Err(panic) => Err(panic.into_reject()),
     }
 }
 
@@ -85,6 +84,7 @@ mod tests {
     #[test]
     fn a_panic_of_the_reference_is_a_reject() {
         let reject = guarded::<()>(|| panic!("as on a malformed character map")).unwrap_err();
-        assert_eq!(reject.code, RejectCode::Unsupported);
+        assert_eq!(reject.code, RejectCode::DecoderPanicked);
+        assert!(reject.message.ends_with("as on a malformed character map"), "{}", reject.message);
     }
 }

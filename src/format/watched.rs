@@ -1,0 +1,52 @@
+//! A new file that keeps the failure of a write, because libraries turn it into text on the way.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::storage::NewFile;
+
+/// A file that a library writes to.
+pub(super) struct WatchedFile {
+    file: NewFile,
+    failure: Failure,
+}
+
+/// The last failure of a [`WatchedFile`].
+#[derive(Debug, Clone, Default)]
+pub(super) struct Failure(Arc<Mutex<Option<io::Error>>>);
+
+impl Failure {
+    /// The failure, once.
+    pub(super) fn take(&self) -> Option<io::Error> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn note<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        result.map_err(|e| {
+            let copy = e.raw_os_error().map_or_else(|| e.kind().into(), io::Error::from_raw_os_error);
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
+            copy
+        })
+    }
+}
+
+impl WatchedFile {
+    pub(super) fn new(file: NewFile) -> (Self, Failure) {
+        let failure = Failure::default();
+        (Self { file, failure: failure.clone() }, failure)
+    }
+
+    pub(super) fn into_file(self) -> NewFile {
+        self.file
+    }
+}
+
+impl Write for WatchedFile {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.failure.note(self.file.write(data))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.failure.note(self.file.flush())
+    }
+}

@@ -1,0 +1,85 @@
+//! JSON in which no name comes twice.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+
+/// Refuses JSON with an object that has two members of one name: readers would not agree on which one counts.
+pub(super) fn check_unique_names(json: &[u8]) -> serde_json::Result<()> {
+    serde_json::from_slice::<UniqueNames>(json).map(drop)
+}
+
+/// Any JSON whose objects have no name twice.
+struct UniqueNames;
+
+impl<'de> Deserialize<'de> for UniqueNames {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(UniqueNamesVisitor)
+    }
+}
+
+struct UniqueNamesVisitor;
+
+impl<'de> Visitor<'de> for UniqueNamesVisitor {
+    type Value = UniqueNames;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<UniqueNames, E> {
+        Ok(UniqueNames)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<UniqueNames, E> {
+        Ok(UniqueNames)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<UniqueNames, E> {
+        Ok(UniqueNames)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<UniqueNames, E> {
+        Ok(UniqueNames)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<UniqueNames, E> {
+        Ok(UniqueNames)
+    }
+
+    fn visit_unit<E>(self) -> Result<UniqueNames, E> {
+        Ok(UniqueNames)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<UniqueNames, A::Error> {
+        while list.next_element::<UniqueNames>()?.is_some() {}
+        Ok(UniqueNames)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<UniqueNames, A::Error> {
+        let mut names = BTreeSet::new();
+        while let Some(name) = object.next_key::<String>()? {
+            if let Some(twice) = names.replace(name) {
+                return Err(A::Error::custom(format!("the field {twice:?} comes twice")));
+            }
+            object.next_value::<UniqueNames>()?;
+        }
+        Ok(UniqueNames)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_comes_twice_in_one_object_is_refused() {
+        let all = br#"{"a": [1, -1, 0.5, true, null, "x"], "b": {"a": {}}, "c": {"a": 1}}"#;
+        assert!(check_unique_names(all).is_ok());
+        for twice in [r#"{"a": 1, "a": 1}"#, r#"{"x": [{"a": 1, "b": 2, "\u0061": 3}]}"#] {
+            let error = check_unique_names(twice.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains("the field \"a\" comes twice"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Panics and impossible answers of a conversion end the run, and never hang it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::format::Format;
+use crate::pipeline::conversion::Cuts;
+use crate::pipeline::outcome::Converted;
+use crate::pipeline::unit::UnitDirs;
+use crate::sample::{Ids, Record, Value};
+use crate::schema::{IdWidth, Schema};
+use crate::storage::Writeback;
+
+/// Tasks of each unit.
+const TASKS: u64 = 20;
+
+/// Where the conversion of the test fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fails {
+    Never,
+    InScratch,
+    InOpen,
+    InFeed,
+    InConvert,
+    /// In one task, while another one waits for the end of the run.
+    WhileOthersWork,
+    /// It asks for a careful attempt after a careful attempt.
+    AlwaysRedoes,
+    /// It makes a record that no schema allows.
+    InWrite,
+}
+
+struct Faulty<'a> {
+    fails: Fails,
+    stop: &'a Stop,
+    schema: Arc<Schema>,
+    splits: Vec<String>,
+}
+
+struct Numbers {
+    fails: Fails,
+    next: u64,
+}
+
+impl Feed<u64> for Numbers {
+    fn next_bytes(&self) -> u64 {
+        1
+    }
+
+    fn next(&mut self) -> Result<Option<(u64, u64)>> {
+        assert!(self.fails != Fails::InFeed || self.next < 5, "the feed fails");
+        self.next += 1;
+        Ok((self.next <= TASKS).then_some((self.next, 1)))
+    }
+}
+
+impl Conversion for Faulty<'_> {
+    type Task = u64;
+    type Scratch = ();
+
+    fn units(&self) -> u32 {
+        3
+    }
+
+    fn splits(&self) -> &[String] {
+        &self.splits
+    }
+
+    fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    fn scratch(&self, _: &Arc<AtomicUsize>) {
+        assert_ne!(self.fails, Fails::InScratch, "the scratch fails");
+    }
+
+    fn open(&self, _: u32, _: bool) -> Result<Box<dyn Feed<u64> + '_>> {
+        assert_ne!(self.fails, Fails::InOpen, "the unit fails");
+        Ok(Box::new(Numbers { fails: self.fails, next: 0 }))
+    }
+
+    fn convert(&self, task: u64, (): &mut (), out: &mut Outcomes) -> Result<Converting> {
+        let fails = task == 7 && matches!(self.fails, Fails::InConvert | Fails::WhileOthersWork);
+        assert!(!fails, "the task fails");
+        if task == 8 && self.fails == Fails::WhileOthersWork {
+            let started = Instant::now();
+            while !self.stop.is_set() && started.elapsed() < Duration::from_secs(20) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        if self.fails == Fails::AlwaysRedoes {
+            return Ok(Converting::RedoUnit);
+        }
+        let name = || Value::Text(task.to_string().into());
+        let length = if self.fails == Fails::InWrite { Value::Null } else { Value::UInt(1) };
+        let ids = Ids::pack(IdWidth::U16, &[1]).unwrap();
+        let record = Record { values: vec![name(), Value::Ids(ids), length, name()] };
+        out.list.push(Outcome::Converted(Converted::new(0, record, 1)));
+        Ok(Converting::Done)
+    }
+}
+
+fn run_with(fails: Fails, threads: usize) -> (Result<FailedUnits>, u64) {
+    let dir = tempfile::tempdir().unwrap();
+    let (dirs, writeback) = (UnitDirs::new(dir.path()), Writeback::start());
+    let (stop, progress) = (Stop::default(), Progress::default());
+    let schema = Arc::new(Schema::text(IdWidth::U16, vec![]).unwrap());
+    let conversion = Faulty { fails, stop: &stop, schema, splits: vec!["train".to_owned()] };
+    let cuts = Cuts {
+        format: Format::Msgpack,
+        shard_bytes: 100,
+        shard_records: None,
+        shuffle_seed: None,
+        pack: None,
+    };
+    let sink = |unit| {
+        UnitSink::create(unit, "plan", &dirs, &cuts, &writeback, conversion.schema(), conversion.splits())
+    };
+    let schedule = Schedule {
+        conversion: &conversion,
+        threads,
+        memory_bytes: 100,
+        progress: &progress,
+        stop: &stop,
+        sink: &sink,
+    };
+    let result = run(&schedule, vec![0, 1, 2]);
+    (result, progress.snapshot().records)
+}
+
+#[test]
+fn whatever_panics_ends_the_run_with_an_internal_error() {
+    for (fails, message) in [
+        (Fails::InScratch, "the scratch fails"),
+        (Fails::InOpen, "the unit fails"),
+        (Fails::InFeed, "the feed fails"),
+        (Fails::InConvert, "the task fails"),
+        (Fails::WhileOthersWork, "the task fails"),
+    ] {
+        for threads in [1, 3] {
+            let started = Instant::now();
+            let error = run_with(fails, threads).0.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Internal, "{fails:?}: {error}");
+            assert!(error.to_string().contains(message), "{fails:?}: {error}");
+            let help = error.remedy().unwrap_or_default();
+            assert!(help.contains("report") && help.contains("--resume"), "{help}");
+            assert!(started.elapsed() < Duration::from_secs(10), "{fails:?}");
+        }
+    }
+}
+
+#[test]
+fn impossible_answers_are_internal_errors() {
+    for (fails, message) in [(Fails::AlwaysRedoes, "careful attempt"), (Fails::InWrite, "\"length\"")] {
+        let error = run_with(fails, 2).0.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Internal, "{fails:?}: {error}");
+        assert!(error.to_string().contains(message), "{fails:?}: {error}");
+    }
+    let (failed, records) = run_with(Fails::Never, 2);
+    assert!(failed.unwrap().is_empty());
+    assert_eq!(records, 3 * TASKS);
+}
