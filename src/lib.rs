@@ -20,6 +20,7 @@ pub mod options;
 pub mod packing;
 #[cfg(feature = "convert")]
 pub mod pipeline;
+mod printable;
 pub mod reader;
 pub mod sample;
 pub mod schema;

@@ -18,7 +18,7 @@ use crate::pipeline::{Job, Progress, Report, check_output};
 #[derive(Debug, clap::Args)]
 pub(super) struct CommonArgs {
     /// Files and folders to convert. LABEL=PATH gives a source another label than its name; the label is the first part
-    /// of every key and origin
+    /// of every key and origin. When all labels are names of splits (train=…, validation=…), they are the splits
     #[arg(required = true, value_name = "SRC")]
     sources: Vec<PathBuf>,
 
@@ -143,6 +143,7 @@ impl CommonArgs {
     }
 
     fn run_options(&self) -> Result<RunOptions> {
+        local("--out", &self.out)?;
         if self.threads == Some(0) {
             return Err(Error::usage("--threads 0: at least one thread is needed"));
         }
@@ -186,15 +187,19 @@ impl CommonArgs {
         }
         // Never taken apart: the process ends soon, and a tokenizer is some hundred thousand strings.
         let job = ManuallyDrop::new(plan(sources)?);
+        let plan = job.summary();
+        if !self.quiet {
+            summary::print_warnings(&plan.warnings);
+        }
         if self.dry_run {
-            summary::print_plan(&job.summary());
+            summary::print_plan(&plan);
             preview(&job, &options)?;
             return Ok(Ending::Fine);
         }
         let started = Instant::now();
         let stop = signals::watch()?;
         let progress = Progress::default();
-        let display = Display::start(&progress, job.summary().items, self.quiet);
+        let display = Display::start(&progress, plan.items, self.quiet);
         let report = std::thread::scope(|scope| {
             let drawing = scope.spawn(|| display.draw());
             let report = job.run(&options, &progress, &stop);
@@ -204,7 +209,7 @@ impl CommonArgs {
             report
         })?;
         if !self.quiet {
-            summary::print_report(&report, &options.out, started.elapsed());
+            summary::print_report(&report, &plan, &options.out, started.elapsed());
             // The dataset is committed, whatever can be said of it.
             if let Err(error) = print(&report, &options.out) {
                 eprintln!("dsconvert: the lengths cannot be shown: {error}");
@@ -215,8 +220,30 @@ impl CommonArgs {
     }
 }
 
+/// Refuses what is no path but a URL.
+pub(super) fn local(name: &str, path: &Path) -> Result<()> {
+    match path.to_str().and_then(scheme) {
+        None => Ok(()),
+        Some(scheme) => Err(Error::usage(format!(
+            "{name} {:?} is a URL, and {scheme}:// cannot be read or written",
+            path.to_string_lossy()
+        ))
+        .help("name a local file or folder; object storage is not supported")),
+    }
+}
+
+/// `s3` of `s3://bucket/x`, as RFC 3986 has it.
+fn scheme(text: &str) -> Option<&str> {
+    let (scheme, _) = text.split_once("://")?;
+    let mut bytes = scheme.bytes();
+    let is_scheme = bytes.next()?.is_ascii_alphabetic()
+        && bytes.all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    is_scheme.then_some(scheme)
+}
+
 /// `PATH`, or `LABEL=PATH` when there is no file of that whole name.
 pub(super) fn source(text: &Path) -> Result<SourceSpec> {
+    local("SRC", text)?;
     if let Some((label, path)) = text.to_str().and_then(|t| t.split_once('='))
         && !text.exists()
     {
@@ -224,6 +251,7 @@ pub(super) fn source(text: &Path) -> Result<SourceSpec> {
             return Err(Error::usage(format!("{label:?} cannot be the label of a source"))
                 .help("a label is not empty and has neither / nor #"));
         }
+        local("SRC", Path::new(path))?;
         return Ok(SourceSpec { label: label.to_owned(), path: path.into() });
     }
     // `.` and `..` have no name of their own.
@@ -248,5 +276,16 @@ mod tests {
         assert_eq!(label("mine=a/photos"), "mine");
         assert!(source(Path::new("a/b=c")).is_err());
         assert!(!label(".").is_empty());
+    }
+
+    #[test]
+    fn urls_are_no_paths() {
+        for url in ["s3://bucket/x", "train=s3://bucket/x", "HTTPS://host/x", "a+b-c.d://x", "file:///x"] {
+            let message = source(Path::new(url)).unwrap_err().to_string();
+            assert!(message.contains("is a URL"), "{message}");
+        }
+        for path in ["s3:/bucket", "a/b://c", "://x", "1s://x", "x"] {
+            assert!(source(Path::new(path)).is_ok(), "{path}");
+        }
     }
 }

@@ -6,7 +6,11 @@ use std::time::Duration;
 use indicatif::{HumanBytes, HumanCount};
 
 use crate::manifest::Manifest;
-use crate::pipeline::{Estimate, PlanSummary, Prediction, Report};
+use crate::pipeline::{Estimate, PlanSummary, Prediction, Report, SplitBy, Warning};
+use crate::printable::{printable, printable_path};
+
+/// Class names that are printed before the rest is left out.
+const SHOWN_CLASSES: usize = 8;
 
 /// Prints the plan of a dry run.
 pub(super) fn print_plan(plan: &PlanSummary) {
@@ -17,12 +21,46 @@ pub(super) fn print_plan(plan: &PlanSummary) {
     println!("items    {items}");
     println!("bytes    {}", plan.bytes);
     println!("units    {}", plan.units);
-    println!("splits   {}", plan.splits.join(", "));
-    if let Some(classes) = plan.classes {
-        println!("classes  {classes}");
+    println!("splits   {}", splits(plan));
+    if let Some(classes) = &plan.classes {
+        println!("classes  {}", class_names(classes));
     }
     if plan.skipped > 0 {
         println!("skipped  {} files that are not read here", HumanCount(plan.skipped));
+    }
+}
+
+/// Names of the splits, with what decides them.
+fn splits(plan: &PlanSummary) -> String {
+    let counts = plan.split_files.iter().flatten().map(|n| format!(" ({} files)", HumanCount(*n)));
+    let counts = counts.chain(std::iter::repeat(String::new()));
+    let names: Vec<String> =
+        plan.splits.iter().zip(counts).map(|(name, count)| format!("{name}{count}")).collect();
+    let by = match plan.split_by {
+        None => ", by hash of the key".to_owned(),
+        Some(SplitBy::Nothing) => String::new(),
+        Some(by) => format!(", {by}"),
+    };
+    format!("{}{by}", names.join(", "))
+}
+
+/// Number and names of classes.
+fn class_names(classes: &[String]) -> String {
+    let shown: Vec<_> = classes.iter().take(SHOWN_CLASSES).map(|name| printable(name)).collect();
+    let more = if classes.len() > SHOWN_CLASSES { ", …" } else { "" };
+    match classes.len() {
+        0 => "none".to_owned(),
+        n => format!("{} ({}{more})", HumanCount(n as u64), shown.join(", ")),
+    }
+}
+
+/// Prints what the plan decided and may not be meant, with the flags that change it.
+pub(super) fn print_warnings(warnings: &[Warning]) {
+    for warning in warnings {
+        eprintln!("dsconvert: warning: {}", printable(&warning.to_string()));
+        for remedy in warning.remedies() {
+            eprintln!("  --{} {} {}", remedy.option.replace('_', "-"), remedy.value, remedy.effect);
+        }
     }
 }
 
@@ -61,14 +99,19 @@ fn duration(seconds: f64) -> String {
 }
 
 /// Prints what a run did.
-pub(super) fn print_report(report: &Report, out: &Path, elapsed: Duration) {
+pub(super) fn print_report(report: &Report, plan: &PlanSummary, out: &Path, elapsed: Duration) {
     let manifest = &report.manifest;
+    let out = printable_path(out);
     if report.was_complete {
-        println!("{} is complete already: {}", out.display(), outcomes(manifest));
+        println!("{out} is complete already: {}", outcomes(manifest));
         return;
     }
     let seconds = elapsed.as_secs_f64().max(1e-3);
     println!("{}", outcomes(manifest));
+    println!("  splits: {}", splits(plan));
+    if let Some(classes) = &plan.classes {
+        println!("  classes: {}", class_names(classes));
+    }
     for (name, split) in &manifest.splits {
         println!(
             "  {name}: {} records in {} shards, {}",
@@ -90,11 +133,10 @@ pub(super) fn print_report(report: &Report, out: &Path, elapsed: Duration) {
         }
     }
     for (code, count) in &manifest.reject_codes {
-        println!("  rejected: {} {code} (see {}/rejects.jsonl)", HumanCount(*count), out.display());
+        println!("  rejected: {} {code} (see {out}/rejects.jsonl)", HumanCount(*count));
     }
     println!(
-        "{} in {:.1} s: {:.0} items/s, {}/s of source",
-        out.display(),
+        "{out} in {:.1} s: {:.0} items/s, {}/s of source",
         seconds,
         manifest.counts.found as f64 / seconds,
         HumanBytes((manifest.sources.bytes as f64 / seconds) as u64)

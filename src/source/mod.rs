@@ -10,9 +10,11 @@ pub mod lines;
 pub mod listing;
 pub mod metadata;
 mod name;
+pub mod splits;
 pub mod stream;
 pub mod text;
 pub mod walk;
+pub mod warning;
 pub mod webdataset;
 
 use std::fs::File;
