@@ -9,6 +9,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::printable::{printable_path, printable_text};
+
 /// Result of every fallible function of the library.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -176,7 +178,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { message, place, source, .. } = &*self.0;
         if let Some(path) = &place.path {
-            write!(f, "{}", path.display())?;
+            f.write_str(&printable_path(path))?;
             if let Some(offset) = place.offset {
                 write!(f, " at byte {offset}")?;
             }
@@ -188,9 +190,10 @@ impl fmt::Display for Error {
             (None, Some(row)) => write!(f, "record {row}: ")?,
             (None, None) => {}
         }
-        f.write_str(message)?;
+        // Messages may quote file names, and may have several lines.
+        f.write_str(&printable_text(message))?;
         if let Some(source) = source {
-            write!(f, ": {source}")?;
+            write!(f, ": {}", printable_text(&source.to_string()))?;
         }
         Ok(())
     }
@@ -213,5 +216,7 @@ mod tests {
         let e = Error::corrupt("checksum differs").at_shard("train-000000-00.parquet").at_row(7);
         assert_eq!(e.to_string(), "shard train-000000-00.parquet, row 7: checksum differs");
         assert_eq!(e.kind(), ErrorKind::Corrupt);
+        let e = Error::usage("x \u{1b}[2J").at_path("a\nb");
+        assert_eq!(e.to_string(), r"a\nb: x \u{1b}[2J");
     }
 }

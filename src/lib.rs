@@ -21,6 +21,7 @@ pub mod packing;
 mod panics;
 #[cfg(feature = "convert")]
 pub mod pipeline;
+mod printable;
 pub mod reader;
 pub mod sample;
 pub mod schema;

@@ -22,7 +22,7 @@ use crate::threads;
 #[derive(Debug, clap::Args)]
 pub(super) struct CommonArgs {
     /// Files and folders to convert. LABEL=PATH gives a source another label than its name; the label is the first part
-    /// of every key and origin
+    /// of every key and origin. When all labels are names of splits (train=…, validation=…), they are the splits
     #[arg(required = true, value_name = "SRC")]
     sources: Vec<PathBuf>,
 
@@ -147,6 +147,7 @@ impl CommonArgs {
     }
 
     fn run_options(&self) -> Result<RunOptions> {
+        local("--out", &self.out)?;
         if self.threads == Some(0) {
             return Err(Error::usage("--threads 0: at least one thread is needed"));
         }
@@ -193,8 +194,14 @@ impl CommonArgs {
         // Never taken apart: the process ends soon, and a tokenizer is some hundred thousand strings.
         panic_point("plan");
         let job = ManuallyDrop::new(plan(sources)?);
+        let plan = job.summary();
+        if !self.quiet {
+            for warning in summary::warnings(&plan.warnings) {
+                print::say(warning);
+            }
+        }
         if self.dry_run {
-            print::out(&summary::plan(&job.summary()))?;
+            print::out(&summary::plan(&plan))?;
             preview(&job, &options)?;
             return Ok(Ending::Fine);
         }
@@ -207,7 +214,7 @@ impl CommonArgs {
             ));
         }
         if !self.quiet {
-            let mut text = summary::report(&report, &options.out, started.elapsed());
+            let mut text = summary::report(&report, &plan, &options.out, started.elapsed());
             match panics::caught(|| more(&report, &options.out)) {
                 Ok(Ok(more)) => text.push_str(&more),
                 Ok(Err(error)) => print::say(format!("the lengths cannot be shown: {error}")),
@@ -253,8 +260,30 @@ impl CommonArgs {
     }
 }
 
+/// Refuses what is no path but a URL.
+pub(super) fn local(name: &str, path: &Path) -> Result<()> {
+    match path.to_str().and_then(scheme) {
+        None => Ok(()),
+        Some(scheme) => Err(Error::usage(format!(
+            "{name} {:?} is a URL, and {scheme}:// cannot be read or written",
+            path.to_string_lossy()
+        ))
+        .help("name a local file or folder; object storage is not supported")),
+    }
+}
+
+/// `s3` of `s3://bucket/x`, as RFC 3986 has it.
+fn scheme(text: &str) -> Option<&str> {
+    let (scheme, _) = text.split_once("://")?;
+    let mut bytes = scheme.bytes();
+    let is_scheme = bytes.next()?.is_ascii_alphabetic()
+        && bytes.all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    is_scheme.then_some(scheme)
+}
+
 /// `PATH`, or `LABEL=PATH` when there is no file of that whole name.
 pub(super) fn source(text: &Path) -> Result<SourceSpec> {
+    local("SRC", text)?;
     if let Some((label, path)) = text.to_str().and_then(|t| t.split_once('='))
         && !text.exists()
     {
@@ -262,6 +291,7 @@ pub(super) fn source(text: &Path) -> Result<SourceSpec> {
             return Err(Error::usage(format!("{label:?} cannot be the label of a source"))
                 .help("a label is not empty and has neither / nor #"));
         }
+        local("SRC", Path::new(path))?;
         return Ok(SourceSpec { label: label.to_owned(), path: path.into() });
     }
     // `.` and `..` have no name of their own.
@@ -286,5 +316,16 @@ mod tests {
         assert_eq!(label("mine=a/photos"), "mine");
         assert!(source(Path::new("a/b=c")).is_err());
         assert!(!label(".").is_empty());
+    }
+
+    #[test]
+    fn urls_are_no_paths() {
+        for url in ["s3://bucket/x", "train=s3://bucket/x", "HTTPS://host/x", "a+b-c.d://x", "file:///x"] {
+            let message = source(Path::new(url)).unwrap_err().to_string();
+            assert!(message.contains("is a URL"), "{message}");
+        }
+        for path in ["s3:/bucket", "a/b://c", "://x", "1s://x", "x"] {
+            assert!(source(Path::new(path)).is_ok(), "{path}");
+        }
     }
 }

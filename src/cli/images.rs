@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::common::{CommonArgs, flag, parse, source};
+use super::common::{CommonArgs, flag, local, parse, source};
 use super::{Ending, print, signals, summary};
 use crate::error::{Error, Result};
 use crate::options::{RunOptions, SourceSpec};
@@ -68,7 +68,8 @@ struct NamingArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Labels")]
 struct LabelArgs {
-    /// What folders mean: auto, labels (first level = class), splits (first level = split, second = class) or flat
+    /// What names mean: auto (folders named as splits are splits, others are classes), labels (first level = class), splits
+    /// (first level = split, second = class) or flat (nothing)
     #[arg(long, value_name = "LAYOUT", default_value = "auto")]
     layout: String,
 
@@ -189,10 +190,12 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
 /// How files are found, and the sources; without any, the folder that names are relative to.
 fn naming(args: NamingArgs, sources: Vec<SourceSpec>) -> Result<(Naming, Vec<SourceSpec>)> {
     let (naming, folder) = if let Some(list) = args.files_from {
+        local("--files-from", &list)?;
         let from = FilesFrom { list, null: args.null };
         let folder = from.folder();
         (Naming::FilesFrom(from), folder)
     } else if let Some(path) = args.metadata {
+        local("--metadata", &path)?;
         let keep = args.keep_fields.as_deref().map(parse_keep).transpose();
         let keep = keep.map_err(|e| flag("--keep-fields", &e))?;
         let table = MetadataFile { path, path_field: args.path_field, keep };
@@ -227,6 +230,7 @@ fn image_options(pixels: &PixelArgs, selection: &SelectionArgs) -> Result<ImageO
 
 /// Class names, one a line; empty lines at the end are no classes.
 fn read_classes(path: &Path) -> Result<Vec<String>> {
+    local("--classes", path)?;
     let text = String::from_utf8(read_file(path)?)
         .map_err(|e| Error::usage("the list of classes is not UTF-8").at_path(path).caused_by(e))?;
     let names: Vec<String> = text.trim_end().lines().map(|line| line.trim().to_owned()).collect();

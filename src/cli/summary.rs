@@ -7,7 +7,11 @@ use std::time::Duration;
 use indicatif::{HumanBytes, HumanCount};
 
 use crate::manifest::Manifest;
-use crate::pipeline::{Estimate, PlanSummary, Prediction, Report};
+use crate::pipeline::{Estimate, PlanSummary, Prediction, Report, SplitBy, Warning};
+use crate::printable::{printable, printable_path};
+
+/// Class names that are printed before the rest is left out.
+const SHOWN_CLASSES: usize = 8;
 
 /// Lines of text.
 #[derive(Default)]
@@ -30,14 +34,51 @@ pub(super) fn plan(plan: &PlanSummary) -> String {
     lines.add(format!("items    {items}"));
     lines.add(format!("bytes    {}", plan.bytes));
     lines.add(format!("units    {}", plan.units));
-    lines.add(format!("splits   {}", plan.splits.join(", ")));
-    if let Some(classes) = plan.classes {
-        lines.add(format!("classes  {classes}"));
+    lines.add(format!("splits   {}", splits(plan)));
+    if let Some(classes) = &plan.classes {
+        lines.add(format!("classes  {}", class_names(classes)));
     }
     if plan.skipped > 0 {
         lines.add(format!("skipped  {} files that are not read here", HumanCount(plan.skipped)));
     }
     lines.0
+}
+
+/// Names of the splits, with what decides them.
+fn splits(plan: &PlanSummary) -> String {
+    let counts = plan.split_files.iter().flatten().map(|n| format!(" ({} files)", HumanCount(*n)));
+    let counts = counts.chain(std::iter::repeat(String::new()));
+    let names: Vec<String> =
+        plan.splits.iter().zip(counts).map(|(name, count)| format!("{name}{count}")).collect();
+    let by = match plan.split_by {
+        None => ", by hash of the key".to_owned(),
+        Some(SplitBy::Nothing) => String::new(),
+        Some(by) => format!(", {by}"),
+    };
+    format!("{}{by}", names.join(", "))
+}
+
+/// Number and names of classes.
+fn class_names(classes: &[String]) -> String {
+    let shown: Vec<_> = classes.iter().take(SHOWN_CLASSES).map(|name| printable(name)).collect();
+    let more = if classes.len() > SHOWN_CLASSES { ", …" } else { "" };
+    match classes.len() {
+        0 => "none".to_owned(),
+        n => format!("{} ({}{more})", HumanCount(n as u64), shown.join(", ")),
+    }
+}
+
+/// What the plan decided and may not be meant, with the flags that change it.
+pub(super) fn warnings(warnings: &[Warning]) -> Vec<String> {
+    let text = |warning: &Warning| {
+        let mut text = format!("warning: {}", printable(&warning.to_string()));
+        for remedy in warning.remedies() {
+            let flag = remedy.option.replace('_', "-");
+            text.push_str(&format!("\n  --{flag} {} {}", remedy.value, remedy.effect));
+        }
+        text
+    };
+    warnings.iter().map(text).collect()
 }
 
 /// What a sample says about the run.
@@ -77,15 +118,20 @@ fn duration(seconds: f64) -> String {
 }
 
 /// What a run did.
-pub(super) fn report(report: &Report, out: &Path, elapsed: Duration) -> String {
+pub(super) fn report(report: &Report, plan: &PlanSummary, out: &Path, elapsed: Duration) -> String {
     let mut lines = Lines::default();
     let manifest = &report.manifest;
+    let out = printable_path(out);
     if report.was_complete {
-        lines.add(format!("{} is complete already: {}", out.display(), outcomes(manifest)));
+        lines.add(format!("{out} is complete already: {}", outcomes(manifest)));
         return lines.0;
     }
     let seconds = elapsed.as_secs_f64().max(1e-3);
-    lines.add(format!("{}", outcomes(manifest)));
+    lines.add(outcomes(manifest));
+    lines.add(format!("  splits: {}", splits(plan)));
+    if let Some(classes) = &plan.classes {
+        lines.add(format!("  classes: {}", class_names(classes)));
+    }
     for (name, split) in &manifest.splits {
         lines.add(format!(
             "  {name}: {} records in {} shards, {}",
@@ -107,11 +153,10 @@ pub(super) fn report(report: &Report, out: &Path, elapsed: Duration) -> String {
         }
     }
     for (code, count) in &manifest.reject_codes {
-        lines.add(format!("  rejected: {} {code} (see {}/rejects.jsonl)", HumanCount(*count), out.display()));
+        lines.add(format!("  rejected: {} {code} (see {out}/rejects.jsonl)", HumanCount(*count)));
     }
     lines.add(format!(
-        "{} in {:.1} s: {:.0} items/s, {}/s of source",
-        out.display(),
+        "{out} in {:.1} s: {:.0} items/s, {}/s of source",
         seconds,
         manifest.counts.found as f64 / seconds,
         HumanBytes((manifest.sources.bytes as f64 / seconds) as u64)

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::common::{CommonArgs, flag, parse, source};
+use super::common::{CommonArgs, flag, local, parse, source};
 use super::{Ending, lengths, print, signals};
 use crate::error::{Error, Result};
 use crate::options::{SourceSpec, parse_size};
@@ -10,6 +10,7 @@ use crate::packing::Packing;
 use crate::pipeline::{DEFAULT_TEXT_FIELD, Overflow, TextInput, TextJob, TextOptions, TextShape};
 use crate::reader::batch::{BatchOptions, BatchSize};
 use crate::source::files_from::FilesFrom;
+use crate::source::labels::Layout;
 use crate::source::metadata::parse_keep;
 use crate::source::read_file;
 use crate::transform::text::{EngineChoice, Normalize, SpecialInText, Tokenizer, TokenizerOptions, Verify};
@@ -27,7 +28,8 @@ const DEFAULT_REPORT_BATCH: u64 = 32;
     .required(false)
     .required_unless_present("files_from")
     .help("Files, folders and patterns to convert, or - for standard input. LABEL=PATH gives a source another label than \
-           its name; the label is the first part of every key and origin")))]
+           its name; the label is the first part of every key and origin. When all labels are names of splits (train=…, \
+           validation=…), they are the splits")))]
 pub(super) struct Args {
     #[command(flatten)]
     common: CommonArgs,
@@ -70,6 +72,11 @@ struct InputArgs {
     /// with .gz, .zst, .xz or .bz2; parquet or arrow
     #[arg(long, value_name = "FORMAT")]
     input_format: Option<String>,
+
+    /// What names mean: auto (sources, folders and files named as splits are splits), splits (and a file that names none is
+    /// refused; without such names, first level = split) or flat (nothing)
+    #[arg(long, value_name = "LAYOUT", default_value = "auto")]
+    layout: String,
 }
 
 #[derive(Debug, clap::Args)]
@@ -253,6 +260,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let keep_fields = keep_fields.map_err(|e| flag("--keep-fields", &e))?.unwrap_or_default();
     let text_documents = parse("--documents", &documents.documents)?;
     let input_format = input.input_format.as_deref().map(|text| parse("--input-format", text)).transpose()?;
+    let layout = parse::<Layout>("--layout", &input.layout)?;
     let shape = shape.shape()?;
     let (input, sources) = input.sources(common.sources()?)?;
     let tokenizer = load(&tokens.tokenizer, tokens.options()?)?;
@@ -266,6 +274,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
             input,
             input_format,
             follow_symlinks,
+            layout,
             documents: text_documents,
             text_field: documents.text_field,
             key_field: documents.key_field,
@@ -296,6 +305,7 @@ impl InputArgs {
     /// How files are found, and the sources; without any, the folder that names are relative to.
     fn sources(&self, mut sources: Vec<SourceSpec>) -> Result<(TextInput, Vec<SourceSpec>)> {
         if let Some(list) = &self.files_from {
+            local("--files-from", list)?;
             let from = FilesFrom { list: list.clone(), null: self.null };
             if sources.is_empty() {
                 sources.push(source(&from.folder())?);
@@ -361,6 +371,7 @@ fn load(name: &str, options: TokenizerOptions) -> Result<Tokenizer> {
         return Tokenizer::bytes(options);
     }
     let given = Path::new(name);
+    local("--tokenizer", given)?;
     let path = if given.is_dir() { given.join("tokenizer.json") } else { given.to_owned() };
     let help = "--tokenizer takes a tokenizer.json, a folder that holds one, or the word bytes";
     if !path.exists() {

@@ -43,7 +43,11 @@ pub use text::{
 
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
+use crate::printable::printable_path;
+pub use crate::source::splits::SplitBy;
+use crate::source::splits::Splits;
 use crate::source::walk::SourceFile;
+pub use crate::source::warning::{Remedy, Warning};
 
 /// Refuses two files with one origin: sources of one label that hold files of one path.
 fn check_origins(files: &[SourceFile], sources: &[SourceSpec]) -> Result<()> {
@@ -57,9 +61,16 @@ fn check_origins(files: &[SourceFile], sources: &[SourceSpec]) -> Result<()> {
         Some(pair) => Err(Error::usage(format!(
             "two sources give the key {:?}: {} and {}",
             pair[0].origin,
-            pair[0].path(sources).display(),
-            pair[1].path(sources).display()
+            printable_path(&pair[0].path(sources)),
+            printable_path(&pair[1].path(sources))
         ))
         .help("give a source another label, as LABEL=PATH, or name it once")),
     }
+}
+
+/// The refusal of `--split` where names say the splits already; the option `layout` with `other` ignores them.
+fn splits_twice(given: &Splits, other: &str) -> Error {
+    let names = given.names.join(", ");
+    Error::usage(format!("{names} are splits already, named {}, and --split asks for others", given.by))
+        .help(format!("leave --split out, or say --layout {other}"))
 }

@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
+use crate::source::splits::SplitBy;
 use crate::source::walk::SourceFile;
+use crate::source::warning::Warning;
 use crate::storage::{NewFile, hex};
 
 /// Name of the plan in the working directory.
@@ -36,8 +38,14 @@ pub struct PlanSummary {
     pub units: u32,
     /// Names of the splits.
     pub splits: Vec<String>,
-    /// Number of classes, when the records have labels.
-    pub classes: Option<usize>,
+    /// What decides the split of a file; `None`: the hash of each key.
+    pub split_by: Option<SplitBy>,
+    /// Number of files in each split, when files are what is divided.
+    pub split_files: Option<Vec<u64>>,
+    /// Names of the classes, when the records have labels.
+    pub classes: Option<Vec<String>>,
+    /// What was decided and may not be meant.
+    pub warnings: Vec<Warning>,
 }
 
 /// The header and the listing of a plan.

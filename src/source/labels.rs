@@ -1,4 +1,4 @@
-//! Class labels and splits from the folders of a tree.
+//! Class labels from the folders of a tree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -6,34 +6,24 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+pub use super::splits::DEFAULT_SPLIT;
+use super::splits::{Names, SplitBy, Splits, folders};
 use super::walk::SourceFile;
+use super::warning::Warning;
 use crate::error::{Error, Result};
-
-/// Split of items that belong to no other.
-pub const DEFAULT_SPLIT: &str = "train";
-
-/// Folder names that mean splits, and the splits they mean.
-const SPLIT_FOLDERS: [(&str, &str); 5] = [
-    ("train", "train"),
-    ("val", "validation"),
-    ("valid", "validation"),
-    ("validation", "validation"),
-    ("test", "test"),
-];
 
 /// What the folders of a tree mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layout {
-    /// [`Layout::Splits`] when all first-level folders are named as splits, [`Layout::Flat`] when there are no
-    /// folders, [`Layout::Labels`] otherwise.
+    /// The names of sources and folders decide: see [`Splits`]. Folders that are no splits are classes.
     #[default]
     Auto,
-    /// First-level folder = class.
+    /// First-level folder = class; everything is in one split.
     Labels,
-    /// First-level folder = split, second level = class (where there is one).
+    /// As [`Layout::Auto`], and where no name means a split: first-level folder = split. The folder below is the class.
     Splits,
-    /// Folders mean nothing.
+    /// Names mean nothing.
     Flat,
 }
 
@@ -66,122 +56,82 @@ impl fmt::Display for Layout {
     }
 }
 
-/// What the folders of the listed files say.
+/// What the names of the listed files say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folders {
-    /// The layout that was found or asked for; never [`Layout::Auto`].
-    pub layout: Layout,
+    /// The split of each file.
+    pub splits: Splits,
     /// Sorted class names, one list for all splits; `None` when no file has a class folder.
     pub class_names: Option<Vec<String>>,
-    /// Names of the splits, sorted.
-    pub splits: Vec<String>,
+    /// What may not be meant.
+    pub warnings: Vec<Warning>,
+    /// Level of the folders that are classes, from 0.
+    class_level: Option<usize>,
     by_name: BTreeMap<String, u32>,
 }
 
-/// Folder names above a file, outermost first.
-fn folders(file: &SourceFile) -> Vec<String> {
-    let mut names: Vec<String> = file.relative.iter().map(super::portable_name).collect();
-    names.pop();
-    names
-}
-
 impl Folders {
-    /// Reads the folders of `files`. With `classes` (from `--classes`) that list is used as it is.
+    /// Reads the splits of `files`, which have no classes yet.
     ///
     /// # Errors
     ///
-    /// `Splits` asked for and a file that stands in no split folder; a class list with a name twice.
-    pub fn of<'a>(
-        files: impl IntoIterator<Item = &'a SourceFile, IntoIter: Clone>,
+    /// As [`Splits::find`].
+    pub fn of(files: &[&SourceFile], layout: Layout, names: Names) -> Result<Self> {
+        let (splits, warnings) = Splits::find(files, layout, names)?;
+        Ok(Self { splits, class_names: None, warnings, class_level: None, by_name: BTreeMap::new() })
+    }
+
+    /// Takes the folders of `files` for classes. With `classes` (from `--classes`) that list is used as it is.
+    ///
+    /// # Errors
+    ///
+    /// A class list with a name twice, or where there are no class folders.
+    pub fn with_classes(
+        mut self,
+        files: &[&SourceFile],
         layout: Layout,
         classes: Option<Vec<String>>,
     ) -> Result<Self> {
-        let files = files.into_iter();
-        let mut first_level = BTreeSet::new();
-        let mut loose = None;
-        for file in files.clone() {
-            match folders(file).into_iter().next() {
-                Some(name) => drop(first_level.insert(name)),
-                None => loose = loose.or(Some(file)),
+        let level = usize::from(self.splits.by == SplitBy::Folder);
+        let of_level = |file: &&SourceFile| folders(file).into_iter().nth(level);
+        let found: BTreeSet<String> = files.iter().filter_map(of_level).collect();
+        let is_flat = layout == Layout::Flat
+            || (layout == Layout::Auto && found.is_empty() && self.splits.by != SplitBy::Folder);
+        if is_flat {
+            return match classes {
+                None => Ok(self),
+                Some(_) => Err(Error::usage("--classes needs class folders, and this layout has none")
+                    .help("use --layout labels or --layout splits")),
+            };
+        }
+        self.class_level = Some(level);
+        if layout == Layout::Auto && self.splits.by == SplitBy::Nothing {
+            let is_split = |name: &&String| super::splits::is_usual(name);
+            if let Some(folder) = found.iter().find(is_split) {
+                let others = found.iter().filter(|name| *name != folder).cloned().collect();
+                self.warnings.push(Warning::SplitNamedClass { folder: folder.clone(), others });
             }
         }
-        let layout = match layout {
-            Layout::Auto if first_level.is_empty() => Layout::Flat,
-            Layout::Auto if loose.is_none() && first_level.iter().all(|n| split_named(n).is_some()) => {
-                Layout::Splits
-            }
-            Layout::Auto => Layout::Labels,
-            given => given,
-        };
-        let level = match layout {
-            Layout::Splits => {
-                if let Some(file) = loose {
-                    return Err(Error::usage(format!("{} stands in no split folder", file.origin))
-                        .help("move it into train, validation or test, or use another --layout"));
-                }
-                1
-            }
-            Layout::Labels => 0,
-            _ => usize::MAX,
-        };
-        let mut found = BTreeSet::new();
-        let mut splits = BTreeSet::new();
-        for file in files {
-            let names = folders(file);
-            if let Some(class) = names.get(level) {
-                found.insert(class.clone());
-            }
-            if layout == Layout::Splits {
-                splits.extend(names.first().map(|n| split_named(n).unwrap_or(n).to_owned()));
-            }
-        }
-        if splits.is_empty() {
-            splits.insert(DEFAULT_SPLIT.to_owned());
-        }
-        let class_names = match classes {
-            Some(_) if layout == Layout::Flat => {
-                return Err(Error::usage("--classes needs class folders, and this layout has none")
-                    .help("use --layout labels or --layout splits"));
-            }
+        self.class_names = match classes {
             Some(given) => Some(given),
             None if found.is_empty() => None,
             None => Some(found.into_iter().collect()),
         };
-        let mut by_name = BTreeMap::new();
-        for (i, name) in class_names.iter().flatten().enumerate() {
-            if by_name.insert(name.clone(), i as u32).is_some() {
+        for (i, name) in self.class_names.iter().flatten().enumerate() {
+            if self.by_name.insert(name.clone(), i as u32).is_some() {
                 return Err(Error::usage(format!("the class {name:?} is listed twice"))
                     .help("keep one of them in --classes"));
             }
         }
-        Ok(Self { layout, class_names, splits: splits.into_iter().collect(), by_name })
+        Ok(self)
     }
 
     /// Name of the class folder of `file`, and its label; the label is `None` for a class that `--classes` lacks.
     pub fn label_of(&self, file: &SourceFile) -> Option<(String, Option<u32>)> {
-        let level = match self.layout {
-            Layout::Labels => 0,
-            Layout::Splits => 1,
-            _ => return None,
-        };
-        let name = folders(file).into_iter().nth(level)?;
+        let name = folders(file).into_iter().nth(self.class_level?)?;
         let label = self.by_name.get(&name).copied();
         Some((name, label))
     }
-
-    /// Ordinal in [`Folders::splits`] of the split of `file`.
-    pub fn split_of(&self, file: &SourceFile) -> usize {
-        if self.layout != Layout::Splits {
-            return 0;
-        }
-        let name = folders(file).into_iter().next().unwrap_or_default();
-        let name = split_named(&name).unwrap_or(&name);
-        self.splits.iter().position(|s| s == name).unwrap_or(0)
-    }
-}
-
-fn split_named(folder: &str) -> Option<&'static str> {
-    SPLIT_FOLDERS.iter().find(|(name, _)| *name == folder).map(|(_, split)| *split)
 }
 
 #[cfg(test)]
@@ -201,40 +151,58 @@ mod tests {
             .collect()
     }
 
+    fn folders_of(files: &[SourceFile], layout: Layout, classes: Option<&[&str]>) -> Result<Folders> {
+        let files: Vec<_> = files.iter().collect();
+        let classes = classes.map(|names| names.iter().map(|&n| n.to_owned()).collect());
+        Folders::of(&files, layout, Names::Folders)?.with_classes(&files, layout, classes)
+    }
+
     #[test]
     fn first_level_folders_are_classes() {
         let files = files(&["dog/a.jpg", "cat/deep/b.jpg", "loose.jpg"]);
-        let folders = Folders::of(&files, Layout::Auto, None).unwrap();
-        assert_eq!(folders.layout, Layout::Labels);
+        let folders = folders_of(&files, Layout::Auto, None).unwrap();
+        assert_eq!(folders.splits, Splits::none());
         assert_eq!(folders.class_names.as_deref().unwrap(), ["cat", "dog"]);
         assert_eq!(folders.label_of(&files[0]), Some(("dog".into(), Some(1))));
         assert_eq!(folders.label_of(&files[2]), None);
+        assert!(folders.warnings.is_empty());
     }
 
     #[test]
     fn split_folders_are_recognised_and_share_one_class_list() {
         let files = files(&["train/dog/a.jpg", "val/cat/b.jpg", "test/c.jpg"]);
-        let folders = Folders::of(&files, Layout::Auto, None).unwrap();
-        assert_eq!(folders.layout, Layout::Splits);
-        assert_eq!(folders.splits, ["test", "train", "validation"]);
-        assert_eq!(folders.split_of(&files[1]), 2);
+        let folders = folders_of(&files, Layout::Auto, None).unwrap();
+        assert_eq!(folders.splits.names, ["test", "train", "validation"]);
+        assert_eq!(folders.splits.of(&files[1]), 2);
         assert_eq!(folders.label_of(&files[0]), Some(("dog".into(), Some(1))));
-        let labels = Folders::of(&files, Layout::Labels, None).unwrap();
+        let labels = folders_of(&files, Layout::Labels, None).unwrap();
         assert_eq!(labels.class_names.unwrap(), ["test", "train", "val"]);
+    }
+
+    #[test]
+    fn one_class_may_be_called_as_a_split_and_is_told() {
+        let files = files(&["aeroplane/a.jpg", "train/b.jpg"]);
+        let folders = folders_of(&files, Layout::Auto, None).unwrap();
+        assert_eq!(folders.class_names.as_deref().unwrap(), ["aeroplane", "train"]);
+        assert!(
+            matches!(&folders.warnings[..], [Warning::SplitNamedClass { folder, .. }] if folder == "train")
+        );
     }
 
     #[test]
     fn a_given_class_list_keeps_its_order_and_knows_no_other() {
         let files = files(&["dog/a.jpg", "cow/b.jpg"]);
-        let folders = Folders::of(&files, Layout::Auto, Some(vec!["dog".into(), "cat".into()])).unwrap();
+        let folders = folders_of(&files, Layout::Auto, Some(&["dog", "cat"])).unwrap();
         assert_eq!(folders.label_of(&files[0]), Some(("dog".into(), Some(0))));
         assert_eq!(folders.label_of(&files[1]), Some(("cow".into(), None)));
-        assert!(Folders::of(&files, Layout::Auto, Some(vec!["dog".into(), "dog".into()])).is_err());
+        assert!(folders_of(&files, Layout::Auto, Some(&["dog", "dog"])).is_err());
     }
 
     #[test]
     fn a_folder_without_folders_is_flat() {
-        let folders = Folders::of(&files(&["a.jpg"]), Layout::Auto, None).unwrap();
-        assert_eq!((folders.layout, folders.class_names), (Layout::Flat, None));
+        let files = files(&["a.jpg"]);
+        let folders = folders_of(&files, Layout::Auto, None).unwrap();
+        assert_eq!((folders.class_level, folders.class_names), (None, None));
+        assert!(folders_of(&files, Layout::Auto, Some(&["a"])).is_err());
     }
 }

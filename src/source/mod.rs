@@ -11,9 +11,11 @@ pub mod listing;
 pub mod metadata;
 mod name;
 pub mod planned;
+pub mod splits;
 pub mod stream;
 pub mod text;
 pub mod walk;
+pub mod warning;
 pub mod webdataset;
 
 use std::io::{self, BufRead, BufReader};

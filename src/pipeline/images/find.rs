@@ -1,5 +1,10 @@
 //! What the sources of images hold, and how the plan describes it.
 
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
 use serde_json::json;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -10,8 +15,15 @@ use crate::options::SourceSpec;
 use crate::schema::Field;
 use crate::source::labels::{Folders, Layout};
 use crate::source::listing::Detail;
+use crate::source::splits::Names;
 use crate::source::walk::{SourceFile, list};
 use crate::source::webdataset::is_tar;
+use crate::transform::image::{has_image_extension, sniff};
+
+/// Files of a folder that are looked into when no name says what they are.
+const SNIFFED_FILES: usize = 16;
+/// Bytes of such a file that are read.
+const SNIFFED_BYTES: u64 = 4096;
 
 /// What the sources hold.
 #[derive(Default)]
@@ -31,29 +43,72 @@ pub(super) struct Found {
 impl Found {
     /// What the folders mean. Labels of a table stand in for classes from folders.
     pub(super) fn folders(&self, options: &ImagesOptions) -> Result<Folders> {
-        // What has no safe path stands in no folder either, and what stands around a tar file is at most a split.
+        let layout = options.layout;
         let walked = self.details.is_empty();
-        let images = self.files.iter().filter(|f| if walked { !is_tar(&f.origin) } else { !f.is_named() });
-        if walked && self.files.iter().any(|f| is_tar(&f.origin)) {
-            let all = Folders::of(&self.files, options.layout, None)?;
-            if all.layout == Layout::Splits {
-                return Ok(all);
+        let placed: Vec<&SourceFile> = match walked {
+            true => images_among(&self.files, &options.sources),
+            // What has no safe path is in no folder either.
+            false => self.files.iter().filter(|f| !f.is_named()).collect(),
+        };
+        let is_image = |f: &&SourceFile| !(walked && is_tar(&f.origin));
+        let images: Vec<&SourceFile> = placed.iter().copied().filter(is_image).collect();
+        // What the name of one image says of a split is chance; a tar file is named for what is in it.
+        let names = if images.is_empty() && !placed.is_empty() { Names::Words } else { Names::Folders };
+        if self.class_names.is_some() {
+            if layout == Layout::Labels {
+                return Err(Error::usage(
+                    "the metadata has labels, and --layout labels asks for those of the folders",
+                )
+                .help("leave --layout out, or rename the column \"label\""));
             }
+            return Folders::of(&placed, layout, names);
         }
-        let placed = images;
-        if self.class_names.is_none() {
-            return Folders::of(placed, options.layout, options.classes.clone());
-        }
-        if options.layout == Layout::Labels {
-            return Err(Error::usage(
-                "the metadata has labels, and --layout labels asks for those of the folders",
-            )
-            .help("leave --layout out, or rename the column \"label\""));
-        }
-        let folders = Folders::of(placed.clone(), options.layout, None)?;
-        let layout = if folders.layout == Layout::Splits { Layout::Splits } else { Layout::Flat };
-        Folders::of(placed, layout, None)
+        Folders::of(&placed, layout, names)?.with_classes(&images, layout, options.classes.clone())
     }
+}
+
+/// The files that may be images or tar files: what lies beside them says nothing of splits and classes. Where no name in
+/// a folder is that of an image, some of its files are looked into.
+fn images_among<'a>(files: &'a [SourceFile], sources: &[SourceSpec]) -> Vec<&'a SourceFile> {
+    let by_name = |f: &SourceFile| {
+        let name = f.origin.rsplit('/').next().unwrap_or_default();
+        is_tar(name) || has_image_extension(name)
+    };
+    let mut named = HashSet::new();
+    for file in files.iter().filter(|f| by_name(f)) {
+        named.insert(parent(file));
+    }
+    // Files looked into and whether one of them is an image, by folder.
+    let mut looked: HashMap<&str, (usize, bool)> = HashMap::new();
+    let mut kept = Vec::new();
+    for file in files {
+        let is_image = by_name(file)
+            || (!named.contains(parent(file)) && {
+                let (count, found) = looked.entry(parent(file)).or_default();
+                if !*found && *count < SNIFFED_FILES {
+                    *count += 1;
+                    *found = is_image_inside(&file.path(sources));
+                }
+                // Of a folder with more files, nobody can say.
+                *found || *count == SNIFFED_FILES
+            });
+        if is_image {
+            kept.push(file);
+        }
+    }
+    kept
+}
+
+/// Origin of the folder that `file` is in.
+fn parent(file: &SourceFile) -> &str {
+    file.origin.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+fn is_image_inside(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(SNIFFED_BYTES).read_to_end(&mut head));
+    // A file that cannot be read is a failure of the run, not of the plan.
+    read.is_err() || sniff(&head).is_some()
 }
 
 pub(super) fn find(options: &ImagesOptions) -> Result<Found> {

@@ -14,7 +14,6 @@ use self::find::{describe, find, shuffle};
 pub use self::predict::Prediction;
 use self::tars::TarFeed;
 use crate::error::{Error, Result};
-use crate::index::check_split_name;
 use crate::options::{OutputOptions, RunOptions, SourceSpec};
 use crate::panics::contained;
 use crate::pipeline::conversion::{Conversion, Converting, Feed};
@@ -24,6 +23,7 @@ use crate::pipeline::outcome::{Converted, Outcome, Outcomes};
 use crate::pipeline::plan::PlanSummary;
 use crate::pipeline::progress::{Progress, Stop};
 use crate::pipeline::run::{Job, Planned, Report, run};
+use crate::pipeline::splits_twice;
 use crate::pipeline::testing::item_panic_point;
 use crate::sample::{Record, Reject, RejectCode, Value};
 use crate::schema::{Kind, LABEL, Schema};
@@ -119,16 +119,10 @@ impl ImagesJob {
         let schema = Arc::new(Schema::images(class_names, found.fields)?);
         let (mut files, mut details, skipped) = (found.files, found.details, found.skipped);
         let splits: Vec<String> = match &options.output.split {
-            Some(_) if folders.layout == Layout::Splits => {
-                return Err(Error::usage("the folders are splits already, and --split asks for others")
-                    .help("leave --split out, or say --layout labels"));
-            }
+            Some(_) if folders.splits.are_given() => return Err(splits_twice(&folders.splits, "labels")),
             Some(spec) => spec.names().map(str::to_owned).collect(),
-            None => folders.splits.clone(),
+            None => folders.splits.names.clone(),
         };
-        for split in &splits {
-            check_split_name(split)?;
-        }
         let walked = options.naming == Naming::Walk;
         if options.dedup.is_some() && walked && files.iter().any(|f| is_tar(&f.origin)) {
             return Err(Error::usage("--dedup compares files, and cannot look into tar files")
@@ -169,7 +163,7 @@ impl ImagesJob {
     fn split_of_item(&self, file: &SourceFile, origin: &str) -> u16 {
         let split = match &self.options.output.split {
             Some(spec) => spec.split_of(origin, self.options.output.seed),
-            None => self.folders.split_of(file),
+            None => self.folders.splits.of(file),
         };
         split as u16
     }
@@ -213,7 +207,14 @@ impl Job for ImagesJob {
             skipped: self.skipped,
             units: self.units.len() as u32,
             splits: self.splits.clone(),
-            classes: self.schema.index_of(LABEL).map(|_| self.schema.class_names.len()),
+            split_by: self.options.output.split.is_none().then_some(self.folders.splits.by),
+            split_files: self.options.output.split.is_none().then(|| {
+                let mut counts = vec![0; self.splits.len()];
+                self.files.iter().for_each(|f| counts[usize::from(self.split_of(f))] += 1);
+                counts
+            }),
+            classes: self.schema.index_of(LABEL).map(|_| self.schema.class_names.clone()),
+            warnings: self.folders.warnings.clone(),
         }
     }
 

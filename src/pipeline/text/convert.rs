@@ -104,13 +104,17 @@ impl Items for Documents<'_> {
         let document = match item {
             Ok(document) => document,
             Err(reject) => {
-                out.list.push(Outcome::Rejected { split: self.job.split_of(&origin), origin, reject });
+                out.list.push(Outcome::Rejected {
+                    split: self.job.split_of(place.part, &origin),
+                    origin,
+                    reject,
+                });
                 return Converting::Done;
             }
         };
         let key = document.key;
         let named = key.as_deref().unwrap_or(&origin);
-        let split = self.job.split_of(named);
+        let split = self.job.split_of(place.part, named);
         if let Some(first) = self.duplicates.of(place) {
             let of = self.job.origin(first);
             out.list.push(Outcome::Duplicate { split, origin, of });

@@ -7,6 +7,7 @@
 mod convert;
 mod dedup;
 mod feed;
+mod head;
 mod items;
 mod options;
 mod parts;
@@ -29,13 +30,15 @@ use crate::options::{Existing, OutputOptions, RunOptions, SourceSpec};
 use crate::pipeline::plan::PlanSummary;
 use crate::pipeline::progress::{Progress, Stop};
 use crate::pipeline::run::{Job, Planned, Report, run};
+use crate::pipeline::splits_twice;
 use crate::schema::{Field, FieldType, Kind, Schema};
 use crate::source::PlannedFile;
-use crate::source::labels::DEFAULT_SPLIT;
+use crate::source::splits::{Names, SplitBy, Splits};
 use crate::source::text::cut::Rule;
 use crate::source::text::json;
 use crate::source::text::kind::{Documents, Format};
 use crate::source::walk::SourceFile;
+use crate::source::warning::Warning;
 
 /// Default of `--unit-bytes`: a minute for the slowest tokenizer on one core.
 const UNIT_BYTES: u64 = 256 << 20;
@@ -51,6 +54,11 @@ pub struct TextJob {
     details: Vec<TextFile>,
     skipped: u64,
     splits: Vec<String>,
+    /// What decides the split of a file, where no hash does.
+    split_by: Option<SplitBy>,
+    /// Split of each file, where no hash decides.
+    file_splits: Vec<u16>,
+    warnings: Vec<Warning>,
     /// In record order.
     parts: Vec<Part>,
     /// Ranges of `parts`.
@@ -79,10 +87,20 @@ impl TextJob {
     pub fn plan(options: TextOptions) -> Result<Self> {
         options.check()?;
         let found = plan::find(&options, unit_bytes(&options.output))?;
-        let splits = match &options.output.split {
-            Some(spec) => spec.names().map(str::to_owned).collect(),
-            None => vec![DEFAULT_SPLIT.to_owned()],
+        let all: Vec<&SourceFile> = found.files.iter().collect();
+        let (given, mut warnings) = Splits::find(&all, options.layout, Names::Words)?;
+        let (splits, split_by, file_splits) = match &options.output.split {
+            Some(_) if given.are_given() => return Err(splits_twice(&given, "flat")),
+            Some(spec) => {
+                warnings.clear();
+                (spec.names().map(str::to_owned).collect(), None, Vec::new())
+            }
+            None => {
+                let of_files = all.iter().map(|file| given.of(file) as u16).collect();
+                (given.names, Some(given.by), of_files)
+            }
         };
+        warnings.extend(found.warnings);
         let mut extra = found.fields.clone();
         if options.shape.pack.is_some() {
             extra.extend(PACK_FIELDS.map(|name| Field::required(name, FieldType::IdsU32)));
@@ -98,6 +116,9 @@ impl TextJob {
             details: found.details,
             skipped: found.skipped,
             splits,
+            split_by,
+            file_splits,
+            warnings,
             parts: found.parts,
             units: found.units,
             schema,
@@ -115,9 +136,13 @@ impl TextJob {
         self.files[file].planned(&self.sources, self.options.follow_symlinks)
     }
 
-    fn split_of(&self, key: &str) -> u16 {
+    /// Split of the item called `key` in the part of a file.
+    fn split_of(&self, part: usize, key: &str) -> u16 {
         let output = &self.options.output;
-        output.split.as_ref().map_or(0, |spec| spec.split_of(key, output.seed) as u16)
+        match &output.split {
+            Some(spec) => spec.split_of(key, output.seed) as u16,
+            None => self.file_splits[self.parts[part].file],
+        }
     }
 }
 
@@ -144,7 +169,14 @@ impl Job for TextJob {
             skipped: self.skipped,
             units: self.units.len() as u32,
             splits: self.splits.clone(),
+            split_by: self.split_by,
+            split_files: self.split_by.map(|_| {
+                let count =
+                    |split| self.file_splits.iter().filter(|&&of| usize::from(of) == split).count() as u64;
+                (0..self.splits.len()).map(count).collect()
+            }),
             classes: None,
+            warnings: self.warnings.clone(),
         }
     }
 

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::options::{OutputOptions, SourceSpec};
 use crate::packing::Packing;
 use crate::source::files_from::FilesFrom;
+use crate::source::labels::Layout;
 use crate::source::metadata::Keep;
 use crate::source::text::kind::{Documents, FileKind, Format};
 use crate::transform::text::{Normalize, Tokenizer};
@@ -31,6 +32,8 @@ pub struct TextOptions {
     pub input_format: Option<FileKind>,
     /// Whether symbolic links are followed.
     pub follow_symlinks: bool,
+    /// Whether the names of sources, folders and files say splits.
+    pub layout: Layout,
     /// What a document is in plain text.
     pub documents: Documents,
     /// Makes the ids.
@@ -190,6 +193,7 @@ impl TextOptions {
             input: TextInput::Walk,
             input_format: None,
             follow_symlinks: false,
+            layout: Layout::Auto,
             documents: Documents::File,
             tokenizer,
             text_field: DEFAULT_TEXT_FIELD.to_owned(),
@@ -207,6 +211,10 @@ impl TextOptions {
     /// Refuses options that contradict each other.
     pub(super) fn check(&self) -> Result<()> {
         self.shape.check()?;
+        if self.layout == Layout::Labels {
+            return Err(Error::usage("--layout labels is for images: text has no classes")
+                .help("use auto, splits or flat"));
+        }
         if self.shape.pack.is_some() && !self.keep_fields.is_empty() {
             return Err(Error::usage(
                 "--keep-fields: a row of --pack holds many documents, and a field only one value",
@@ -262,6 +270,9 @@ impl TextOptions {
             // What the list says stands in the plan, file by file.
             TextInput::FilesFrom(_) => add("files_from", json!(true)),
             TextInput::Stdin => add("stdin", json!(true)),
+        }
+        if self.layout != Layout::Auto {
+            add("layout", json!(self.layout.to_string()));
         }
         if let Some(kind) = self.input_format {
             add("input_format", json!(kind.to_string()));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::head;
 use super::options::{TextInput, TextOptions};
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
@@ -17,6 +18,7 @@ use crate::source::text::kind::{Documents, FileKind, Format};
 use crate::source::text::parquet::ParquetFile;
 use crate::source::text::table::{self, Columns};
 use crate::source::walk::{SourceFile, list};
+use crate::source::warning::Warning;
 use crate::source::{PlannedFile, braces, globs};
 
 /// Source bytes of the pieces that `--shuffle` puts in a keyed order.
@@ -82,6 +84,7 @@ pub(super) struct Found {
     pub(super) parts: Vec<Part>,
     /// Ranges of `parts`.
     pub(super) units: Vec<Range<usize>>,
+    pub(super) warnings: Vec<Warning>,
 }
 
 /// Lists the sources and divides them into units of about `unit_bytes`.
@@ -100,6 +103,7 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<Found> {
         details.push(detail.map_err(|e| if e.place().path.is_none() { e.at_path(path) } else { e })?);
     }
     let mut parts = finder.parts;
+    let warnings = head::check(options, &files, &sources, &details)?;
     if shuffle {
         let seed = options.output.seed ^ SHUFFLE_SALT;
         parts.sort_by_cached_key(|p| {
@@ -109,7 +113,8 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<Found> {
     }
     let kept = options.keep_fields.iter().zip(types);
     let fields = kept.map(|(k, ty)| Field::nullable(&k.name, ty.unwrap_or(FieldType::String))).collect();
-    Ok(Found { units: group(&parts, unit_bytes), sources, files, details, skipped, fields, parts })
+    let units = group(&parts, unit_bytes);
+    Ok(Found { units, sources, files, details, skipped, fields, parts, warnings })
 }
 
 /// The files of the sources.

@@ -28,6 +28,15 @@ impl Path {
         self.parts.len() > 1
     }
 
+    /// Whether an object has the field, be it null.
+    pub fn is_in(&self, object: &serde_json::Map<String, Json>) -> bool {
+        let nested = || {
+            let (first, rest) = self.parts.split_first()?;
+            rest.iter().try_fold(object.get(first)?, |value, name| value.get(name))
+        };
+        object.contains_key(&self.whole) || nested().is_some()
+    }
+
     fn find<'a>(&self, members: &'a [(String, Json)]) -> Option<&'a Json> {
         let member = |name: &str| members.iter().find(|(n, _)| n == name).map(|(_, value)| value);
         let nested = || {

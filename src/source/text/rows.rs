@@ -58,6 +58,14 @@ fn reader(format: Format, bytes: &[u8]) -> Reader<&[u8]> {
         .from_reader(bytes)
 }
 
+/// The names of the columns, in the first piece of a table; `None` when there are none.
+pub fn names(format: Format, piece: &[u8]) -> Option<Vec<String>> {
+    let mut record = ByteRecord::new();
+    let content = piece.strip_prefix("\u{feff}".as_bytes()).unwrap_or(piece);
+    let is_read = reader(format, content).read_byte_record(&mut record).ok()?;
+    is_read.then(|| record.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+}
+
 impl Header {
     /// Reads the header of a table from its first piece, and says where it ends.
     ///

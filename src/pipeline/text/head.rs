@@ -1,0 +1,201 @@
+//! A look at the first rows of files, so that the wrong name of a field ends a run before it starts.
+//!
+//! Tables with a schema are not looked at here: their columns are known when they are listed. Of lines of JSON and tables of
+//! separated values, the first rows of a few files are read. A field that none of them has is taken for a wrong name.
+
+use std::path::Path as FilePath;
+
+use super::options::{TextInput, TextOptions};
+use super::plan::TextFile;
+use crate::error::{Error, Result};
+use crate::options::SourceSpec;
+use crate::source::lines::Piece;
+use crate::source::stream::Stream;
+use crate::source::text::cut::{Cut, Cutter, Rule, lines};
+use crate::source::text::json::Path;
+use crate::source::text::kind::Format;
+use crate::source::text::rows;
+use crate::source::walk::SourceFile;
+use crate::source::warning::{Warning, listed};
+
+/// Rows that are looked at in all.
+const ROWS: usize = 1000;
+/// Files that are looked at, evenly spaced in the listing.
+const FILES: usize = 16;
+/// Bytes of a file that are read, unless one row has more.
+const FILE_BYTES: usize = 1 << 20;
+/// Bytes that are read at a time.
+const PIECE_BYTES: usize = 64 << 10;
+/// Names of fields that are remembered for messages.
+const NAMES: usize = 64;
+
+/// A field that is asked for.
+struct Asked<'a> {
+    name: &'a str,
+    path: Path,
+    seen: bool,
+}
+
+impl<'a> Asked<'a> {
+    fn new(name: &'a str) -> Self {
+        Self { name, path: Path::new(name), seen: false }
+    }
+}
+
+/// What the rows that were looked at have.
+struct Head<'a> {
+    text: Asked<'a>,
+    key: Option<Asked<'a>>,
+    kept: Vec<Asked<'a>>,
+    /// Names of fields as they first appear.
+    there: Vec<String>,
+    rows: u64,
+    /// Whether all rows of all files were looked at.
+    complete: bool,
+}
+
+/// Looks at the first rows of `files`.
+///
+/// # Errors
+///
+/// [`ErrorKind::Usage`](crate::error::ErrorKind) when none of the rows has a field that is asked for.
+pub(super) fn check(
+    options: &TextOptions,
+    files: &[SourceFile],
+    sources: &[SourceSpec],
+    details: &[TextFile],
+) -> Result<Vec<Warning>> {
+    if options.input == TextInput::Stdin {
+        return Ok(Vec::new());
+    }
+    let has_fields = |detail: &TextFile| {
+        detail.defect.is_none() && matches!(detail.kind.format, Format::JsonLines | Format::Csv | Format::Tsv)
+    };
+    let with_fields: Vec<usize> = (0..files.len()).filter(|&at| has_fields(&details[at])).collect();
+    let looked_at = with_fields.len().min(FILES);
+    let mut head = Head {
+        text: Asked::new(&options.text_field),
+        key: options.key_field.as_deref().map(Asked::new),
+        kept: options.keep_fields.iter().map(|keep| Asked::new(&keep.name)).collect(),
+        there: Vec::new(),
+        rows: 0,
+        complete: with_fields.len() == files.len() && looked_at == with_fields.len(),
+    };
+    let mut first = None;
+    for at in 0..looked_at {
+        let file = with_fields[at * with_fields.len() / looked_at];
+        let path = files[file].path(sources);
+        // What cannot be read is told by the run, which tries again.
+        let read = head.read(&path, files[file].bytes, &details[file], options.max_document_bytes);
+        head.complete &= read.unwrap_or(false);
+        first.get_or_insert(path);
+    }
+    head.judge(options, first.as_deref())
+}
+
+impl<'a> Head<'a> {
+    /// Reads the first rows of a file; returns whether these are all.
+    fn read(
+        &mut self,
+        path: &FilePath,
+        bytes: u64,
+        detail: &TextFile,
+        max_document_bytes: u64,
+    ) -> Result<bool> {
+        let format = detail.kind.format;
+        let stream = Stream::open(path, bytes, detail.kind.compression)?;
+        let rule = if format == Format::JsonLines { Rule::Lines } else { rows::rule(format) };
+        let mut cutter = Cutter::new(stream, rule, max_document_bytes);
+        let (mut found, mut read) = (0, 0);
+        while let Some(cut) = cutter.next(PIECE_BYTES)? {
+            let Cut::Piece(Piece::Lines { bytes, .. }) = cut else { continue };
+            if format != Format::JsonLines {
+                // All that is to be known is in the first line.
+                if let Some(names) = rows::names(format, &bytes) {
+                    self.rows += 1;
+                    self.columns(&names);
+                }
+                return Ok(true);
+            }
+            for (_, line) in lines(&bytes) {
+                if found == ROWS {
+                    return Ok(false);
+                }
+                found += usize::from(self.line(line));
+            }
+            read += bytes.len();
+            if read >= FILE_BYTES {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn columns(&mut self, names: &[String]) {
+        for asked in self.asked() {
+            asked.seen |= names.iter().any(|name| name == asked.name);
+        }
+        names.iter().for_each(|name| self.there(name));
+    }
+
+    /// Looks at a line of JSON; returns whether it is an object.
+    fn line(&mut self, line: &[u8]) -> bool {
+        let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
+        let Ok(serde_json::Value::Object(object)) = serde_json::from_slice(line) else { return false };
+        self.rows += 1;
+        for asked in self.asked() {
+            asked.seen = asked.seen || asked.path.is_in(&object);
+        }
+        object.keys().for_each(|name| self.there(name));
+        true
+    }
+
+    fn asked(&mut self) -> impl Iterator<Item = &mut Asked<'a>> {
+        [&mut self.text].into_iter().chain(&mut self.key).chain(&mut self.kept)
+    }
+
+    fn there(&mut self, name: &str) {
+        if self.there.len() < NAMES && !self.there.iter().any(|n| n == name) {
+            self.there.push(name.to_owned());
+        }
+    }
+
+    fn judge(self, options: &TextOptions, first: Option<&FilePath>) -> Result<Vec<Warning>> {
+        let mut warnings = Vec::new();
+        if self.rows == 0 {
+            return Ok(warnings);
+        }
+        let there = listed(self.there.iter().map(|name| format!("{name:?}")));
+        let refuse = |option: &str, name: &str, help: &str| {
+            let rows = if self.complete {
+                "no row".to_owned()
+            } else {
+                format!("none of the first {} rows", self.rows)
+            };
+            let message = format!("{option}: {rows} has the field {name:?}; there are {there}");
+            let error = Error::usage(message).help(help);
+            Err(if let Some(path) = first { error.at_path(path) } else { error })
+        };
+        if !self.text.seen {
+            return refuse("text_field", self.text.name, "name the field that holds the text");
+        }
+        if let Some(key) = self.key.as_ref().filter(|key| !key.seen) {
+            return refuse("key_field", key.name, "name the field that holds a unique key");
+        }
+        for (asked, keep) in self.kept.iter().zip(&options.keep_fields).filter(|(asked, _)| !asked.seen) {
+            match keep.ty {
+                Some(_) if !self.complete => warnings.push(Warning::FieldNotSeen {
+                    field: asked.name.to_owned(),
+                    rows: self.rows,
+                    there: self.there.clone(),
+                }),
+                _ if self.complete => return refuse("keep_fields", asked.name, "name fields that rows have"),
+                _ => {
+                    let help = "name fields that rows have; one that only later rows have needs its type, as name:string";
+                    return refuse("keep_fields", asked.name, help);
+                }
+            }
+        }
+        Ok(warnings)
+    }
+}

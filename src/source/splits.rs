@@ -1,0 +1,416 @@
+//! Splits that the names of sources, folders and files say.
+//!
+//! The words, and what separates them from the rest of a name, are those of the Hugging Face Hub, so that a folder in the
+//! layout of the Hub has the splits that `datasets.load_dataset` finds in it. Other than there, no file is left out: one
+//! that names no split is in the default split, with a warning.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::Component;
+
+use serde::Serialize;
+
+use super::labels::Layout;
+use super::portable_name;
+use super::walk::SourceFile;
+use super::warning::Warning;
+use crate::error::{Error, Result};
+use crate::index::check_split_name;
+
+/// Split of items that belong to no other.
+pub const DEFAULT_SPLIT: &str = "train";
+
+/// Words that mean splits, and the splits they mean.
+const WORDS: [(&str, &str); 10] = [
+    ("train", "train"),
+    ("training", "train"),
+    ("validation", "validation"),
+    ("valid", "validation"),
+    ("val", "validation"),
+    ("dev", "validation"),
+    ("test", "test"),
+    ("testing", "test"),
+    ("eval", "test"),
+    ("evaluation", "test"),
+];
+
+/// Names of folders that can hardly mean anything but splits.
+const USUAL: [&str; 5] = ["train", "val", "valid", "validation", "test"];
+
+/// What decides the split of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SplitBy {
+    /// Nothing: all files are in one split.
+    Nothing,
+    /// The labels of the sources.
+    SourceLabel,
+    /// The first-level folders.
+    Folder,
+    /// Names of shards: `data/SPLIT-00000-of-00001.parquet`.
+    ShardName,
+    /// Words in the names of folders, at any level.
+    FolderWord,
+    /// Words in the names of files.
+    FileName,
+}
+
+impl fmt::Display for SplitBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "by nothing",
+            Self::SourceLabel => "by the labels of the sources",
+            Self::Folder => "by first-level folders",
+            Self::ShardName => "by the names of shards",
+            Self::FolderWord => "by the names of folders",
+            Self::FileName => "by the names of files",
+        })
+    }
+}
+
+/// The splits of the files of a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Splits {
+    /// What decides the split of a file.
+    pub by: SplitBy,
+    /// Names of the splits, sorted.
+    pub names: Vec<String>,
+    /// Split of a file that names none.
+    default: String,
+    /// Whether files that `by` says nothing of are looked at word by word.
+    words: bool,
+}
+
+/// What to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Names {
+    /// Labels of sources and first-level folders.
+    Folders,
+    /// Words in the names of folders and files, too.
+    Words,
+}
+
+impl Splits {
+    /// All items in `train`.
+    pub fn none() -> Self {
+        let default = DEFAULT_SPLIT.to_owned();
+        Self { by: SplitBy::Nothing, names: vec![default.clone()], default, words: false }
+    }
+
+    /// Reads the names of `files` as `layout` says, with what may not be meant.
+    ///
+    /// # Errors
+    ///
+    /// [`Layout::Splits`] and a file that names no split; a folder that must be a split and cannot be called so.
+    pub fn find(files: &[&SourceFile], layout: Layout, names: Names) -> Result<(Self, Vec<Warning>)> {
+        if matches!(layout, Layout::Flat | Layout::Labels) {
+            return Ok((Self::none(), Vec::new()));
+        }
+        let mut warnings = Vec::new();
+        let labels: BTreeSet<&str> = files.iter().map(|f| label(f)).collect();
+        let of_labels: Vec<Option<&str>> = labels.iter().map(|l| split_named(l)).collect();
+        let found = Self {
+            words: names == Names::Words,
+            default: match of_labels[..] {
+                [Some(split)] => split.to_owned(),
+                _ => DEFAULT_SPLIT.to_owned(),
+            },
+            ..Self::none()
+        };
+        let by = found.decide(files, labels.len(), &of_labels);
+        let mut found = Self { by, ..found };
+        if by == SplitBy::Nothing && layout == Layout::Splits {
+            found.by = SplitBy::Folder;
+        }
+        let named: Vec<Option<String>> = files.iter().map(|f| found.name_of(f)).collect();
+        let unassigned = || files.iter().zip(&named).filter(|(_, name)| name.is_none()).map(|(f, _)| f);
+        if found.by != SplitBy::Nothing {
+            if let Some(file) = unassigned().next() {
+                if layout == Layout::Splits {
+                    return Err(Error::usage(format!("{:?} is in no folder of a split", file.origin))
+                        .help("move it into train, validation or test, or use another --layout"));
+                }
+                warnings.push(Warning::UnassignedFiles {
+                    by: found.by,
+                    files: unassigned().count() as u64,
+                    example: file.origin.clone(),
+                    split: found.default.clone(),
+                });
+            }
+        }
+        let default = unassigned().next().map(|_| found.default.clone());
+        found.names =
+            named.iter().flatten().cloned().chain(default).collect::<BTreeSet<_>>().into_iter().collect();
+        if found.names.is_empty() {
+            found.names.push(found.default.clone());
+        }
+        for name in &found.names {
+            check_split_name(name).map_err(|e| {
+                Error::usage(format!("a folder is to be a split: {e}"))
+                    .help("rename the folder, or use another --layout")
+            })?;
+        }
+        if layout == Layout::Auto {
+            found.warn(files, &labels, &of_labels, &mut warnings);
+        }
+        Ok((found, warnings))
+    }
+
+    /// What names the splits of `files`, in the order of how plain it is.
+    fn decide(&self, files: &[&SourceFile], labels: usize, of_labels: &[Option<&str>]) -> SplitBy {
+        if labels > 1 && of_labels.iter().all(Option::is_some) {
+            return SplitBy::SourceLabel;
+        }
+        let first: BTreeSet<String> = files.iter().filter_map(|f| folders(f).into_iter().next()).collect();
+        let meant: BTreeSet<&str> = first.iter().filter_map(|name| split_named(name)).collect();
+        if meant.len() > 1 || (!meant.is_empty() && first.iter().all(|name| split_named(name).is_some())) {
+            return SplitBy::Folder;
+        }
+        if !self.words {
+            return SplitBy::Nothing;
+        }
+        let shards: Vec<String> = files.iter().filter_map(|f| shard_split(f)).collect();
+        if !shards.is_empty() && shards.iter().all(|name| check_split_name(name).is_ok()) {
+            return SplitBy::ShardName;
+        }
+        if files.iter().any(|f| folder_word(f).is_some()) {
+            SplitBy::FolderWord
+        } else if files.iter().any(|f| file_word(f).is_some()) {
+            SplitBy::FileName
+        } else {
+            SplitBy::Nothing
+        }
+    }
+
+    fn warn(
+        &self,
+        files: &[&SourceFile],
+        labels: &BTreeSet<&str>,
+        of_labels: &[Option<&str>],
+        warnings: &mut Vec<Warning>,
+    ) {
+        if self.by != SplitBy::SourceLabel && labels.len() > 1 && of_labels.iter().any(Option::is_some) {
+            let labelled = |is_split: bool| {
+                let of_kind = labels.iter().zip(of_labels).filter(|(_, split)| split.is_some() == is_split);
+                of_kind.map(|(label, _)| (*label).to_owned()).collect()
+            };
+            warnings.push(Warning::MixedSourceLabels { splits: labelled(true), others: labelled(false) });
+        }
+        let mut unusual = BTreeMap::new();
+        let mut strays = BTreeSet::new();
+        for file in files {
+            match self.by {
+                SplitBy::Folder => {
+                    let Some(name) = folders(file).into_iter().next() else { continue };
+                    match split_named(&name) {
+                        Some(_) if USUAL.contains(&name.as_str()) => {}
+                        Some(split) => drop(unusual.insert(name, split.to_owned())),
+                        None => drop(strays.insert(name)),
+                    }
+                }
+                SplitBy::FolderWord | SplitBy::FileName => {
+                    let names = folders(file).into_iter().chain(file_name(file));
+                    // The Hub tells upper from lower case.
+                    let shouted = names.filter(|n| n.contains(char::is_uppercase)).find_map(|name| {
+                        let words: Vec<&str> = words(&name).collect();
+                        let word = words.iter().find_map(|w| split_named(w).map(|split| (*w, split)));
+                        let (word, split) = word.filter(|(w, _)| w.contains(char::is_uppercase))?;
+                        Some((word.to_owned(), split.to_owned()))
+                    });
+                    unusual.extend(shouted);
+                }
+                _ => {}
+            }
+        }
+        if !unusual.is_empty() {
+            warnings.push(Warning::UnusualSplitNames { names: unusual.into_iter().collect() });
+        }
+        if !strays.is_empty() {
+            warnings.push(Warning::StrayFolders { folders: strays.into_iter().collect() });
+        }
+        if self.by == SplitBy::Nothing && self.default != DEFAULT_SPLIT {
+            let label = labels.iter().next().map_or_else(String::new, |label| (*label).to_owned());
+            warnings.push(Warning::SplitOfSource { label, split: self.default.clone() });
+        }
+    }
+
+    /// The split that `file` names.
+    fn name_of(&self, file: &SourceFile) -> Option<String> {
+        let word = || folder_word(file).or_else(|| file_word(file)).filter(|_| self.words).map(str::to_owned);
+        match self.by {
+            SplitBy::Nothing => None,
+            SplitBy::SourceLabel => split_named(label(file)).map(str::to_owned),
+            SplitBy::Folder => {
+                let folder = folders(file).into_iter().next();
+                folder.map(|name| split_named(&name).map_or(name, str::to_owned)).or_else(word)
+            }
+            SplitBy::ShardName => shard_split(file).or_else(word),
+            SplitBy::FolderWord => word(),
+            SplitBy::FileName => file_word(file).map(str::to_owned),
+        }
+    }
+
+    /// Ordinal in [`Splits::names`] of the split of `file`.
+    pub fn of(&self, file: &SourceFile) -> usize {
+        let name = self.name_of(file);
+        let name = name.as_deref().unwrap_or(&self.default);
+        self.names.iter().position(|n| n == name).unwrap_or(0)
+    }
+
+    /// Whether the names of folders or files leave nothing for a division by hash to divide.
+    pub fn are_given(&self) -> bool {
+        self.by != SplitBy::Nothing && self.names != [DEFAULT_SPLIT]
+    }
+}
+
+/// Names of the folders between the source and a file, outermost first.
+pub(super) fn folders(file: &SourceFile) -> Vec<String> {
+    let parts = file.relative.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(portable_name(name)),
+        _ => None,
+    });
+    let mut names: Vec<String> = parts.collect();
+    names.pop();
+    names
+}
+
+/// The part of the origin that the user named: the label of the source, or what stands in it before the name of a match.
+fn label(file: &SourceFile) -> &str {
+    file.origin.split('/').next().unwrap_or_default()
+}
+
+fn file_name(file: &SourceFile) -> Option<String> {
+    file.origin.rsplit('/').next().map(str::to_owned)
+}
+
+/// The split that `name` means as a whole.
+fn split_named(name: &str) -> Option<&'static str> {
+    WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(name)).map(|(_, split)| *split)
+}
+
+/// Whether a folder of this name can hardly be anything but a split.
+pub(super) fn is_usual(name: &str) -> bool {
+    USUAL.iter().any(|usual| usual.eq_ignore_ascii_case(name))
+}
+
+/// The parts of a name between what separates words on the Hub.
+fn words(name: &str) -> impl Iterator<Item = &str> {
+    name.split(|c: char| "-._ ".contains(c) || c.is_ascii_digit())
+}
+
+/// The split of the outermost folder that names one.
+fn folder_word(file: &SourceFile) -> Option<&'static str> {
+    // A pattern leaves folders in the label of what it matches.
+    let label = file.is_named().then(|| file.origin.rsplit_once('/').map(|(folders, _)| folders.split('/')));
+    let of_label = label.flatten().into_iter().flatten().map(str::to_owned);
+    of_label.chain(folders(file)).find_map(|name| words(&name).find_map(split_named))
+}
+
+/// The split that the file name says. On the Hub, something has to follow the word, if only the extension.
+fn file_word(file: &SourceFile) -> Option<&'static str> {
+    let name = file_name(file)?;
+    let words: Vec<&str> = words(&name).collect();
+    words.split_last()?.1.iter().find_map(|word| split_named(word))
+}
+
+/// `SPLIT` in `data/SPLIT-00000-of-00001.parquet`.
+fn shard_split(file: &SourceFile) -> Option<String> {
+    let [folder] = &folders(file)[..] else { return None };
+    let name = file_name(file).filter(|_| folder == "data")?;
+    let digits = |text: &str| text.len() == 5 && text.bytes().all(|b| b.is_ascii_digit());
+    name.match_indices("-of-").find_map(|(at, of)| {
+        let (before, after) = (&name[..at], &name[at + of.len()..]);
+        let (split, number) = before.rsplit_once('-')?;
+        let (total, rest) = (after.get(..5)?, after.get(5..)?);
+        (digits(number) && digits(total) && rest.contains('.') && !split.is_empty()).then(|| split.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Files of sources by their origins; the source is the part before `|`, or the whole when there is none.
+    fn files(paths: &[&str]) -> Vec<SourceFile> {
+        paths
+            .iter()
+            .map(|p| {
+                let (label, relative) = p.split_once('|').unwrap_or((p, ""));
+                let origin =
+                    if relative.is_empty() { label.to_owned() } else { format!("{label}/{relative}") };
+                SourceFile { source: 0, relative: relative.into(), origin, bytes: 1, modified_ns: 0 }
+            })
+            .collect()
+    }
+
+    fn found(paths: &[&str], layout: Layout) -> Result<(SplitBy, Vec<String>, Vec<Warning>)> {
+        let files = files(paths);
+        let files: Vec<_> = files.iter().collect();
+        let (splits, warnings) = Splits::find(&files, layout, Names::Words)?;
+        let of = files.iter().map(|f| splits.names[splits.of(f)].clone()).collect();
+        Ok((splits.by, of, warnings))
+    }
+
+    fn auto(paths: &[&str]) -> (SplitBy, Vec<String>, Vec<Warning>) {
+        found(paths, Layout::Auto).unwrap()
+    }
+
+    #[test]
+    fn names_of_the_hub_are_splits() {
+        for (paths, by, splits) in [
+            (&["s|train/a.jsonl", "s|val/b.jsonl"][..], SplitBy::Folder, &["train", "validation"][..]),
+            (&["s|train.jsonl", "s|dev.jsonl"], SplitBy::FileName, &["train", "validation"]),
+            (&["s|en/train-00.gz", "s|en/my_test_file.gz"], SplitBy::FileName, &["train", "test"]),
+            (&["s|wiki.valid.txt", "s|eval1.txt"], SplitBy::FileName, &["validation", "test"]),
+            (&["s|x/train-clean/a.txt", "s|x/test.other/b.txt"], SplitBy::FolderWord, &["train", "test"]),
+            (
+                &["s|data/train-00000-of-00001.parquet", "s|data/extra-00000-of-00001-abc.parquet"],
+                SplitBy::ShardName,
+                &["train", "extra"],
+            ),
+            (&["train", "test"], SplitBy::SourceLabel, &["train", "test"]),
+            (&["train|dog/a.txt", "val|b.txt"], SplitBy::SourceLabel, &["train", "validation"]),
+            (&["s|a.txt", "s|retrain.txt", "s|latest.txt"], SplitBy::Nothing, &["train", "train", "train"]),
+        ] {
+            let (found_by, of, warnings) = auto(paths);
+            assert_eq!((found_by, &of.iter().map(String::as_str).collect::<Vec<_>>()[..]), (by, splits));
+            assert!(warnings.is_empty(), "{paths:?}: {warnings:?}");
+        }
+    }
+
+    #[test]
+    fn what_may_not_be_meant_is_told() {
+        let (by, of, warnings) = auto(&["s|Train/a.txt", "s|testing/b.txt"]);
+        assert_eq!((by, of), (SplitBy::Folder, vec!["train".to_owned(), "test".to_owned()]));
+        assert!(matches!(&warnings[..], [Warning::UnusualSplitNames { names }] if names.len() == 2));
+        let (by, of, warnings) = auto(&["s|train/a.txt", "s|val/b.txt", "s|extra/c.txt", "s|d.txt"]);
+        assert_eq!(
+            (by, of),
+            (SplitBy::Folder, ["train", "validation", "extra", "train"].map(String::from).into())
+        );
+        assert!(matches!(
+            &warnings[..],
+            [Warning::UnassignedFiles { files: 1, .. }, Warning::StrayFolders { folders }] if folders == &["extra"]
+        ));
+        let (_, of, warnings) = auto(&["s|a.txt", "s|TEST.txt"]);
+        assert_eq!(of, ["train", "test"]);
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
+        let (_, of, warnings) = auto(&["test|a.txt"]);
+        assert_eq!(of, ["test"]);
+        assert!(matches!(&warnings[..], [Warning::SplitOfSource { .. }]));
+        let (_, of, warnings) = auto(&["test|a.txt", "other|a.txt"]);
+        assert_eq!(of, ["train", "train"]);
+        assert!(matches!(&warnings[..], [Warning::MixedSourceLabels { .. }]));
+    }
+
+    #[test]
+    fn a_layout_that_is_given_decides() {
+        let all = ["s|train/a.txt", "s|test/b.txt"];
+        assert_eq!(found(&all, Layout::Flat).unwrap().1, ["train", "train"]);
+        assert_eq!(found(&["s|fold1/a.txt", "s|fold2/b.txt"], Layout::Splits).unwrap().1, ["fold1", "fold2"]);
+        let error = found(&["s|fold1/a.txt", "s|b.txt"], Layout::Splits).unwrap_err();
+        assert!(error.to_string().contains("s/b.txt"));
+        let error = found(&["s|my stuff/a.txt"], Layout::Splits).unwrap_err();
+        assert!(error.to_string().contains("my stuff"));
+    }
+}

@@ -1,0 +1,163 @@
+//! What a plan decided that its user may not have meant.
+//!
+//! Warnings are for people and programs that run a conversion. They enter no file of a dataset.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::splits::SplitBy;
+use crate::printable::{printable, printable_path};
+
+/// Names that a message lists before it counts the rest.
+const SHOWN_NAMES: usize = 4;
+
+/// Something that was decided, or left out, and may not be what is meant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "code", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Warning {
+    /// Folders (or files) are read as splits though their names are unusual for that.
+    UnusualSplitNames {
+        /// Pairs of the name and the split.
+        names: Vec<(String, String)>,
+    },
+    /// Folders beside those of splits become splits of their own.
+    StrayFolders {
+        /// Their names.
+        folders: Vec<String>,
+    },
+    /// Files that name no split stand beside files that do.
+    UnassignedFiles {
+        /// What names the splits of the other files.
+        by: SplitBy,
+        /// How many there are.
+        files: u64,
+        /// Origin of the first.
+        example: String,
+        /// The split they are put in.
+        split: String,
+    },
+    /// A folder that is named as a split is a class, as the folders beside it.
+    SplitNamedClass {
+        /// Its name.
+        folder: String,
+        /// The classes beside it.
+        others: Vec<String>,
+    },
+    /// Only some of the sources are named as splits, so none of them is one.
+    MixedSourceLabels {
+        /// Labels that name splits.
+        splits: Vec<String>,
+        /// Labels that do not.
+        others: Vec<String>,
+    },
+    /// All items go to the split that the one source is named as.
+    SplitOfSource {
+        /// Label of the source.
+        label: String,
+        /// The split.
+        split: String,
+    },
+    /// A table beside the images is not used.
+    MetadataSkipped {
+        /// Where it is.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// None of the rows that were looked at has a field that is kept.
+    FieldNotSeen {
+        /// Its name.
+        field: String,
+        /// Rows that were looked at.
+        rows: u64,
+        /// Fields that they have.
+        there: Vec<String>,
+    },
+}
+
+/// An option that changes what is warned of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remedy {
+    /// Name of the option, with underscores.
+    pub option: &'static str,
+    /// The value to set.
+    pub value: &'static str,
+    /// What it does.
+    pub effect: &'static str,
+}
+
+impl Warning {
+    /// Options that change what is warned of.
+    pub fn remedies(&self) -> &'static [Remedy] {
+        const FLAT: Remedy = Remedy { option: "layout", value: "flat", effect: "puts everything into train" };
+        const SPLITS: Remedy =
+            Remedy { option: "layout", value: "splits", effect: "makes the folders splits" };
+        const NO_METADATA: Remedy =
+            Remedy { option: "metadata", value: "none", effect: "leaves it out without a warning" };
+        match self {
+            Self::UnusualSplitNames { .. }
+            | Self::StrayFolders { .. }
+            | Self::UnassignedFiles { .. }
+            | Self::SplitOfSource { .. } => &[FLAT],
+            Self::SplitNamedClass { .. } => &[SPLITS],
+            Self::MetadataSkipped { .. } => &[NO_METADATA],
+            Self::MixedSourceLabels { .. } | Self::FieldNotSeen { .. } => &[],
+        }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnusualSplitNames { names } => {
+                let pairs =
+                    names.iter().map(|(name, split)| format!("{name:?} is read as the split {split}"));
+                f.write_str(&listed(pairs))
+            }
+            Self::StrayFolders { folders } => {
+                let names = listed(folders.iter().map(|name| format!("{name:?}")));
+                write!(f, "beside the folders of splits, each of these is a split of its own: {names}")
+            }
+            Self::UnassignedFiles { by, files, example, split } => write!(
+                f,
+                "splits are named {by}, and {files} of the files name none, such as {:?}: they are in {split}",
+                printable(example)
+            ),
+            Self::SplitNamedClass { folder, others } => {
+                let others = listed(others.iter().map(|name| format!("{name:?}")));
+                write!(f, "the folder {folder:?} is a class, not a split, because beside it is {others}")
+            }
+            Self::MixedSourceLabels { splits, others } => {
+                let splits = listed(splits.iter().map(|name| format!("{name:?}")));
+                let others = listed(others.iter().map(|name| format!("{name:?}")));
+                write!(
+                    f,
+                    "sources are splits only when all are named as splits: {splits} would be, {others} is not"
+                )
+            }
+            Self::SplitOfSource { label, split } => {
+                write!(f, "everything is in the split {split}, because the source is called {label:?}")
+            }
+            Self::MetadataSkipped { path, why } => {
+                write!(f, "{}: the table beside the images is not used: {why}", printable_path(path))
+            }
+            Self::FieldNotSeen { field, rows, there } => {
+                let there = listed(there.iter().map(|name| format!("{name:?}")));
+                write!(f, "none of the first {rows} rows has the field {field:?}; they have {there}")
+            }
+        }
+    }
+}
+
+/// The first of `names`, and how many more there are.
+pub(crate) fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
+    let count = names.len();
+    let mut text = names.take(SHOWN_NAMES).collect::<Vec<_>>().join(", ");
+    if count > SHOWN_NAMES {
+        text.push_str(&format!(" and {} more", count - SHOWN_NAMES));
+    }
+    text
+}
