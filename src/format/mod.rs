@@ -12,12 +12,14 @@ mod msgpack;
 mod parquet;
 mod protobuf;
 mod rows;
+pub(crate) mod thrift;
 mod watched;
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use flatbuffers::VerifierOptions;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -200,6 +202,16 @@ pub fn infer_schema(format: Format, blob: &Blob) -> Result<Schema> {
         Format::Arrow => arrow::infer_schema(blob),
         Format::Msgpack => msgpack::infer_schema(blob),
         Format::Protobuf => protobuf::infer_schema(blob),
+    }
+}
+
+/// Limits for verifying the flatbuffer `bytes`. It may refer to one table many times: the limits keep what is read from it
+/// in proportion to its size.
+pub(crate) fn flatbuffer_limits(bytes: &[u8]) -> VerifierOptions {
+    VerifierOptions {
+        max_tables: 64 + bytes.len() / 8,
+        max_apparent_size: 4096 + bytes.len() * 4,
+        ..VerifierOptions::default()
     }
 }
 

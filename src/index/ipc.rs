@@ -6,11 +6,12 @@
 
 use std::ops::Range;
 
-use arrow_ipc::{Endianness, Footer, MetadataVersion, root_as_footer, root_as_message};
+use arrow_ipc::{Endianness, Footer, MetadataVersion, root_as_footer_with_opts, root_as_message_with_opts};
 use arrow_schema::{ArrowError, Schema};
 use bytes::Bytes;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::flatbuffer_limits;
 use crate::storage::Blob;
 
 /// First bytes of an Arrow IPC file, and its last.
@@ -67,8 +68,8 @@ impl IpcFile {
             .filter(|&start| start >= HEAD_BYTES)
             .ok_or_else(|| corrupt("the footer has an impossible size".to_owned()))?;
         let bytes = blob.read(footer_start, tail_start - footer_start)?;
-        let footer =
-            root_as_footer(&bytes).map_err(|e| corrupt(format!("the footer cannot be read: {e}")))?;
+        let footer = root_as_footer_with_opts(&flatbuffer_limits(&bytes), &bytes)
+            .map_err(|e| corrupt(format!("the footer cannot be read: {e}")))?;
         let schema = schema_of(&footer).map_err(|e| corrupt(format!("the schema cannot be read: {e}")))?;
         if footer.dictionaries().is_some_and(|d| !d.is_empty()) {
             return Err(corrupt("the file has dictionaries, which no index has".to_owned()));
@@ -151,7 +152,8 @@ fn parse_batch(
         .strip_prefix(&[0xff; 4])
         .and_then(|rest| rest.get(MESSAGE_PREFIX_BYTES - 4..))
         .ok_or("its header has no prefix")?;
-    let message = root_as_message(flatbuffer).map_err(|e| format!("its header cannot be read: {e}"))?;
+    let message = root_as_message_with_opts(&flatbuffer_limits(flatbuffer), flatbuffer)
+        .map_err(|e| format!("its header cannot be read: {e}"))?;
     if message.version() != version {
         return Err("its version is not that of the file".to_owned());
     }

@@ -8,6 +8,7 @@ use super::{IndexFile, MAX_LENGTH, Segment};
 use crate::error::{Error, Result};
 use crate::format::Placed;
 use crate::schema::{HEIGHT, Kind, LENGTH, WIDTH};
+use crate::storage::Blob;
 
 /// Columns of the record index; those of text datasets end before `width`.
 const COLUMNS: [Column; 7] = [
@@ -149,6 +150,11 @@ impl RecordIndex {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Its files, in the order of the manifest.
+    pub(crate) fn blobs(&self) -> impl Iterator<Item = &Blob> {
+        self.table.blobs()
     }
 
     /// The entry of a record.

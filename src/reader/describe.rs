@@ -179,7 +179,7 @@ impl Split {
     /// As [`Split::length_index`].
     pub fn describe(&self) -> Result<SplitDescription> {
         let info = self.info().ok_or_else(|| Error::corrupt("the manifest lost a split"))?;
-        let lengths = self.length_index()?;
+        let lengths = self.histogram_index()?;
         let histogram = match self.len().checked_sub(1) {
             Some(last) => {
                 let (shortest, longest) = (lengths.length_at(0)?, lengths.length_at(last)?);

@@ -53,7 +53,7 @@ pub(super) fn block_end(split: &Split, records: Range<u64>, most_bytes: u64) -> 
     let grouped = matches!(split.format(), Format::Parquet | Format::Arrow);
     let mut first = None;
     let mut bytes = 0u64;
-    for (ordinal, entry) in (start..).zip(split.record_index()?.entries(start..most)?) {
+    for (ordinal, entry) in (start..).zip(split.unchecked_record_index()?.entries(start..most)?) {
         let entry = entry?;
         let group = (entry.shard, if grouped { entry.placed().group() } else { 0 });
         bytes = bytes.saturating_add(entry.bytes);

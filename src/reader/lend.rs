@@ -45,13 +45,13 @@ impl Split {
         place: usize,
         look: impl FnOnce(&[Tokens<'_>]) -> T,
     ) -> Result<T> {
-        if self.is_whole() {
+        if let Some(stored) = self.stored_place(place) {
             let found = self.locate_all(records)?;
             let shards: Vec<_> = found.chunk_by(|(a, _), (b, _)| a.entry.shard == b.entry.shard).collect();
             let first = shards.iter().filter_map(|of_shard| of_shard.first());
             let readers =
                 first.map(|(found, _)| self.open_shard(found.entry.shard)).collect::<Result<Vec<_>>>()?;
-            if let Some(tokens) = self.lend_ids(&shards, &readers, place) {
+            if let Some(tokens) = self.lend_ids(&shards, &readers, stored) {
                 return Ok(look(&tokens));
             }
         }
@@ -112,7 +112,7 @@ mod tests {
                 let lies_there = access == Access::Map && matches!(format, Format::Arrow | Format::Msgpack);
                 assert_eq!(reader.lend(&placed, &mut values), lies_there, "{format} {access:?}");
                 for split in [train.select(&["origin", INPUT_IDS]).unwrap(), train] {
-                    let place = if split.is_whole() { place } else { 1 };
+                    let place = if split.schema().fields.len() == 2 { 1 } else { place };
                     let ids = split.with_ids(&[11, 2, 11], place, |all| {
                         all.iter().map(|one| (one.record, Value::Ids(one.ids.clone()))).for_each(
                             |(i, ids)| {

@@ -7,12 +7,29 @@ use crate::error::{Error, Result};
 use crate::index::{LengthIndex, LengthRun};
 
 impl Split {
-    /// The length index, opened when first asked for.
+    /// The length index. Its files are compared with their checksums at the first call.
     ///
     /// # Errors
     ///
-    /// As [`LengthIndex::open`].
+    /// As [`LengthIndex::open`]; [`ErrorKind::Corrupt`](crate::error::ErrorKind) also when a file is not the one that was
+    /// written.
     pub fn length_index(&self) -> Result<&LengthIndex> {
+        let index = self.histogram_index()?;
+        let files = self.info().map_or(&[][..], |s| &s.length_index);
+        self.check_files(&self.state.checked.permutation, index.permutation_blobs(), files)?;
+        Ok(index)
+    }
+
+    /// The length index, of which only the histogram was compared with its checksum.
+    pub(super) fn histogram_index(&self) -> Result<&LengthIndex> {
+        let index = self.unchecked_length_index()?;
+        let files = self.info().map_or(&[][..], |s| std::slice::from_ref(&s.length_histogram));
+        self.check_files(&self.state.checked.histogram, index.histogram_blobs(), files)?;
+        Ok(index)
+    }
+
+    /// The length index, for callers that check it themselves.
+    pub(super) fn unchecked_length_index(&self) -> Result<&LengthIndex> {
         if let Some(index) = self.state.lengths.get() {
             return Ok(index);
         }
@@ -82,7 +99,7 @@ impl Split {
     ///
     /// As [`Split::length_index`].
     pub fn histogram(&self) -> Result<impl Iterator<Item = Result<LengthRun>> + '_> {
-        self.length_index()?.histogram()
+        self.histogram_index()?.histogram()
     }
 
     fn check_length(&self, record: u64, lengths: Range<u64>) -> Result<u64> {

@@ -41,6 +41,7 @@ mod ahead;
 pub mod batch;
 mod briefly;
 mod check;
+mod checked;
 mod dataset;
 mod describe;
 mod hash;

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::ahead::Ahead;
 use super::check::check_record;
+use super::checked::CheckedIndexes;
 use super::dataset::Common;
 use super::iter::Records;
 use super::record::Record;
@@ -23,6 +24,7 @@ pub(super) struct SplitState {
     name: String,
     records: OnceLock<RecordIndex>,
     pub(super) lengths: OnceLock<LengthIndex>,
+    pub(super) checked: CheckedIndexes,
     open: OpenShards,
 }
 
@@ -30,7 +32,8 @@ impl SplitState {
     pub(super) fn new(common: Arc<Common>, name: String) -> Self {
         let shards = common.shards.split(&name).map_or(0, |s| s.shards().len());
         let open = OpenShards::new(common.options.slots(shards));
-        Self { common, name, records: OnceLock::new(), lengths: OnceLock::new(), open }
+        let (records, lengths) = (OnceLock::new(), OnceLock::new());
+        Self { common, name, records, lengths, checked: CheckedIndexes::default(), open }
     }
 }
 
@@ -73,7 +76,8 @@ impl Split {
     /// The same handle with nothing in common that a thread of another process may have locked: for the child of a
     /// fork. It opens indexes and shards again when they are needed.
     pub(super) fn detached(&self) -> Self {
-        let state = SplitState::new(Arc::clone(&self.state.common), self.state.name.clone());
+        let mut state = SplitState::new(Arc::clone(&self.state.common), self.state.name.clone());
+        state.checked = self.state.checked.copy();
         let view = View {
             schema: Arc::clone(&self.view.schema),
             columns: self.view.columns.clone(),
@@ -117,9 +121,24 @@ impl Split {
         format!("{}/{}", self.state.common.manifest.fingerprint, self.name())
     }
 
-    /// Whether records have all their fields, and so can be checked.
-    pub(super) fn is_whole(&self) -> bool {
-        self.view.columns.is_none()
+    /// The place in a stored record of the field at `place` of a record of this handle.
+    pub(super) fn stored_place(&self, place: usize) -> Option<usize> {
+        match &self.view.columns {
+            None => Some(place),
+            Some(columns) => columns.get(place).copied(),
+        }
+    }
+
+    /// The fields to decode, in stored order; `None` for all. The checksum of a record covers all its fields, so fewer are
+    /// decoded only when checksums are not verified.
+    fn decoded_columns(&self) -> Option<Vec<usize>> {
+        if self.state.common.options.verifies() {
+            return None;
+        }
+        let mut columns = self.view.columns.clone()?;
+        columns.sort_unstable();
+        columns.dedup();
+        Some(columns)
     }
 
     pub(super) fn format(&self) -> Format {
@@ -131,8 +150,10 @@ impl Split {
         self.state.common.shards.split(self.name()).map_or(&[], |s| s.shards())
     }
 
-    /// The same split, whose records have only the fields `names`, in that order. Their checksums cover whole records,
-    /// so they are **not** checked.
+    /// The same split, whose records have only the fields `names`, in that order. Records are checked like those of the
+    /// whole split, which takes reading all their fields. With
+    /// [`verify_checksums(false)`](super::OpenOptions::verify_checksums), only the selected fields of parquet shards are
+    /// decoded.
     ///
     /// # Errors
     ///
@@ -153,12 +174,20 @@ impl Split {
         Ok(Self { state: Arc::clone(&self.state), view: Arc::new(view) })
     }
 
-    /// The record index, opened when first asked for.
+    /// The record index. Its files are compared with their checksums at the first call.
     ///
     /// # Errors
     ///
-    /// As [`RecordIndex::open`].
+    /// As [`RecordIndex::open`]; [`ErrorKind::Corrupt`] also when a file is not the one that was written.
     pub fn record_index(&self) -> Result<&RecordIndex> {
+        let index = self.unchecked_record_index()?;
+        let files = self.info().map_or(&[][..], |s| &s.record_index);
+        self.check_files(&self.state.checked.records, index.blobs(), files)?;
+        Ok(index)
+    }
+
+    /// The record index, for looking up records that have checksums of their own.
+    pub(super) fn unchecked_record_index(&self) -> Result<&RecordIndex> {
         if let Some(index) = self.state.records.get() {
             return Ok(index);
         }
@@ -168,7 +197,7 @@ impl Split {
         Ok(self.state.records.get_or_init(|| index))
     }
 
-    /// Where a record stands, how long it is, and its checksum.
+    /// The position of a record, its length and its checksum, from the [`Split::record_index`].
     ///
     /// # Errors
     ///
@@ -178,7 +207,8 @@ impl Split {
         self.record_index()?.get(record)
     }
 
-    /// The length of a record, in the unit of the kind ([`Kind::length_unit`](crate::schema::Kind::length_unit)), from the index.
+    /// The length of a record, in the unit of the kind ([`Kind::length_unit`](crate::schema::Kind::length_unit)), from the
+    /// [`Split::record_index`].
     ///
     /// # Errors
     ///
@@ -255,19 +285,17 @@ impl Split {
     }
 
     fn read_one(&self, reader: &dyn ShardReader, at: Placed) -> Result<sample::Record> {
-        match &self.view.columns {
+        match self.decoded_columns() {
             None => reader.get(at),
             Some(_) => self.read_many(reader, &[at])?.pop().ok_or_else(|| Error::corrupt("no such record")),
         }
     }
 
-    /// Reads no more fields than the handle gives, where that spares something.
     fn read_many(&self, reader: &dyn ShardReader, at: &[Placed]) -> Result<Vec<sample::Record>> {
-        let Some(columns) = &self.view.columns else { return reader.get_many(at) };
-        let mut columns = columns.clone();
-        columns.sort_unstable();
-        columns.dedup();
-        reader.get_columns(at, &columns)
+        match self.decoded_columns() {
+            None => reader.get_many(at),
+            Some(columns) => reader.get_columns(at, &columns),
+        }
     }
 
     /// All records in order. Each shard and row group is read once; see [`Records`].
@@ -308,7 +336,8 @@ impl Split {
 
     /// Looks a record up. Record index and shard table must agree on the shard.
     fn locate(&self, record: u64) -> Result<Found> {
-        let entry = self.entry(record)?;
+        self.check_range(record)?;
+        let entry = self.unchecked_record_index()?.get(record)?;
         let shards = self.state.common.shards.split(self.name());
         let (shard, row) = match shards {
             Some(shards) => shards.of_record(record).map(|(shard, _, row)| (shard, row))?,
@@ -350,18 +379,16 @@ impl Split {
         })
     }
 
-    /// Checks what was read and puts names to it.
-    fn finish(&self, found: &Found, values: sample::Record) -> Result<Record> {
+    /// Checks the stored values of a record and makes a record of this handle from them.
+    fn finish(&self, found: &Found, stored: sample::Record) -> Result<Record> {
+        if self.state.common.options.verifies() {
+            check_record(&self.state.common.schema, &found.entry, &stored.values)
+                .map_err(|what| self.at(Error::corrupt(what), found).help(ALTERED))?;
+        }
         let values = match &self.view.columns {
-            None => {
-                if self.state.common.options.verifies() {
-                    check_record(&self.state.common.schema, &found.entry, &values.values)
-                        .map_err(|what| self.at(Error::corrupt(what), found).help(ALTERED))?;
-                }
-                values.values
-            }
+            None => stored.values,
             Some(columns) => {
-                let value = |&c: &usize| values.values.get(c).cloned().unwrap_or(Value::Null);
+                let value = |&c: &usize| stored.values.get(c).cloned().unwrap_or(Value::Null);
                 columns.iter().map(value).collect()
             }
         };

@@ -111,12 +111,104 @@ fn selected_columns_come_alone_and_in_the_order_asked_for() {
     }
 }
 
+/// The checksum covers whole records, so damage to a field that was not selected is an error too.
+#[test]
+fn selected_columns_are_checked_like_whole_records() {
+    for (format, kind) in all() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), format, kind, &[&[30]]).unwrap();
+        let open = || Dataset::open(dir.path()).unwrap().split("train").unwrap();
+        let shard = dir.path().join("train").join(&open().shards()[0].name);
+        let mut bytes = std::fs::read(&shard).unwrap();
+        let rows: Vec<u64> = (0..30).collect();
+        let schema = open().schema().clone();
+        let mut refused = 0;
+        for at in (0..bytes.len()).step_by(37) {
+            bytes[at] ^= 1 << (at % 8);
+            std::fs::write(&shard, &bytes).unwrap();
+            bytes[at] ^= 1 << (at % 8);
+            for fields in [&["key"][..], &["score", "note"], &[kind_field(kind)]] {
+                let split = open().select(fields).unwrap();
+                let some = split.iter().chain([split.get(7)]).chain(match split.get_many(&rows) {
+                    Ok(records) => records.into_iter().map(Ok).collect::<Vec<_>>(),
+                    Err(e) => vec![Err(e)],
+                });
+                for record in some {
+                    let Ok(record) = record else {
+                        refused += 1;
+                        continue;
+                    };
+                    let stored = super::testing::record(kind, record.ordinal()).values;
+                    let place = |f: &&str| schema.index_of(f).unwrap();
+                    let expected: Vec<_> = fields.iter().map(|f| stored[place(f)].clone()).collect();
+                    assert_eq!(record.values(), expected, "{format} {kind:?} byte {at}");
+                }
+            }
+        }
+        assert!(refused > 0);
+    }
+}
+
+/// The field with most of the bytes.
+fn kind_field(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Images => crate::schema::IMAGE,
+        Kind::Text => INPUT_IDS,
+    }
+}
+
+/// Lengths have no checksum of their own: the files of the indexes are hashed before one is returned.
+#[test]
+fn lengths_of_an_altered_index_are_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), Format::Msgpack, Kind::Text, &[&[30]]).unwrap();
+    let open = |verify| {
+        let dataset = OpenOptions::new().verify_checksums(verify).open(dir.path()).unwrap();
+        dataset.split("train").unwrap()
+    };
+    let all_lengths = |split: &Split| -> Result<Vec<u64>> { split.record_index()?.lengths(0..30)?.collect() };
+    let ranks = |split: &Split| (0..30).map(|rank| split.by_length(rank)).collect::<Result<Vec<_>>>();
+    let runs = |split: &Split| split.histogram()?.collect::<Result<Vec<_>>>();
+    let split = open(true);
+    let expected = (all_lengths(&split).unwrap(), ranks(&split).unwrap(), runs(&split).unwrap());
+    let mut unnoticed = 0;
+    for name in ["records-0000", "lengths-0000", "histogram"] {
+        let path = dir.path().join(format!("index/train.{name}.arrow"));
+        let mut bytes = std::fs::read(&path).unwrap();
+        for at in 0..bytes.len() {
+            bytes[at] ^= 1 << (at % 8);
+            std::fs::write(&path, &bytes).unwrap();
+            bytes[at] ^= 1 << (at % 8);
+            let split = open(true);
+            let lengths = (all_lengths(&split), split.length(3), split.entry(4));
+            assert_eq!(lengths.0.is_err(), name == "records-0000", "byte {at}");
+            assert_eq!((lengths.1.is_err(), lengths.2.is_err()), (lengths.0.is_err(), lengths.0.is_err()));
+            assert!(ranks(&split).is_err() && split.bucket(0..9).is_err() != (name == "records-0000"));
+            // Both files of the length index are opened together.
+            assert!(runs(&split).is_err() || name != "histogram", "byte {at}");
+            assert!(runs(&split).is_ok() || name != "records-0000", "byte {at}");
+            // Records have checksums of their own, and need no other.
+            assert!(split.get(5).is_ok_and(|r| r.into_inner() == record(Kind::Text, 5)) || name == "records-0000");
+            let unchecked = all_lengths(&open(false));
+            unnoticed += u32::from(unchecked.is_ok_and(|lengths| lengths != expected.0));
+        }
+        std::fs::write(&path, &bytes).unwrap();
+    }
+    assert!(unnoticed > 0, "without the checksums, wrong lengths are returned");
+    let split = open(true);
+    assert_eq!((all_lengths(&split).unwrap(), ranks(&split).unwrap(), runs(&split).unwrap()), expected);
+}
+
 /// Damage in a column shows when it is read, so what does not show it was not read.
 #[test]
-fn columns_that_are_left_out_of_parquet_are_not_decoded() {
+fn without_checksums_columns_that_are_left_out_of_parquet_are_not_decoded() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), Format::Parquet, Kind::Text, &[&[200]]).unwrap();
-    let open = || Dataset::open(dir.path()).unwrap().split("train").unwrap();
+    let open = || {
+        let dataset = OpenOptions::new().verify_checksums(false).open(dir.path()).unwrap();
+        dataset.split("train").unwrap()
+    };
+    let checked = || Dataset::open(dir.path()).unwrap().split("train").unwrap();
     let shard = dir.path().join("train").join(&open().shards()[0].name);
     let whole = std::fs::read(&shard).unwrap();
     let rows: Vec<u64> = (0..200).rev().collect();
@@ -125,8 +217,8 @@ fn columns_that_are_left_out_of_parquet_are_not_decoded() {
         let mut bytes = whole.clone();
         bytes[at..][..8].iter_mut().for_each(|byte| *byte ^= 0x55);
         std::fs::write(&shard, bytes).unwrap();
-        let train = open();
-        let (all, some) = (train.get_many(&rows), train.select(&["score", "key"]).unwrap().get_many(&rows));
+        let all = checked().get_many(&rows);
+        let some = open().select(&["score", "key"]).unwrap().get_many(&rows);
         match some {
             Ok(records) => {
                 spared += u32::from(all.is_err());

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow_ipc::{Buffer, FieldNode, MessageHeader, RecordBatch, root_as_message};
+use arrow_ipc::{Buffer, FieldNode, MessageHeader, RecordBatch, root_as_message_with_opts};
 use bytes::Bytes;
 
 use crate::error::{Error, Result};
-use crate::format::check;
+use crate::format::{check, flatbuffer_limits};
 use crate::sample::{Ids, Record, Text, Value};
 use crate::schema::{Field, FieldType, IdWidth, Schema};
 use crate::storage::Blob;
@@ -63,7 +63,7 @@ impl Batch {
             .get(..size)
             .filter(|_| *mark == CONTINUATION)
             .ok_or("a record batch with a damaged header")?;
-        let message = root_as_message(message)
+        let message = root_as_message_with_opts(&flatbuffer_limits(message), message)
             .map_err(|e| format!("the header of the record batch is damaged: {e}"))?;
         if message.header_type() != MessageHeader::RecordBatch {
             return Err("a message that is no record batch".to_owned());

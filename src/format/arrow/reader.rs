@@ -10,12 +10,11 @@ use std::sync::{Arc, OnceLock};
 use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::{Endianness, Footer, root_as_footer_with_opts};
 use arrow_schema::Schema as ArrowSchema;
-use flatbuffers::VerifierOptions;
 
 use super::batch::Batch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::arrow_schema::{METADATA_KEY, expect, from_arrow};
-use crate::format::{Placed, Scan, ShardReader, chain_until_error};
+use crate::format::{Placed, Scan, ShardReader, chain_until_error, flatbuffer_limits};
 use crate::sample::{Record, Value};
 use crate::schema::Schema;
 use crate::storage::Blob;
@@ -159,12 +158,7 @@ fn with_footer<T>(blob: &Blob, read: impl FnOnce(Footer<'_>, &ArrowSchema) -> Re
     let size = u64::from(u32::from_le_bytes(*size));
     let begin = end.checked_sub(size).ok_or_else(|| bad("the Arrow footer is longer than the file"))?;
     let bytes = blob.read(begin, size)?;
-    // Tables may be referred to many times over: the limits keep what comes out in proportion to what is there.
-    let limits = VerifierOptions {
-        max_tables: 64 + bytes.len() / 8,
-        max_apparent_size: 4096 + bytes.len() * 4,
-        ..VerifierOptions::default()
-    };
+    let limits = flatbuffer_limits(&bytes);
     let damaged = "the Arrow footer is damaged";
     let footer = root_as_footer_with_opts(&limits, &bytes).map_err(|e| bad(damaged).caused_by(e))?;
     let fields = footer.schema().ok_or_else(|| bad("the Arrow footer has no schema"))?;

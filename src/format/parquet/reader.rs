@@ -14,7 +14,7 @@ use ::parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
 };
 use ::parquet::errors::ParquetError;
-use ::parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
+use ::parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
 use ::parquet::file::reader::{ChunkReader, Length};
 use bytes::Bytes;
 
@@ -31,6 +31,8 @@ use crate::storage::Blob;
 pub(in crate::format) const MAGIC: &[u8; 4] = b"PAR1";
 /// Most rows decoded together.
 const BATCH_ROWS: usize = 1024;
+/// Bytes that the values of a batch may take when all of them are the largest entry of a dictionary.
+const BATCH_BYTES: u64 = 64 << 20;
 /// Bytes read at once where the length of what follows is not known (page headers).
 const HEADER_BYTES: usize = 512;
 
@@ -39,6 +41,7 @@ pub(in crate::format) struct Reader {
     schema: Arc<Schema>,
     blob: Blob,
     metadata: ArrowReaderMetadata,
+    counted: guard::CountedPages,
     all: Columns,
 }
 
@@ -56,7 +59,8 @@ impl Reader {
         guard::check_footer(metadata.metadata(), blob.len())
             .map_err(|why| Error::corrupt(why).at_path(blob.path()))?;
         let all = Columns { mask: ProjectionMask::all(), schema: Arc::clone(&schema) };
-        Ok(Self { schema, blob, metadata, all })
+        let counted = guard::CountedPages::new(metadata.metadata());
+        Ok(Self { schema, blob, metadata, counted, all })
     }
 
     fn file(&self) -> &ParquetMetaData {
@@ -70,15 +74,18 @@ impl Reader {
         ranges: Option<Vec<Range<usize>>>,
         columns: &'a Columns,
     ) -> Result<impl Iterator<Item = Result<Rows>> + use<'a>> {
-        guard::check_pages(&self.blob, self.file(), group, ranges.as_deref(), &columns.mask)
-            .map_err(|e| self.damaged(group, e))?;
+        let (file, ranges_to_check) = (self.file(), ranges.as_deref());
+        let dictionary =
+            guard::check_pages(&self.blob, file, group, ranges_to_check, &columns.mask, &self.counted)
+                .map_err(|e| self.damaged(group, e))?;
+        let batch_rows = (BATCH_BYTES / dictionary.max(1)).clamp(1, BATCH_ROWS as u64) as usize;
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
             Chunks(self.blob.clone()),
             self.metadata.clone(),
         )
         .with_row_groups(vec![group])
         .with_projection(columns.mask.clone())
-        .with_batch_size(BATCH_ROWS);
+        .with_batch_size(batch_rows);
         let builder = match ranges {
             Some(ranges) => {
                 let total = self.group_rows(group).unwrap_or_default() as usize;
@@ -221,14 +228,23 @@ pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
     from_arrow(metadata.schema(), value).map_err(|e| e.at_path(blob.path()))
 }
 
-/// Footer and page index.
+/// Footer and page index, checked before they are parsed.
 fn load(blob: &Blob) -> Result<ArrowReaderMetadata> {
-    let options = ArrowReaderOptions::new()
-        .with_skip_arrow_metadata(true)
+    let failed = |e| Error::corrupt("the Parquet footer cannot be read").at_path(blob.path()).caused_by(e);
+    guard::check_footer_bytes(blob)?;
+    let chunks = Chunks(blob.clone());
+    let mut footer = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Skip);
+    let file = guard::caught(|| footer.try_parse(&chunks).and_then(|()| footer.finish())).map_err(failed)?;
+    guard::check_page_index(blob, &file)?;
+    let mut index = ParquetMetaDataReader::new_with_metadata(file)
         .with_column_index_policy(PageIndexPolicy::Skip)
         .with_offset_index_policy(PageIndexPolicy::Required);
-    guard::caught(|| ArrowReaderMetadata::load(&Chunks(blob.clone()), options))
-        .map_err(|e| Error::corrupt("the Parquet footer cannot be read").at_path(blob.path()).caused_by(e))
+    guard::caught(|| {
+        index.read_page_indexes(&chunks)?;
+        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        ArrowReaderMetadata::try_new(Arc::new(index.finish()?), options)
+    })
+    .map_err(failed)
 }
 
 /// A blob as the Parquet library reads it.

@@ -7,6 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::index::table::{Geometry, Table};
 use crate::index::{RecordIndex, Segment};
 use crate::schema::LengthUnit;
+use crate::storage::Blob;
 
 const RECORD: usize = 0;
 const LENGTH: usize = 0;
@@ -71,6 +72,16 @@ impl LengthIndex {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The files of the permutation, in the order of the manifest.
+    pub(crate) fn permutation_blobs(&self) -> impl Iterator<Item = &Blob> {
+        self.permutation.blobs()
+    }
+
+    /// The file of the histogram.
+    pub(crate) fn histogram_blobs(&self) -> impl Iterator<Item = &Blob> {
+        self.histogram.blobs()
     }
 
     /// Number of different lengths.

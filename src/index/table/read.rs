@@ -9,6 +9,7 @@ use super::{Geometry, Spec, Width, check_schema};
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::Segment;
 use crate::index::ipc::IpcFile;
+use crate::storage::Blob;
 
 /// A table opened for random access. Memory: a footer per file, and some bytes for each record batch touched.
 #[derive(Debug)]
@@ -69,6 +70,11 @@ impl Table {
     /// Number of rows.
     pub(in crate::index) fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// The files, in order.
+    pub(in crate::index) fn blobs(&self) -> impl Iterator<Item = &Blob> {
+        self.files.iter().map(|file| file.ipc.blob())
     }
 
     /// The value of one column. The column exists in the spec.

@@ -117,8 +117,8 @@ impl<'a> Checks<'a> {
 
     fn indexes(&self, split: &Split, problems: &mut Problems) {
         let check = || {
-            let lengths = split.length_index()?;
-            lengths.verify(split.record_index()?)?;
+            let lengths = split.unchecked_length_index()?;
+            lengths.verify(split.unchecked_record_index()?)?;
             let unit = self.common.schema.kind.length_unit();
             let summary = LengthSummary::from_runs(unit, split.len(), lengths.histogram()?)?;
             if split.info().is_none_or(|info| info.length != summary) {
@@ -167,7 +167,7 @@ impl<'a> Checks<'a> {
         };
         // An index that cannot be read is a problem of the split, reported there.
         let range = shard.first_record..shard.first_record.saturating_add(shard.records);
-        let mut index = split.record_index().ok().and_then(|index| index.entries(range).ok());
+        let mut index = split.unchecked_record_index().ok().and_then(|index| index.entries(range).ok());
         let mut rows = 0;
         for next in scan {
             if rows == shard.records {

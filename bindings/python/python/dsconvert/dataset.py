@@ -325,8 +325,9 @@ def open(
 
     `fields` are the fields that records have (all). With `decode`, images are arrays instead of bytes. `transform` is
     applied to each record. `mmap=False` reads files instead of mapping them, for those that may change while they are
-    read. `verify_checksums` compares each record with its checksum. `open_shards` limits the shards of a split that
-    stay open, `read_ahead_bytes` what is read ahead from parquet shards.
+    read. `verify_checksums` compares each record with its checksum, which takes reading all its fields, and index files
+    with theirs before the first length is returned. `open_shards` limits the shards of a split that stay open,
+    `read_ahead_bytes` what is read ahead from parquet shards.
     """
     options = {
         "mmap": mmap,

@@ -1,0 +1,74 @@
+//! Repetition levels of a page, counted before rows in it are skipped.
+//!
+//! The `parquet` crate never returns from skipping rows in a page that has fewer repetition levels than its header says.
+//!
+//! Format: <https://parquet.apache.org/docs/file-format/data-pages/encodings/>
+
+/// Levels in one bit-packed group, one bit each.
+const GROUP: u64 = 8;
+
+/// Counts the rows that start among the first `levels` repetition levels of the decompressed data page `page`. `None`
+/// when there are fewer levels.
+pub(super) fn rows(page: &[u8], levels: u64) -> Option<u64> {
+    let (size, rest) = page.split_first_chunk::<4>()?;
+    let mut runs = rest.get(..usize::try_from(u32::from_le_bytes(*size)).ok()?)?;
+    let (mut left, mut rows) = (levels, 0);
+    while left > 0 {
+        let header = varint(&mut runs)?;
+        if header & 1 == 0 {
+            let (&level, rest) = runs.split_first()?;
+            runs = rest;
+            let count = (header >> 1).min(left);
+            rows += if level & 1 == 0 { count } else { 0 };
+            left -= count;
+            if header >> 1 == 0 {
+                return None;
+            }
+        } else {
+            let groups = usize::try_from(header >> 1).ok()?;
+            let packed = runs.get(..groups)?;
+            runs = runs.get(groups..)?;
+            for &bits in packed {
+                let count = left.min(GROUP);
+                rows += (0..count).filter(|bit| bits >> bit & 1 == 0).count() as u64;
+                left -= count;
+            }
+            if packed.is_empty() {
+                return None;
+            }
+        }
+    }
+    Some(rows)
+}
+
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..35).step_by(7) {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_counted_in_runs_and_groups() {
+        // One run of 300 zeros; then 8 packed levels of which 3 are zeros.
+        let runs = [0xd8, 0x04, 0, 3, 0b1101_0110];
+        let page = [&[runs.len() as u8, 0, 0, 0][..], &runs, &[9, 9]].concat();
+        assert_eq!(rows(&page, 300), Some(300));
+        assert_eq!(rows(&page, 308), Some(303));
+        assert_eq!(rows(&page, 302), Some(301));
+        assert_eq!(rows(&page, 309), None, "too few levels");
+        assert_eq!(rows(&page[..7], 10), None, "cut short");
+        assert_eq!(rows(&[2, 0, 0, 0, 0, 0], 1), None, "an empty run");
+        assert_eq!(rows(&[255, 255, 255, 255], 1), None);
+    }
+}

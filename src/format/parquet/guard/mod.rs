@@ -1,0 +1,313 @@
+//! Checks on a Parquet shard before the `parquet` crate decodes it.
+//!
+//! The crate allocates what footer, page index, page headers and encodings claim, so one flipped bit could end the process
+//! in a failed allocation. Everything it will parse is therefore walked first, and must have the form that dsconvert
+//! writes: bounded row groups, contiguous pages, as many values as the page index has rows, known encodings.
+//!
+//! The crate panics on some damaged values; [`caught`] turns that into an error.
+
+mod footer;
+mod header;
+mod levels;
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ::parquet::arrow::ProjectionMask;
+use ::parquet::basic::{Compression, Type};
+use ::parquet::errors::ParquetError;
+use ::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
+use ::parquet::file::page_index::offset_index::PageLocation;
+
+use super::GROUP_ROWS;
+use crate::error::{Error, Result};
+use crate::format::MAX_RECORD_BYTES;
+use crate::panics;
+use crate::storage::Blob;
+pub(super) use footer::{check_footer_bytes, check_page_index};
+use header::PageHeader;
+
+/// Most decoded bytes of a row group that has several rows. The writer ends one at 16 MiB of canonical bytes, of which
+/// two-byte ids take twice the space in Parquet.
+const MAX_GROUP_BYTES: u64 = 64 << 20;
+/// The same for a single row of the largest size.
+const MAX_ROW_BYTES: u64 = 2 * MAX_RECORD_BYTES + MAX_GROUP_BYTES;
+/// Smallest stored size of a value of variable length: its length.
+const LENGTH_BYTES: u64 = 4;
+
+/// Checks what the footer says of a file of `file_bytes` bytes. The error is one sentence.
+pub(super) fn check_footer(file: &ParquetMetaData, file_bytes: u64) -> Result<(), String> {
+    for (number, group) in file.row_groups().iter().enumerate() {
+        let fail = |why: &str| format!("row group {number}: {why}");
+        if !usize::try_from(group.num_rows()).is_ok_and(|rows| rows <= GROUP_ROWS) {
+            return Err(fail(&format!("{} rows, the limit is {GROUP_ROWS}", group.num_rows())));
+        }
+        let limit = if group.num_rows() > 1 { MAX_GROUP_BYTES } else { MAX_ROW_BYTES };
+        let index = file.page_index_for_row_group(number);
+        let mut decoded = 0u64;
+        for (i, column) in group.columns().iter().enumerate() {
+            let (begin, end) = extent(column).ok_or_else(|| fail("a column at a negative offset"))?;
+            if end > file_bytes {
+                return Err(fail("a column that ends after the file"));
+            }
+            let bytes =
+                u64::try_from(column.uncompressed_size()).map_err(|_| fail("a column of negative size"))?;
+            decoded = decoded.saturating_add(bytes);
+            if !matches!(column.compression(), Compression::UNCOMPRESSED | Compression::ZSTD(_)) {
+                return Err(fail("a column compressed by a codec that dsconvert does not use"));
+            }
+            let pages = index.page_locations(i).ok_or_else(|| fail("a column without a page index"))?;
+            if !in_order(pages, group, begin, end, column.dictionary_page_offset().is_some()) {
+                return Err(fail("a damaged page index"));
+            }
+        }
+        if decoded > limit {
+            return Err(fail(&format!("{decoded} bytes, the limit is {limit}")));
+        }
+    }
+    Ok(())
+}
+
+/// Runs a part of the library that may panic on damaged bytes. What `decode` was working on must not be used again
+/// after an error. (The panic hook of the program still sees the panic: by default it prints a line to stderr.)
+pub(super) fn caught<T>(decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    panics::caught(decode).unwrap_or_else(|panic| {
+        Err(ParquetError::General(format!("the decoder gave up: {}", panic.into_message())))
+    })
+}
+
+/// Where the pages of `column` begin and end in the file.
+fn extent(column: &ColumnChunkMetaData) -> Option<(u64, u64)> {
+    let begin = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+    let begin = u64::try_from(begin).ok()?;
+    let end = begin.checked_add(u64::try_from(column.compressed_size()).ok()?)?;
+    Some((begin, end))
+}
+
+/// Whether `pages` are contiguous in bytes and rows, and fill the column after its dictionary.
+fn in_order(
+    pages: &[PageLocation],
+    group: &RowGroupMetaData,
+    begin: u64,
+    end: u64,
+    has_dictionary: bool,
+) -> bool {
+    let Some(first) = pages.first() else { return group.num_rows() == 0 && begin == end };
+    let Ok(mut at) = u64::try_from(first.offset) else { return false };
+    if at < begin || (at > begin) != has_dictionary || first.first_row_index != 0 {
+        return false;
+    }
+    let mut row = -1;
+    for page in pages {
+        let size = u64::try_from(page.compressed_page_size);
+        let (Ok(size), true) = (size, u64::try_from(page.offset) == Ok(at)) else { return false };
+        if page.first_row_index <= row || page.first_row_index >= group.num_rows() {
+            return false;
+        }
+        at = at.saturating_add(size);
+        row = page.first_row_index;
+    }
+    at == end
+}
+
+/// The rows to decode for `rows` (ascending) of row group `number`: ranges that no page of a list column among
+/// `columns` crosses.
+///
+/// The crate never returns from skipping rows in a page of a list column that has fewer levels than its header says, but
+/// reports it when it reads them.
+pub(super) fn ranges(
+    file: &ParquetMetaData,
+    number: usize,
+    rows: &[u32],
+    columns: &ProjectionMask,
+) -> Vec<Range<usize>> {
+    let Some(group) = file.row_groups().get(number) else { return Vec::new() };
+    let index = file.page_index_for_row_group(number);
+    let total = usize::try_from(group.num_rows()).unwrap_or_default();
+    let is_list = |&i: &usize| group.column(i).column_descr().max_rep_level() > 0;
+    let lists = (0..group.num_columns()).filter(|&i| columns.leaf_included(i)).filter(is_list);
+    let lists: Vec<&Vec<PageLocation>> = lists.filter_map(|i| index.page_locations(i)).collect();
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for &row in rows {
+        let row = row as usize;
+        if ranges.last().is_some_and(|last| row < last.end) {
+            continue;
+        }
+        let mut range = row..row + 1;
+        loop {
+            let before = range.clone();
+            for pages in &lists {
+                range.start = begin_of(pages, page_of(pages, range.start), total);
+                range.end = begin_of(pages, page_of(pages, range.end - 1) + 1, total);
+            }
+            if range == before {
+                break;
+            }
+        }
+        ranges.push(range);
+    }
+    ranges
+}
+
+/// The page that holds `row`.
+fn page_of(pages: &[PageLocation], row: usize) -> usize {
+    pages.partition_point(|p| p.first_row_index <= row as i64).saturating_sub(1)
+}
+
+/// The first row of page `page`, which may be the one after the last.
+fn begin_of(pages: &[PageLocation], page: usize, total: usize) -> usize {
+    pages.get(page).and_then(|p| usize::try_from(p.first_row_index).ok()).unwrap_or(total)
+}
+
+/// Pages whose repetition levels were counted: `[row group][column][page]`, with no pages for columns without lists.
+pub(super) struct CountedPages(Vec<Vec<Vec<AtomicBool>>>);
+
+impl CountedPages {
+    /// None of the pages of `file` yet.
+    pub(super) fn new(file: &ParquetMetaData) -> Self {
+        let pages = |group: usize, column: usize, list: bool| {
+            let index = file.page_index_for_row_group(group);
+            let pages = index.page_locations(column).filter(|_| list).map_or(0, Vec::len);
+            std::iter::repeat_with(AtomicBool::default).take(pages).collect()
+        };
+        let group = |(number, group): (usize, &RowGroupMetaData)| {
+            let lists = group.columns().iter().map(|column| column.column_descr().max_rep_level() > 0);
+            lists.enumerate().map(|(column, list)| pages(number, column, list)).collect()
+        };
+        Self(file.row_groups().iter().enumerate().map(group).collect())
+    }
+
+    fn get(&self, group: usize, column: usize, page: usize) -> Option<&AtomicBool> {
+        self.0.get(group)?.get(column)?.get(page)
+    }
+}
+
+/// Checks the pages of `columns` that hold the rows `ranges` (ascending; all rows without them) of row group `number`,
+/// which has passed [`check_footer`]. Returns the decoded size of the largest dictionary.
+pub(super) fn check_pages(
+    blob: &Blob,
+    file: &ParquetMetaData,
+    number: usize,
+    ranges: Option<&[Range<usize>]>,
+    columns: &ProjectionMask,
+    counted: &CountedPages,
+) -> Result<u64> {
+    let Some(group) = file.row_groups().get(number) else { return Ok(0) };
+    let index = file.page_index_for_row_group(number);
+    let total = usize::try_from(group.num_rows()).unwrap_or_default();
+    // Only between two ranges are rows of a page skipped after others of it were read.
+    let skips = ranges.is_some_and(|ranges| ranges.len() > 1);
+    let mut largest_dictionary = 0;
+    for (i, column) in group.columns().iter().enumerate().filter(|(i, _)| columns.leaf_included(*i)) {
+        let (Some(all), Some((begin, _))) = (index.page_locations(i), extent(column)) else { continue };
+        let Some(first) = all.first().and_then(|p| u64::try_from(p.offset).ok()) else { continue };
+        let pages = Pages { blob, column };
+        let has_dictionary = first > begin;
+        if has_dictionary {
+            largest_dictionary = largest_dictionary.max(pages.check_dictionary(begin, first - begin)?);
+        }
+        let is_list = column.column_descr().max_rep_level() > 0;
+        let check = |page: usize| -> Result<()> {
+            let Some(location) = all.get(page) else { return Ok(()) };
+            let rows = (begin_of(all, page + 1, total) - begin_of(all, page, total)) as u64;
+            let header = pages.check_data(location, rows, has_dictionary)?;
+            let done = counted.get(number, i, page);
+            if is_list && skips && !done.is_some_and(|done| done.load(Ordering::Relaxed)) {
+                pages.check_levels(location, rows, &header)?;
+                if let Some(done) = done {
+                    done.store(true, Ordering::Relaxed);
+                }
+            }
+            Ok(())
+        };
+        let Some(ranges) = ranges else {
+            (0..all.len()).try_for_each(check)?;
+            continue;
+        };
+        let mut checked = 0;
+        for range in ranges {
+            let end = page_of(all, range.end - 1) + 1;
+            let begin = page_of(all, range.start).max(checked).min(end);
+            (begin..end).try_for_each(check)?;
+            checked = end;
+        }
+    }
+    Ok(largest_dictionary)
+}
+
+/// The pages of one column chunk.
+struct Pages<'a> {
+    blob: &'a Blob,
+    column: &'a ColumnChunkMetaData,
+}
+
+impl Pages<'_> {
+    /// Checks the header of the dictionary page of `size` bytes at `offset`, and returns its decoded size.
+    fn check_dictionary(&self, offset: u64, size: u64) -> Result<u64> {
+        let header = self.header(offset, size)?;
+        let sound = header.is_dictionary
+            && matches!(header.encoding, header::PLAIN | header::PLAIN_DICTIONARY)
+            && header.values.saturating_mul(self.value_bytes()) <= header.decoded_bytes;
+        if sound { Ok(header.decoded_bytes) } else { Err(self.damaged(offset)) }
+    }
+
+    /// Checks the header of a data page, which must hold `rows` rows.
+    fn check_data(&self, page: &PageLocation, rows: u64, has_dictionary: bool) -> Result<PageHeader> {
+        let offset = page.offset.cast_unsigned();
+        let header = self.header(offset, i64::from(page.compressed_page_size).cast_unsigned())?;
+        let encoding = match header.encoding {
+            header::PLAIN => true,
+            header::PLAIN_DICTIONARY | header::RLE_DICTIONARY => has_dictionary,
+            header::BYTE_STREAM_SPLIT => self.column.column_type() == Type::INT32,
+            _ => false,
+        };
+        let values = if self.column.column_descr().max_rep_level() > 0 {
+            // A row without items is one value that takes no bytes; items are stored at their full width.
+            (rows..=rows.saturating_add(header.decoded_bytes / self.value_bytes())).contains(&header.values)
+        } else {
+            header.values == rows
+        };
+        if !header.is_dictionary && encoding && values { Ok(header) } else { Err(self.damaged(offset)) }
+    }
+
+    /// Checks that the data page has the repetition levels of `rows` rows.
+    fn check_levels(&self, page: &PageLocation, rows: u64, header: &PageHeader) -> Result<()> {
+        let offset = page.offset.cast_unsigned();
+        let stored = self.blob.read(offset + header.header_bytes, header.stored_bytes)?;
+        let found = if self.column.compression() == Compression::UNCOMPRESSED {
+            levels::rows(&stored, header.values)
+        } else {
+            // At most what the footer claims for the column, which is limited.
+            let bytes = zstd::bulk::decompress(&stored, header.decoded_bytes as usize);
+            bytes.ok().and_then(|page| levels::rows(&page, header.values))
+        };
+        if found == Some(rows) { Ok(()) } else { Err(self.damaged(offset)) }
+    }
+
+    /// The header of the page of `size` bytes at `offset`.
+    fn header(&self, offset: u64, size: u64) -> Result<PageHeader> {
+        let bytes = self.blob.read(offset, size.min(header::MAX_HEADER_BYTES))?;
+        let sound = |header: &PageHeader| {
+            let compressed = self.column.compression() != Compression::UNCOMPRESSED;
+            header.header_bytes + header.stored_bytes == size
+                && header.decoded_bytes <= self.column.uncompressed_size().cast_unsigned()
+                && (compressed || header.decoded_bytes == header.stored_bytes)
+        };
+        PageHeader::parse(&bytes).filter(sound).ok_or_else(|| self.damaged(offset))
+    }
+
+    /// Least bytes of a plain value.
+    fn value_bytes(&self) -> u64 {
+        match self.column.column_type() {
+            Type::INT64 | Type::DOUBLE => 8,
+            Type::INT32 | Type::FLOAT => 4,
+            Type::BYTE_ARRAY => LENGTH_BYTES,
+            Type::BOOLEAN | Type::INT96 | Type::FIXED_LEN_BYTE_ARRAY => 1,
+        }
+    }
+
+    fn damaged(&self, offset: u64) -> Error {
+        let column = self.column.column_path();
+        Error::corrupt(format!("a damaged page of column {column}")).at_offset(offset)
+    }
+}
