@@ -10,7 +10,8 @@ use super::reject::corrupt;
 use super::resize::{Part, resize};
 use super::samples::to_8_bits;
 use super::sniff::{ImageType, sniff};
-use super::{jpeg, other};
+use super::jpeg::layout::Layout;
+use super::{general, inks, jpeg, other};
 use crate::sample::{Reject, RejectCode};
 
 /// How a part that is not as large as its target is resized; antialiased, as PIL and torchvision do it.
@@ -119,6 +120,14 @@ impl Decoder {
     /// Decodes a JPEG of any kind.
     fn whole_jpeg(&mut self, image: Stored<'_>, channels: usize) -> Result<(), Reject> {
         let bytes = image.bytes;
+        let (layout, damage) = Layout::read(bytes)?;
+        if let Some(damage) = damage {
+            return Err(damage);
+        }
+        check_size(image, (layout.width as u64, layout.height as u64))?;
+        if general::Engine::of(&layout)? == general::Engine::General {
+            return self.whole_general(&layout, image.size, channels);
+        }
         let reject = |error| jpeg::reject(error, bytes.ends_with(&[0xff, 0xd9]));
         let mut decoder = jpeg::decoder(bytes, image.size.pixels(), false, 1).map_err(reject)?;
         check_size(image, (decoder.output_width() as u64, decoder.output_height() as u64))?;
@@ -127,6 +136,26 @@ impl Decoder {
         let needed = decoder.output_buffer_size().map_err(reject)?;
         self.whole.data.resize(needed, 0);
         decoder.decode_image_into(&mut self.whole.data).map_err(reject)?;
+        Ok(())
+    }
+
+    /// Decodes a JPEG of four components or with unusual sampling factors.
+    fn whole_general(&mut self, layout: &Layout<'_>, size: Size, channels: usize) -> Result<(), Reject> {
+        let samples = match (layout.components.len(), channels) {
+            (4, _) => general::Samples::Inks,
+            (_, 1) => general::Samples::Gray,
+            _ => general::Samples::Rgb,
+        };
+        if samples != general::Samples::Inks {
+            self.whole.reshape(size, channels);
+            return general::decode(layout, 1, samples, false, &mut self.whole.data).map(drop);
+        }
+        general::decode(layout, 1, samples, false, &mut self.samples)?;
+        if layout.has_adobe {
+            inks::invert(&mut self.samples);
+        }
+        self.whole.reshape(size, 3);
+        inks::to_rgb(&self.samples, &mut self.whole.data);
         Ok(())
     }
 

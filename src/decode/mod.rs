@@ -8,6 +8,8 @@
 
 pub(crate) mod baseline;
 mod decoder;
+pub(crate) mod general;
+pub(crate) mod inks;
 pub(crate) mod jpeg;
 pub(crate) mod other;
 mod pixels;

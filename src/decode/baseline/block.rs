@@ -6,7 +6,7 @@ use super::idct::{Block, place};
 use super::scan::PADDING;
 
 /// Place in the block of each coefficient, in the order in which they are stored.
-static PLACES: [u8; 64] = {
+pub(in crate::decode) static PLACES: [u8; 64] = {
     let mut places = [0; 64];
     let mut n = 0;
     while n < 64 {
@@ -38,7 +38,7 @@ const ZIGZAG: [(usize, usize); 64] = {
 
 /// The quantisation of each coefficient, in the places of a [`Block`].
 #[derive(Debug, Clone)]
-pub(super) struct Quant(pub(super) Block);
+pub(in crate::decode) struct Quant(pub(in crate::decode) Block);
 
 impl Quant {
     /// From the numbers as they are stored.
@@ -46,6 +46,15 @@ impl Quant {
         let mut quant = [0; 64];
         for (&place, &stored) in PLACES.iter().zip(stored) {
             quant[usize::from(place)] = stored.into();
+        }
+        Self(quant)
+    }
+
+    /// From numbers of 16 bits. Where they do not fit, they wrap, as in libjpeg-turbo.
+    pub(in crate::decode) fn of_numbers(stored: &[u16; 64]) -> Self {
+        let mut quant = [0; 64];
+        for (&place, &stored) in PLACES.iter().zip(stored) {
+            quant[usize::from(place)] = stored.cast_signed();
         }
         Self(quant)
     }

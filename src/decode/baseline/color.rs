@@ -158,7 +158,7 @@ fn to_rgb(machine: impl Machine, luma: &[u8], cb: &[u8], cr: &[u8], out: &mut [u
 /// One pixel. Halves are rounded up, as `floor(x + ½)`: for red and blue by taking twice the number, halving it last,
 /// which 16 bits are enough for.
 #[inline(always)]
-fn rgb(y: u8, cb: u8, cr: u8) -> [u8; 3] {
+pub(in crate::decode) fn rgb(y: u8, cb: u8, cr: u8) -> [u8; 3] {
     let (y, cb, cr) = (i16::from(y), i16::from(cb) - 128, i16::from(cr) - 128);
     let part = |color: i16, factor: i32| (((i32::from(2 * color) * factor) >> SCALE_BITS) as i16 + 1) >> 1;
     let green = (CB_TO_GREEN * i32::from(cb) + CR_TO_GREEN * i32::from(cr) + HALF) >> SCALE_BITS;

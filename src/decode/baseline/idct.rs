@@ -6,10 +6,10 @@ use super::color::GROUP;
 use super::idct_reduced;
 
 /// Coefficients. Row and column stand at [`place`].
-pub(super) type Block = [i16; 64];
+pub(in crate::decode) type Block = [i16; 64];
 
 /// Where a coefficient stands: rows 0 and 4, 1 and 5, 2 and 6, 3 and 7 take turns, as the transform needs them together.
-pub(super) const fn place(row: usize, column: usize) -> usize {
+pub(in crate::decode) const fn place(row: usize, column: usize) -> usize {
     row % 4 * 16 + column * 2 + row / 4
 }
 
@@ -21,7 +21,7 @@ pub(super) const MAX_COEFFICIENT: u32 = 1 << 12;
 pub(super) const MAX_ENERGY: i32 = 1 << 22;
 
 /// A kind of processor. All give the same samples.
-pub(super) trait Machine: Copy {
+pub(in crate::decode) trait Machine: Copy {
     /// Calls `work` as compiled for this kind of processor. What it calls must be inlined into it.
     fn run<F: pulp::NullaryFnOnce>(self, work: F) -> F::Output;
 
@@ -88,7 +88,7 @@ fn put<const SIDE: usize>(
 
 /// For any processor: a pass over a row of eight numbers is written for eight columns at once.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Portable;
+pub(in crate::decode) struct Portable;
 
 impl Machine for Portable {
     fn run<F: pulp::NullaryFnOnce>(self, work: F) -> F::Output {
@@ -128,7 +128,7 @@ impl Machine for Portable {
 
 /// Samples are stored as their distance from the middle.
 #[inline(always)]
-pub(super) fn sample(value: i32) -> u8 {
+pub(in crate::decode) fn sample(value: i32) -> u8 {
     value.wrapping_add(128).clamp(0, 255) as u8
 }
 

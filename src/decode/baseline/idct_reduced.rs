@@ -22,7 +22,7 @@ const FIX_3_624509785: i32 = 29_692;
 
 /// Four samples a side.
 #[inline(always)]
-pub(super) fn four(block: &Block) -> [[u8; 4]; 4] {
+pub(in crate::decode) fn four(block: &Block) -> [[u8; 4]; 4] {
     let columns: [[i32; 4]; 8] =
         std::array::from_fn(|c| four_of(column(block, c), CONST_BITS - PASS1_BITS + 1));
     std::array::from_fn(|r| {
@@ -32,7 +32,7 @@ pub(super) fn four(block: &Block) -> [[u8; 4]; 4] {
 
 /// Two samples a side.
 #[inline(always)]
-pub(super) fn two(block: &Block) -> [[u8; 2]; 2] {
+pub(in crate::decode) fn two(block: &Block) -> [[u8; 2]; 2] {
     let columns: [[i32; 2]; 8] =
         std::array::from_fn(|c| two_of(column(block, c), CONST_BITS - PASS1_BITS + 2));
     std::array::from_fn(|r| {

@@ -27,8 +27,11 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
+pub(super) use block::{PLACES, Quant};
+pub(super) use color::rgb;
 use header::Frame;
-use idct::Machine;
+pub(super) use idct::{Block, Machine, Portable, place, sample};
+pub(super) use idct_reduced::{four, two};
 use planes::Planes;
 
 /// The file is not of the kind that is decoded here, or damaged.

@@ -1,5 +1,6 @@
-//! Pixels of JPEG: strict by default, and at a smaller scale where nothing is lost by it. What `decode::baseline` reads
-//! goes through that, everything else through libjpeg-turbo-rs; the pixels are the same.
+//! Pixels of JPEG: strict by default, and at a smaller scale where little is lost by it. `decode::baseline` reads the
+//! common kinds, `decode::general` CMYK and unusual sampling factors, and libjpeg-turbo-rs the rest. The pixels do not
+//! depend on the decoder.
 
 use libjpeg_turbo_rs::{Decoder, JpegError, PixelFormat};
 
@@ -13,11 +14,13 @@ use super::source::Source;
 use super::text::Color;
 use crate::decode::baseline::{self, Baseline};
 use crate::decode::jpeg as codec;
-use crate::sample::Reject;
+use crate::decode::jpeg::layout::Layout;
+use crate::decode::{general, inks};
+use crate::sample::{Reject, RejectCode};
 
 /// The largest power of two, up to 8, by which a decode of `source` may be reduced so that the result keeps at least
 /// twice the pixels of `target` in each direction. Down to that, Lanczos sees no difference that JPEG has not already
-/// lost (50 dB); below, it does.
+/// lost (44 to 50 dB); below, it does.
 pub(super) fn reduction(header: &Header<'_>, source: Size, target: Size) -> u32 {
     if header.frame.process == Process::Lossless || header.frame.precision != 8 {
         return 1;
@@ -54,17 +57,59 @@ impl Asked<'_> {
     ///
     /// Inks are the exception: they are brought to RGB, by the profile if it is one for inks.
     pub(super) fn decode(&self, scratch: &mut Scratch) -> Result<bool, Reject> {
-        if self.header.frame.components == 4 {
-            return self.inks(&mut scratch.samples, &mut scratch.decoded);
-        }
+        let is_cmyk = self.header.frame.components == 4;
         let (format, channels) = match (self.options.color, self.profile) {
             (Color::Gray, None | Some(Conversion::Table(_))) => (PixelFormat::Grayscale, 1),
             _ => (PixelFormat::Rgb, 3),
         };
-        let Scratch { baseline, decoded: out, .. } = scratch;
-        if self.whole_baseline(channels, baseline, out) {
+        let Scratch { baseline, samples, decoded: out, .. } = scratch;
+        if !is_cmyk && self.whole_baseline(channels, baseline, out) {
             return Ok(false);
         }
+        let Some((layout, is_cut)) = self.layout()? else {
+            return self.library(format, channels, out).map(|_| true);
+        };
+        match (general::Engine::of(&layout)?, is_cmyk) {
+            (general::Engine::General, false) => {
+                let kind = if channels == 1 { general::Samples::Gray } else { general::Samples::Rgb };
+                out.reshape(reduced(self.source.structure.size, self.reduction), channels);
+                let decoded = self.general(&layout, kind, &mut out.data)?;
+                Ok(is_cut || decoded.is_damaged)
+            }
+            (general::Engine::Library, false) => Ok(self.library(format, channels, out)? || is_cut),
+            (engine, true) => Ok(self.inks(&layout, engine, samples, out)? || is_cut),
+        }
+    }
+
+    /// The structure of the file, and whether damage in it is concealed; `None` when only a lenient decoder can make
+    /// something of it.
+    fn layout(&self) -> Result<Option<(Layout<'_>, bool)>, Reject> {
+        let is_lenient = self.options.lenient;
+        match Layout::read(self.source.bytes) {
+            Ok((layout, None)) => Ok(Some((layout, false))),
+            Ok((layout, Some(_))) if is_lenient => Ok(Some((layout, true))),
+            Err(_) if is_lenient && self.header.frame.components != 4 => Ok(None),
+            Ok((_, Some(reject))) | Err(reject) => Err(reject),
+        }
+    }
+
+    fn general(
+        &self,
+        layout: &Layout<'_>,
+        samples: general::Samples,
+        out: &mut Vec<u8>,
+    ) -> Result<general::Decoded, Reject> {
+        let decoded =
+            general::decode(layout, self.reduction as usize, samples, self.options.lenient, out)?;
+        let expected = reduced(self.source.structure.size, self.reduction);
+        if size(decoded.width, decoded.height) != expected {
+            return Err(Reject::new(RejectCode::Corrupt, "its frame header is not the one that was read first"));
+        }
+        Ok(decoded)
+    }
+
+    /// Decodes through libjpeg-turbo-rs. True when damage was concealed.
+    fn library(&self, format: PixelFormat, channels: usize, out: &mut Pixels) -> Result<bool, Reject> {
         let reject = |error| self.reject(error);
         let mut decoder = self.decoder()?;
         decoder.set_output_format(format);
@@ -101,22 +146,37 @@ impl Asked<'_> {
         out.is_some_and(|out| baseline.decode(self.source.bytes, wanted, out).is_ok())
     }
 
-    fn inks(&self, buffer: &mut Vec<u8>, out: &mut Pixels) -> Result<bool, Reject> {
+    /// Decodes inks and converts them to RGB. True when damage was concealed.
+    fn inks(
+        &self,
+        layout: &Layout<'_>,
+        engine: general::Engine,
+        buffer: &mut Vec<u8>,
+        out: &mut Pixels,
+    ) -> Result<bool, Reject> {
         let reject = |error| self.reject(error);
-        let mut decoder = self.decoder()?;
-        decoder.set_output_format(PixelFormat::Cmyk);
-        buffer.resize(decoder.output_buffer_size().map_err(reject)?, 0);
-        let info = decoder.decode_image_into(buffer).map_err(reject)?;
-        let inks = &mut buffer[..info.bytes_written];
+        let is_damaged = match engine {
+            general::Engine::General => {
+                self.general(layout, general::Samples::Inks, buffer)?.is_damaged
+            }
+            general::Engine::Library => {
+                let mut decoder = self.decoder()?;
+                decoder.set_output_format(PixelFormat::Cmyk);
+                buffer.resize(decoder.output_buffer_size().map_err(reject)?, 0);
+                let info = decoder.decode_image_into(buffer).map_err(reject)?;
+                buffer.truncate(info.bytes_written);
+                !info.warnings.is_empty()
+            }
+        };
         // Files with Adobe's segment store the inks inverted.
-        if self.header.adobe_transform.is_some() {
-            inks.iter_mut().for_each(|ink| *ink = 255 - *ink);
+        if layout.has_adobe {
+            inks::invert(buffer);
         }
-        out.reshape(size(info.width, info.height), 3);
-        if !self.profile.is_some_and(|profile| profile.cmyk_to_rgb(inks, &mut out.data)) {
-            naive_cmyk_to_rgb(inks, &mut out.data);
+        out.reshape(reduced(self.source.structure.size, self.reduction), 3);
+        if !self.profile.is_some_and(|profile| profile.cmyk_to_rgb(buffer, &mut out.data)) {
+            inks::to_rgb(buffer, &mut out.data);
         }
-        Ok(!info.warnings.is_empty())
+        Ok(is_damaged)
     }
 
     fn decoder(&self) -> Result<Decoder<'_>, Reject> {
@@ -132,14 +192,6 @@ impl Asked<'_> {
 
 fn size(width: usize, height: usize) -> Size {
     Size::new(width as u32, height as u32)
-}
-
-/// Inks (255 being full) to light, without a profile: each channel is what ink and black together let through.
-fn naive_cmyk_to_rgb(inks: &[u8], rgb: &mut [u8]) {
-    let light = |ink: u8, black: u8| ((u32::from(255 - ink) * u32::from(255 - black) + 127) / 255) as u8;
-    for (to, [c, m, y, k]) in rgb.as_chunks_mut::<3>().0.iter_mut().zip(inks.as_chunks::<4>().0) {
-        *to = [light(*c, *k), light(*m, *k), light(*y, *k)];
-    }
 }
 
 #[cfg(test)]

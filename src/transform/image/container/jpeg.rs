@@ -48,8 +48,6 @@ pub(in crate::transform::image) struct Header<'a> {
     pub(in crate::transform::image) frame: Frame,
     /// Position of the marker of the first scan.
     pub(in crate::transform::image) first_scan: usize,
-    /// The transform byte of Adobe's APP14 segment: 0 none, 1 YCbCr, 2 YCCK.
-    pub(in crate::transform::image) adobe_transform: Option<u8>,
     /// Whether there are segments that only carry metadata.
     pub(in crate::transform::image) has_metadata: bool,
     /// The EXIF block, with its mark.
@@ -184,7 +182,7 @@ pub(in crate::transform::image) fn header(bytes: &[u8]) -> Result<(Structure, He
     let mut segments = Segments::new(bytes);
     let mut found = None;
     let mut exif = None;
-    let (mut adobe_transform, mut has_metadata) = (None, false);
+    let mut has_metadata = false;
     let mut icc_parts = Vec::new();
     while let Some(segment) = segments.next()? {
         has_metadata |= segment.is_metadata();
@@ -194,9 +192,6 @@ pub(in crate::transform::image) fn header(bytes: &[u8]) -> Result<(Structure, He
                 if let Some([number, count, part @ ..]) = segment.payload.strip_prefix(ICC_MARK) {
                     icc_parts.push((*number, *count, part));
                 }
-            }
-            APP14 if segment.payload.starts_with(ADOBE_MARK) => {
-                adobe_transform = segment.payload.get(11).copied().or(adobe_transform);
             }
             marker => {
                 if let Some(frame) = frame(marker, segment.payload)?
@@ -214,7 +209,7 @@ pub(in crate::transform::image) fn header(bytes: &[u8]) -> Result<(Structure, He
         structure.note(corrupt(format!("{} stray bytes stand between segments", segments.stray_bytes)));
     }
     let first_scan = segments.position();
-    Ok((structure, Header { frame, first_scan, adobe_transform, has_metadata, exif, icc_parts }))
+    Ok((structure, Header { frame, first_scan, has_metadata, exif, icc_parts }))
 }
 
 /// The position after the end marker, looked for from `first_scan` on; `None` when there is none.

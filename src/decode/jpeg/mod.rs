@@ -1,4 +1,8 @@
-//! JPEG through libjpeg-turbo-rs, strict unless it is asked to be lenient.
+//! JPEG: the structure of files, and decoding through libjpeg-turbo-rs, strict unless it is asked to be lenient.
+
+pub(crate) mod layout;
+mod segments;
+mod tables;
 
 use libjpeg_turbo_rs::{DecodeLimits, Decoder, JpegError, ScalingFactor};
 
