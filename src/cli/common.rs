@@ -13,6 +13,7 @@ use crate::options::{
     MaxRejects, OutputOptions, RunOptions, SourceSpec, SplitSpec, default_threads, parse_size,
 };
 use crate::pipeline::{Job, Progress, Report, check_output};
+use crate::storage::stat;
 
 /// Arguments of both conversions.
 #[derive(Debug, clap::Args)]
@@ -59,9 +60,18 @@ pub(super) struct CommonArgs {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED, help_heading = "Output")]
     seed: u64,
 
-    /// Finish a run into this directory that was interrupted
-    #[arg(long, conflicts_with = "overwrite", help_heading = "Run")]
-    resume: bool,
+    /// Finish a run into this directory that was interrupted. The sizes of finished files are checked, and with
+    /// --resume=verify the SHA-256 of every finished shard, too; what is damaged is converted again
+    #[arg(
+        long,
+        value_name = "CHECK",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "size",
+        conflicts_with = "overwrite",
+        help_heading = "Run"
+    )]
+    resume: Option<ResumeArg>,
 
     /// Replace the dataset in the output directory; only files that its manifest lists are removed
     #[arg(long, help_heading = "Run")]
@@ -90,6 +100,15 @@ pub(super) struct CommonArgs {
     /// Print nothing but errors
     #[arg(short, long, help_heading = "Run")]
     pub(super) quiet: bool,
+}
+
+/// How `--resume` checks what is finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum ResumeArg {
+    /// Sizes of all files
+    Size,
+    /// SHA-256 of all files
+    Verify,
 }
 
 /// Says which flag an error belongs to.
@@ -151,9 +170,9 @@ impl CommonArgs {
             threads: self.threads.unwrap_or_else(default_threads),
             memory_bytes: size("--memory", &self.memory, MIN_MEMORY_BYTES)?,
             existing: match (self.resume, self.overwrite) {
-                (true, _) => Existing::Resume,
-                (_, true) => Existing::Overwrite,
-                _ => Existing::Refuse,
+                (Some(check), _) => Existing::Resume { verify: check == ResumeArg::Verify },
+                (None, true) => Existing::Overwrite,
+                (None, false) => Existing::Refuse,
             },
             max_rejects: parse::<MaxRejects>("--max-rejects", &self.max_rejects)?,
         })
@@ -202,7 +221,11 @@ impl CommonArgs {
             // Drawing cannot fail in a way that matters here.
             let _ = drawing.join();
             report
-        })?;
+        });
+        for note in progress.take_notes() {
+            eprintln!("dsconvert: {note}");
+        }
+        let report = report?;
         if !self.quiet {
             summary::print_report(&report, &options.out, started.elapsed());
             // The dataset is committed, whatever can be said of it.
@@ -218,7 +241,7 @@ impl CommonArgs {
 /// `PATH`, or `LABEL=PATH` when there is no file of that whole name.
 pub(super) fn source(text: &Path) -> Result<SourceSpec> {
     if let Some((label, path)) = text.to_str().and_then(|t| t.split_once('='))
-        && !text.exists()
+        && stat(text)?.is_none()
     {
         if label.is_empty() || label.contains(['/', '#']) {
             return Err(Error::usage(format!("{label:?} cannot be the label of a source"))
@@ -227,8 +250,11 @@ pub(super) fn source(text: &Path) -> Result<SourceSpec> {
         return Ok(SourceSpec { label: label.to_owned(), path: path.into() });
     }
     // `.` and `..` have no name of their own.
-    let named =
-        if text.file_name().is_some() { text.to_owned() } else { text.canonicalize().unwrap_or_default() };
+    let named = match text.file_name() {
+        Some(_) => text.to_owned(),
+        None if stat(text)?.is_none() => PathBuf::new(),
+        None => text.canonicalize().map_err(|e| Error::io("resolve the path", text, e))?,
+    };
     let label = named.file_name().map_or_else(|| "root".to_owned(), crate::source::portable_name);
     Ok(SourceSpec { label, path: text.to_owned() })
 }

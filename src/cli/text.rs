@@ -11,6 +11,7 @@ use crate::pipeline::{DEFAULT_TEXT_FIELD, Overflow, TextInput, TextJob, TextOpti
 use crate::reader::batch::{BatchOptions, BatchSize};
 use crate::source::files_from::FilesFrom;
 use crate::source::metadata::parse_keep;
+use crate::storage::stat;
 use crate::transform::text::{EngineChoice, Normalize, SpecialInText, Tokenizer, TokenizerOptions, Verify};
 
 /// The source that is standard input.
@@ -354,11 +355,13 @@ impl TokenArgs {
 
 /// The tokenizer that `--tokenizer` names.
 fn load(name: &str, options: TokenizerOptions) -> Result<Tokenizer> {
-    if name == "bytes" && !Path::new(name).exists() {
+    let given = Path::new(name);
+    let found = stat(given)?;
+    if name == "bytes" && found.is_none() {
         return Tokenizer::bytes(options);
     }
-    let given = Path::new(name);
-    let path = if given.is_dir() { given.join("tokenizer.json") } else { given.to_owned() };
+    let is_folder = found.is_some_and(|meta| meta.is_dir());
+    let path = if is_folder { given.join("tokenizer.json") } else { given.to_owned() };
     let json = std::fs::read(&path).map_err(|e| {
         let error = match e.kind() {
             std::io::ErrorKind::NotFound => Error::usage("there is no such tokenizer").at_path(&path),

@@ -1,6 +1,7 @@
 //! What a run tells the outside while it runs, and how the outside stops it.
 
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 /// Counters that a display polls.
 #[derive(Debug, Default)]
@@ -11,6 +12,7 @@ pub struct Progress {
     rejected: AtomicU64,
     total_files: AtomicU64,
     total_bytes: AtomicU64,
+    notes: Mutex<Vec<String>>,
 }
 
 /// The counters at one moment.
@@ -41,6 +43,16 @@ impl Progress {
             total_files: self.total_files.load(Relaxed),
             total_bytes: self.total_bytes.load(Relaxed),
         }
+    }
+
+    /// Takes the notes that were added since the last call: what a person should hear of, though the run goes on.
+    pub fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Adds a note for a person: one sentence.
+    pub(super) fn note(&self, note: String) {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
     }
 
     pub(super) fn planned(&self, files: u64, bytes: u64) {
