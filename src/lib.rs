@@ -5,6 +5,8 @@
 //!
 //! `docs/architecture.md` in the repository shows the flow of data and which module may use which.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "decode")]

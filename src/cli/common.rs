@@ -16,6 +16,7 @@ use crate::options::{
 use crate::panics;
 use crate::pipeline::testing::panic_point;
 use crate::pipeline::{Job, Progress, Report, check_output};
+use crate::storage::stat;
 use crate::threads;
 
 /// Arguments of both conversions.
@@ -63,9 +64,18 @@ pub(super) struct CommonArgs {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED, help_heading = "Output")]
     seed: u64,
 
-    /// Finish a run into this directory that was interrupted
-    #[arg(long, conflicts_with = "overwrite", help_heading = "Run")]
-    resume: bool,
+    /// Finish a run into this directory that was interrupted. The sizes of finished files are checked, and with
+    /// --resume=verify the SHA-256 of every finished shard, too; what is damaged is converted again
+    #[arg(
+        long,
+        value_name = "CHECK",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "size",
+        conflicts_with = "overwrite",
+        help_heading = "Run"
+    )]
+    resume: Option<ResumeArg>,
 
     /// Replace the dataset in the output directory; only files that its manifest lists are removed
     #[arg(long, help_heading = "Run")]
@@ -94,6 +104,15 @@ pub(super) struct CommonArgs {
     /// Print nothing but errors
     #[arg(short, long, help_heading = "Run")]
     pub(super) quiet: bool,
+}
+
+/// How `--resume` checks what is finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum ResumeArg {
+    /// Sizes of all files
+    Size,
+    /// SHA-256 of all files
+    Verify,
 }
 
 /// Says which flag an error belongs to.
@@ -156,9 +175,9 @@ impl CommonArgs {
             threads: self.threads.unwrap_or_else(default_threads),
             memory_bytes: size("--memory", &self.memory, MIN_MEMORY_BYTES)?,
             existing: match (self.resume, self.overwrite) {
-                (true, _) => Existing::Resume,
-                (_, true) => Existing::Overwrite,
-                _ => Existing::Refuse,
+                (Some(check), _) => Existing::Resume { verify: check == ResumeArg::Verify },
+                (None, true) => Existing::Overwrite,
+                (None, false) => Existing::Refuse,
             },
             max_rejects: parse::<MaxRejects>("--max-rejects", &self.max_rejects)?,
         })
@@ -208,11 +227,6 @@ impl CommonArgs {
         let started = Instant::now();
         watch.writes();
         let report = self.run(&*job, &options, watch)?;
-        if let Some(error) = &report.left_behind {
-            print::say(format!(
-                "warning: the dataset is committed, but its working directory is left: {error}"
-            ));
-        }
         if !self.quiet {
             let mut text = summary::report(&report, &plan, &options.out, started.elapsed());
             match panics::caught(|| more(&report, &options.out)) {
@@ -250,7 +264,10 @@ impl CommonArgs {
             let report = panics::caught(|| job.run(options, &progress, stop));
             if let Some(drawing) = drawing {
                 display.finish(drawing.thread());
+                // A panic in it was reported.
+                let _ = drawing.join();
             }
+            progress.take_notes().into_iter().for_each(print::say);
             report.unwrap_or_else(|panic| {
                 let error = panic.into_error("running the conversion");
                 stop.report_bug(&error);
@@ -285,7 +302,7 @@ fn scheme(text: &str) -> Option<&str> {
 pub(super) fn source(text: &Path) -> Result<SourceSpec> {
     local("SRC", text)?;
     if let Some((label, path)) = text.to_str().and_then(|t| t.split_once('='))
-        && !text.exists()
+        && stat(text)?.is_none()
     {
         if label.is_empty() || label.contains(['/', '#']) {
             return Err(Error::usage(format!("{label:?} cannot be the label of a source"))
@@ -295,8 +312,11 @@ pub(super) fn source(text: &Path) -> Result<SourceSpec> {
         return Ok(SourceSpec { label: label.to_owned(), path: path.into() });
     }
     // `.` and `..` have no name of their own.
-    let named =
-        if text.file_name().is_some() { text.to_owned() } else { text.canonicalize().unwrap_or_default() };
+    let named = match text.file_name() {
+        Some(_) => text.to_owned(),
+        None if stat(text)?.is_none() => PathBuf::new(),
+        None => text.canonicalize().map_err(|e| Error::io("resolve the path", text, e))?,
+    };
     let label = named.file_name().map_or_else(|| "root".to_owned(), crate::source::portable_name);
     Ok(SourceSpec { label, path: text.to_owned() })
 }

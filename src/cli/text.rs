@@ -13,6 +13,7 @@ use crate::source::files_from::FilesFrom;
 use crate::source::labels::Layout;
 use crate::source::metadata::parse_keep;
 use crate::source::read_file;
+use crate::storage::stat;
 use crate::transform::text::{EngineChoice, Normalize, SpecialInText, Tokenizer, TokenizerOptions, Verify};
 
 /// The source that is standard input.
@@ -367,14 +368,16 @@ impl TokenArgs {
 
 /// The tokenizer that `--tokenizer` names.
 fn load(name: &str, options: TokenizerOptions) -> Result<Tokenizer> {
-    if name == "bytes" && !Path::new(name).exists() {
+    let given = Path::new(name);
+    let found = stat(given)?;
+    if name == "bytes" && found.is_none() {
         return Tokenizer::bytes(options);
     }
-    let given = Path::new(name);
     local("--tokenizer", given)?;
-    let path = if given.is_dir() { given.join("tokenizer.json") } else { given.to_owned() };
+    let is_folder = found.is_some_and(|meta| meta.is_dir());
+    let path = if is_folder { given.join("tokenizer.json") } else { given.to_owned() };
     let help = "--tokenizer takes a tokenizer.json, a folder that holds one, or the word bytes";
-    if !path.exists() {
+    if stat(&path)?.is_none() {
         return Err(Error::usage("there is no such tokenizer").at_path(&path).help(help));
     }
     let json = read_file(&path).map_err(|e| e.help(help))?;

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::Format;
 use crate::index::{IndexFile, LengthSummary, check_split_name};
 use crate::schema::{Kind, Schema};
-use crate::storage::{Access, Blob, resolve};
+use crate::storage::{Access, Blob, resolve, stat};
 use unique::check_unique_names;
 
 /// Name of the manifest in the output directory.
@@ -178,8 +178,8 @@ impl Manifest {
     /// [`ErrorKind::Corrupt`] when it contradicts itself.
     pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join(MANIFEST_NAME);
-        if !path.exists() && dir.is_dir() {
-            let help = if dir.join(".dsconvert").exists() {
+        if stat(&path)?.is_none() && stat(dir)?.is_some_and(|meta| meta.is_dir()) {
+            let help = if stat(&dir.join(".dsconvert"))?.is_some() {
                 "a conversion into this directory has not finished; run the same command with --resume"
             } else {
                 "name a directory that dsconvert has written"

@@ -86,7 +86,10 @@ pub enum Existing {
     #[default]
     Refuse,
     /// Finish the run that was interrupted there; start one if there is nothing.
-    Resume,
+    Resume {
+        /// Whether the SHA-256 of finished shards is checked, not only their size.
+        verify: bool,
+    },
     /// Remove the dataset that is there, then convert.
     Overwrite,
 }

@@ -1,17 +1,21 @@
-//! From finished units to a dataset: shards to their place, indexes, manifest.
+//! From finished units to a dataset: indexes, shards to their place, manifest.
 //!
-//! Every step can be repeated after a crash: shards are renamed (already there is fine), everything else is written
-//! anew, the manifest last. Units and plan go only after the manifest is durable.
+//! All files but the shards are first written to `.dsconvert/staged`, and then the manifest to `.dsconvert/pending.json`.
+//! Only then is anything moved to its final place, so that after a crash the pending manifest lists whatever may be
+//! there. Its own move to the final place is the commit. Every step can be repeated. Units and plan are removed only
+//! after the commit is durable.
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 
+use super::finished::{UnitDirs, UnitResult, difference};
 use super::keys::KeyCheck;
 use super::outcome::ContentHash;
 use super::output::{OutputDir, shard_path};
 use super::rows::{for_each_row, rows_name};
-use super::unit::{DUPLICATES_NAME, FILTERED_NAME, REJECTS_NAME, UnitDirs, UnitResult};
+use super::unit::{DUPLICATES_NAME, FILTERED_NAME, REJECTS_NAME};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Format;
 use crate::index::{IndexEntry, LengthIndexBuilder, RecordIndexWriter, ShardEntry, write_shard_table};
@@ -20,7 +24,7 @@ use crate::manifest::{
 };
 use crate::options::MaxRejects;
 use crate::schema::Schema;
-use crate::storage::{NewFile, Written, create_dir, sync_dir, write_file};
+use crate::storage::{NewFile, Written, create_dir, lstat, rename, resolve, sync_dir, write_file};
 
 /// Rejects that an error message shows.
 const SHOWN_REJECTS: usize = 3;
@@ -72,10 +76,7 @@ impl Commit<'_> {
         let dirs = UnitDirs::new(&self.dir.work());
         let mut units = Vec::new();
         for unit in 0..self.units {
-            units.push(dirs.result(unit, self.plan_id)?.ok_or_else(|| {
-                Error::new(ErrorKind::NotCommitted, format!("unit {unit} is not done"))
-                    .help("run again with --resume")
-            })?);
+            units.push(dirs.result(unit, self.plan_id)?);
         }
         let mut counts = Counts::default();
         units.iter().for_each(|u| counts.add(&u.counts()));
@@ -103,22 +104,23 @@ impl Commit<'_> {
         }
         .run(SORT_MEMORY_BYTES)
         .map_err(|error| Failure { worth_resuming: error.kind() != ErrorKind::Usage, error })?;
-        let shards = self.place_shards(&dirs, &units)?;
-        create_dir(&self.dir.path().join("index"))?;
+        let staged = self.dir.staged();
+        create_dir(&staged.join("index"))?;
         let mut splits = BTreeMap::new();
         for (ordinal, name) in self.splits.iter().enumerate() {
             splits.insert(name.clone(), self.index_split(ordinal, name, &dirs, &units)?);
         }
-        let shard_table = write_shard_table(self.dir.path(), &shards)?;
-        let mut files = vec![self.concatenate(REJECTS_NAME, &dirs)?];
+        let shards = self.shards(&units);
+        let shard_table = write_shard_table(&staged, &shards)?;
+        let mut files = vec![self.concatenate(REJECTS_NAME, &dirs, &units)?];
         if counts.filtered > 0 {
-            files.push(self.concatenate(FILTERED_NAME, &dirs)?);
+            files.push(self.concatenate(FILTERED_NAME, &dirs, &units)?);
         }
         if counts.duplicates > 0 {
-            files.push(self.concatenate(DUPLICATES_NAME, &dirs)?);
+            files.push(self.concatenate(DUPLICATES_NAME, &dirs, &units)?);
         }
         if let Some(json) = self.tokenizer_json {
-            files.push(entry("tokenizer.json", write_file(&self.dir.path().join("tokenizer.json"), json)?));
+            files.push(entry("tokenizer.json", write_file(&staged.join("tokenizer.json"), json)?));
         }
         let mut manifest = Manifest {
             manifest_version: MANIFEST_VERSION,
@@ -128,9 +130,9 @@ impl Commit<'_> {
             format: self.format,
             schema: self.schema.clone(),
             options: self.options.clone(),
-            tokenizer: self.tokenizer,
-            sources: self.sources,
-            plan: Some(self.plan),
+            tokenizer: self.tokenizer.take(),
+            sources: std::mem::take(&mut self.sources),
+            plan: Some(std::mem::take(&mut self.plan)),
             counts,
             reject_codes,
             notes,
@@ -138,8 +140,11 @@ impl Commit<'_> {
             shard_table,
             files,
         };
+        write_file(&self.dir.pending(), &manifest.seal()?)?;
+        self.place_shards(&dirs, &units)?;
+        self.place_staged(&manifest)?;
         sync_dir(self.dir.path())?;
-        write_file(&self.dir.path().join(MANIFEST_NAME), &manifest.seal()?)?;
+        rename(&self.dir.pending(), &self.dir.path().join(MANIFEST_NAME))?;
         Ok(manifest)
     }
 
@@ -176,54 +181,77 @@ impl Commit<'_> {
     fn first_rejects(&self, units: &[UnitResult], dirs: &UnitDirs) -> Vec<String> {
         let mut shown = Vec::new();
         for unit in units.iter().filter(|u| u.counts().rejected > 0) {
-            let Ok(text) = std::fs::read_to_string(dirs.done(unit.unit).join(REJECTS_NAME)) else { continue };
-            for line in text.lines() {
-                if shown.len() == SHOWN_REJECTS {
-                    return shown;
-                }
-                let Ok(reject) = serde_json::from_str::<serde_json::Value>(line) else { continue };
-                let part = |name: &str| reject[name].as_str().unwrap_or_default().to_owned();
-                shown.push(format!("{}: {} ({})", part("origin"), part("message"), part("code")));
+            let path = dirs.done(unit.unit).join(REJECTS_NAME);
+            if let Err(error) = read_rejects(&path, &mut shown) {
+                shown.push(error.to_string());
+            }
+            if shown.len() >= SHOWN_REJECTS {
+                break;
             }
         }
         shown
     }
 
-    /// Moves all shards to their place, in the order of the shard table: by split, unit, ordinal.
-    fn place_shards(&self, dirs: &UnitDirs, units: &[UnitResult]) -> Result<Vec<ShardEntry>> {
+    /// The rows of the shard table: by split, unit, ordinal.
+    fn shards(&self, units: &[UnitResult]) -> Vec<ShardEntry> {
         let mut table = Vec::new();
         for (ordinal, split) in self.splits.iter().enumerate() {
-            let folder = self.dir.path().join(split);
             let mut first_record = 0;
-            let mut moved = false;
+            for shard in units.iter().flat_map(|unit| &unit.splits[ordinal].shards) {
+                table.push(ShardEntry {
+                    name: shard.name.clone(),
+                    split: split.clone(),
+                    records: shard.records,
+                    bytes: shard.bytes,
+                    sha256: shard.sha256.clone(),
+                    first_record,
+                });
+                first_record += shard.records;
+            }
+        }
+        table
+    }
+
+    /// Moves all shards to their place. Every one must be there afterwards, with the size it was written with: moved
+    /// now, or by an earlier commit that was interrupted.
+    fn place_shards(&self, dirs: &UnitDirs, units: &[UnitResult]) -> Result<()> {
+        for (ordinal, split) in self.splits.iter().enumerate() {
+            let folder = resolve(self.dir.path(), split)?;
+            let mut used = false;
             for unit in units {
                 for shard in &unit.splits[ordinal].shards {
+                    if !used {
+                        create_dir(&folder)?;
+                        used = true;
+                    }
                     let from = dirs.done(unit.unit).join(&shard.name);
                     let to = self.dir.path().join(shard_path(split, &shard.name));
-                    if !moved {
-                        create_dir(&folder)?;
-                        moved = true;
+                    let moved = lstat(&from)?.is_none();
+                    if let Some(why) = difference(if moved { &to } else { &from }, shard.bytes, None)? {
+                        return Err(dirs.unusable(unit.unit, &format!("{} {why}", shard.name)));
                     }
-                    // A crash may have come after this rename.
-                    if from.exists() {
+                    if !moved {
                         std::fs::rename(&from, &to).map_err(|e| Error::io("move the shard", &from, e))?;
                     }
-                    table.push(ShardEntry {
-                        name: shard.name.clone(),
-                        split: split.clone(),
-                        records: shard.records,
-                        bytes: shard.bytes,
-                        sha256: shard.sha256.clone(),
-                        first_record,
-                    });
-                    first_record += shard.records;
                 }
             }
-            if moved {
+            if used {
                 sync_dir(&folder)?;
             }
         }
-        Ok(table)
+        Ok(())
+    }
+
+    /// Moves all other files to their place.
+    fn place_staged(&self, manifest: &Manifest) -> Result<()> {
+        let out = self.dir.path();
+        let index = resolve(out, "index")?;
+        create_dir(&index)?;
+        for (path, ..) in manifest.listed_files() {
+            let (from, to) = (self.dir.staged().join(path), resolve(out, path)?);
+            std::fs::rename(&from, &to).map_err(|e| Error::io("move the file", &from, e))?;
+        }
+        sync_dir(&index)
     }
 
     /// Builds the record and length index of one split from the rows of its units.
@@ -235,8 +263,8 @@ impl Commit<'_> {
         units: &[UnitResult],
     ) -> Result<Split> {
         let kind = self.schema.kind;
-        let out = self.dir.path();
-        let mut records = RecordIndexWriter::create(out, name, kind)?;
+        let staged = self.dir.staged();
+        let mut records = RecordIndexWriter::create(&staged, name, kind)?;
         let mut lengths = LengthIndexBuilder::new(self.dir.work(), SORT_MEMORY_BYTES);
         let mut split = (Counts::default(), 0, 0, 0);
         for unit in units {
@@ -260,7 +288,7 @@ impl Commit<'_> {
             split.3 += part.shards.iter().map(|s| s.bytes).sum::<u64>();
         }
         let record_index = records.finish()?;
-        let (mut length_index, length) = lengths.finish(out, name, kind.length_unit())?;
+        let (mut length_index, length) = lengths.finish(&staged, name, kind.length_unit())?;
         let length_histogram =
             length_index.pop().ok_or_else(|| Error::corrupt("the length index has no histogram"))?;
         let (counts, records, shards, bytes) = split;
@@ -268,19 +296,32 @@ impl Commit<'_> {
     }
 
     /// One file of all units' files called `name`, for the units that have one.
-    fn concatenate(&self, name: &str, dirs: &UnitDirs) -> Result<FileEntry> {
-        let mut all = NewFile::create(&self.dir.path().join(name))?;
-        for unit in 0..self.units {
-            let path = dirs.done(unit).join(name);
-            let mut part = match File::open(&path) {
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound && name == DUPLICATES_NAME => continue,
-                other => other.map_err(|e| Error::io("open", &path, e))?,
-            };
+    fn concatenate(&self, name: &str, dirs: &UnitDirs, units: &[UnitResult]) -> Result<FileEntry> {
+        let target = self.dir.staged().join(name);
+        let mut all = NewFile::create(&target)?;
+        for unit in units.iter().filter(|unit| unit.has_file(name)) {
+            let path = dirs.done(unit.unit).join(name);
+            let mut part = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
             std::io::copy(&mut part, &mut all).map_err(|e| Error::io("copy", &path, e))?;
         }
-        all.flush().map_err(|e| Error::io("write", self.dir.path(), e))?;
+        all.flush().map_err(|e| Error::io("write", &target, e))?;
         Ok(entry(name, all.commit()?))
     }
+}
+
+/// Adds the first rejects of a file to `shown`, until there are enough.
+fn read_rejects(path: &Path, shown: &mut Vec<String>) -> Result<()> {
+    let fail = |e| Error::io("read", path, e);
+    let mut lines = BufReader::new(File::open(path).map_err(fail)?).lines();
+    while shown.len() < SHOWN_REJECTS
+        && let Some(line) = lines.next().transpose().map_err(fail)?
+    {
+        let reject: serde_json::Value = serde_json::from_str(&line)
+            .map_err(|e| Error::corrupt("this is not a list of rejects").at_path(path).caused_by(e))?;
+        let part = |name: &str| reject[name].as_str().unwrap_or_default().to_owned();
+        shown.push(format!("{}: {} ({})", part("origin"), part("message"), part("code")));
+    }
+    Ok(())
 }
 
 fn entry(path: &str, written: Written) -> FileEntry {

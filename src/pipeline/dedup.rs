@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -18,7 +18,7 @@ use super::workers::on_threads;
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
 use crate::source::{PlannedFile, same_content};
-use crate::storage::NewFile;
+use crate::storage::{NewFile, hash_file, lstat, write_file};
 
 /// Name of the file with the duplicates that were found, in the working directory.
 pub(super) const FILE_NAME: &str = "duplicates";
@@ -66,7 +66,7 @@ type Found = BTreeMap<usize, usize>;
 /// A file that cannot be read, or is not what it was when it was planned; a request to stop.
 pub(super) fn duplicates(files: Vec<Candidate>, work: &Path, threads: usize, stop: &Stop) -> Result<Found> {
     let path = work.join(FILE_NAME);
-    if path.exists() {
+    if is_kept(&path)? {
         return found_before(&path);
     }
     let found = find(files, work, threads, stop)?;
@@ -75,11 +75,33 @@ pub(super) fn duplicates(files: Vec<Candidate>, work: &Path, threads: usize, sto
         let pair = [duplicate as u64, first as u64].map(u64::to_be_bytes);
         file.write_all(pair.as_flattened()).map_err(|e| Error::io("write", &path, e))?;
     }
-    file.commit()?;
+    keep(file)?;
     Ok(found)
 }
 
-/// The pairs that were kept before. The file is there as a whole or not at all.
+/// Makes a file with duplicates durable, and after it a file with its SHA-256, without which it is not used again.
+pub(super) fn keep(file: NewFile) -> Result<()> {
+    let digest = digest_path(file.path());
+    let written = file.commit()?;
+    write_file(&digest, written.sha256.as_bytes())?;
+    Ok(())
+}
+
+/// Whether an earlier attempt at the same plan has kept the file `path`, and it is what was written.
+pub(super) fn is_kept(path: &Path) -> Result<bool> {
+    let digest = digest_path(path);
+    match std::fs::read(&digest) {
+        Ok(sha256) => Ok(lstat(path)?.is_some() && hash_file(path)?.sha256.as_bytes() == sha256),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(Error::io("read", &digest, e)),
+    }
+}
+
+fn digest_path(path: &Path) -> PathBuf {
+    path.with_extension("sha256")
+}
+
+/// The pairs that were kept before.
 fn found_before(path: &Path) -> Result<Found> {
     let bytes = std::fs::read(path).map_err(|e| Error::io("read the duplicates", path, e))?;
     let numbers = bytes.as_chunks::<8>().0.iter().map(|number| u64::from_be_bytes(*number) as usize);
@@ -108,7 +130,7 @@ fn find(mut files: Vec<Candidate>, work: &Path, threads: usize, stop: &Stop) -> 
             group.copy_from_slice(same);
             stay.clear();
         }
-        check_stop(stop)?;
+        stop.check()?;
         let mut first = None;
         for &other in &stay {
             if same_content(path_of(other)?, path_of(ordinal)?)? {
@@ -145,7 +167,7 @@ fn hash_all(
     let (next, sort) = (AtomicUsize::new(0), Mutex::new(sort));
     let work = || -> Result<()> {
         while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-            check_stop(stop)?;
+            stop.check()?;
             let hash = file.planned.hash()?;
             let mut row = [0; ROW_BYTES];
             row[..16].copy_from_slice(&hash.to_be_bytes());
@@ -156,11 +178,6 @@ fn hash_all(
         Ok(())
     };
     on_threads(threads, "looking for duplicates", stop, &work)
-}
-
-/// Ends the search when the run is asked to stop.
-pub(super) fn check_stop(stop: &Stop) -> Result<()> {
-    stop.check()
 }
 
 #[cfg(test)]
@@ -186,6 +203,13 @@ mod tests {
             assert_eq!(duplicates(files(), work.path(), threads, &Stop::default()).unwrap(), expected);
             // Another attempt reads no file.
             assert_eq!(duplicates(Vec::new(), work.path(), threads, &Stop::default()).unwrap(), expected);
+            // Unless the file is not what was written.
+            for damaged in [&[][..], &[0; 48]] {
+                std::fs::write(work.path().join(FILE_NAME), damaged).unwrap();
+                assert_eq!(duplicates(files(), work.path(), threads, &Stop::default()).unwrap(), expected);
+            }
+            std::fs::remove_file(work.path().join("duplicates.sha256")).unwrap();
+            assert_eq!(duplicates(files(), work.path(), threads, &Stop::default()).unwrap(), expected);
         }
         let stop = Stop::default();
         stop.request(2);

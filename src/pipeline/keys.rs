@@ -7,9 +7,10 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::sync::Arc;
 
-use super::output::{OutputDir, shard_path};
+use super::finished::{UnitDirs, UnitResult};
+use super::output::OutputDir;
 use super::rows::{RowEntry, for_each_row, rows_name};
-use super::unit::{UnitDirs, UnitResult, keys_name};
+use super::unit::keys_name;
 use crate::error::{Error, Result};
 use crate::format::{self, Format, Placed};
 use crate::index::sort::ExternalSort;
@@ -68,9 +69,11 @@ impl KeyCheck<'_> {
         let mut sort = ExternalSort::<ROW_BYTES>::new(self.dir.work(), memory_bytes);
         for unit in self.units {
             for (split, name) in self.splits.iter().enumerate() {
+                if !unit.has_file(&keys_name(name)) {
+                    continue;
+                }
                 let path = self.dirs.done(unit.unit).join(keys_name(name));
-                let Ok(file) = File::open(&path) else { continue };
-                let mut file = BufReader::new(file);
+                let mut file = BufReader::new(File::open(&path).map_err(|e| Error::io("open", &path, e))?);
                 for row in 0..unit.splits[split].records {
                     let mut hash = [0; HASH_BYTES];
                     file.read_exact(&mut hash).map_err(|e| Error::io("read", &path, e))?;
@@ -111,11 +114,11 @@ impl KeyCheck<'_> {
         })?;
         let missing = || Error::corrupt("a key hash belongs to no record");
         let entry = found.ok_or_else(missing)?;
-        let shard = unit.splits[wanted.split].shards.get(entry.shard as usize).ok_or_else(missing)?;
-        let in_unit = self.dirs.done(unit.unit).join(&shard.name);
-        // A commit that was interrupted may have moved the shard already.
+        let part = &unit.splits[wanted.split];
+        let shard = part.shards.get(entry.shard as usize).ok_or_else(missing)?;
+        let path = self.dirs.find_shard(unit.unit, part, shard, self.dir.path())?;
         let path =
-            if in_unit.exists() { in_unit } else { self.dir.path().join(shard_path(split, &shard.name)) };
+            path.ok_or_else(|| self.dirs.unusable(unit.unit, &format!("{} is missing", shard.name)))?;
         let blob = Blob::open(&path, Access::Read, Some(shard.bytes))?;
         let record = format::open(self.format, Arc::new(self.schema.clone()), blob)?
             .get(Placed { position: entry.position, bytes: entry.bytes })?;

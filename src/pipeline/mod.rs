@@ -12,6 +12,7 @@ mod commit;
 mod conversion;
 mod dedup;
 mod estimate;
+mod finished;
 mod images;
 mod keys;
 mod lines;

@@ -6,25 +6,34 @@
 //! |---|---|---|---|
 //! | nothing, or an empty directory | convert | convert | convert |
 //! | `.dsconvert/` without manifest: a run that did not finish | refused | finished | its files are removed, convert |
+//! | `.dsconvert/retired.json`: a removal that did not finish | refused | removal finished, convert | removal finished, convert |
 //! | `manifest.json`: a dataset | refused | nothing to do, if it is the same | its files are removed, convert |
 //! | anything else | refused | refused | refused |
+//!
+//! Files outside `.dsconvert` are removed only if a manifest lists them: that of the dataset (`manifest.json`, then
+//! `.dsconvert/retired.json`), or that of a commit that was interrupted (`.dsconvert/pending.json`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::unit::{UnitDirs, UnitResult};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::index::{Segment, ShardEntry, ShardTable};
 use crate::manifest::{MANIFEST_NAME, Manifest, open_listed};
 use crate::options::{Existing, SourceSpec};
 use crate::storage::{
-    Access, DirLock, create_dir, is_empty_dir, remove_dir_all, remove_file, rename, resolve,
+    Access, DirLock, create_dir, find_link, is_empty_dir, list_dir, lstat, remove_dir_all, remove_empty_dir,
+    remove_file, rename, resolve, stat, sync_dir, write_file,
 };
 
 /// Name of the working directory inside the output directory. It is gone after the commit.
 pub(super) const WORK_NAME: &str = ".dsconvert";
-/// A manifest on its way out: its dataset is being removed.
+const LOCK_NAME: &str = "lock";
+/// The manifest of a dataset that is being removed; empty when an unfinished run is being removed.
 const RETIRED_NAME: &str = "retired.json";
+/// The manifest of a commit that has begun. It lists all files that the commit may have moved to their final place.
+const PENDING_NAME: &str = "pending.json";
+/// Folder of the files that a commit will move to their final place.
+const STAGED_NAME: &str = "staged";
 
 /// An output directory that this process may write to.
 pub(super) struct OutputDir {
@@ -46,9 +55,9 @@ pub(super) enum Start {
 
 /// Refuses what can be refused without writing: a directory in use, or one that contains or is contained in a source.
 pub(super) fn check(out: &Path, existing: Existing, sources: &[SourceSpec]) -> Result<()> {
-    let real = real_path(out);
+    let real = real_path(out)?;
     for source in sources {
-        let source_path = real_path(&source.path);
+        let source_path = real_path(&source.path)?;
         if real.starts_with(&source_path) || source_path.starts_with(&real) {
             return Err(Error::usage(format!(
                 "the output directory and the source {} overlap",
@@ -58,13 +67,14 @@ pub(super) fn check(out: &Path, existing: Existing, sources: &[SourceSpec]) -> R
             .help("choose an --out that is not inside a source and does not contain one"));
         }
     }
-    if out.exists() && !out.is_dir() {
+    if stat(out)?.is_some_and(|meta| !meta.is_dir()) {
         return Err(Error::usage("the output is not a directory").at_path(out).help("choose another --out"));
     }
     if is_empty_dir(out)? {
         return Ok(());
     }
-    let (dataset, begun) = (out.join(MANIFEST_NAME).exists(), out.join(WORK_NAME).exists());
+    let dataset = lstat(&out.join(MANIFEST_NAME))?.is_some();
+    let begun = lstat(&out.join(WORK_NAME))?.is_some();
     let (what, help) = match existing {
         Existing::Refuse if dataset => {
             ("there is a dataset already", "choose another --out, or replace it with --overwrite")
@@ -74,7 +84,7 @@ pub(super) fn check(out: &Path, existing: Existing, sources: &[SourceSpec]) -> R
             "finish it with --resume, or start again with --overwrite",
         ),
         Existing::Refuse => ("the output directory is not empty", "choose another --out"),
-        _ if dataset || begun => return Ok(()),
+        _ if dataset || begun => return refuse_links(out),
         _ => (
             "the output directory holds files that are not of a dataset",
             "choose another --out; only what a manifest lists is ever removed",
@@ -83,50 +93,66 @@ pub(super) fn check(out: &Path, existing: Existing, sources: &[SourceSpec]) -> R
     Err(Error::usage(what).at_path(out).help(help))
 }
 
+/// Refuses an output directory with a symbolic link anywhere below it: files elsewhere would be written or removed
+/// through the link.
+fn refuse_links(out: &Path) -> Result<()> {
+    match find_link(out)? {
+        None => Ok(()),
+        Some(link) => Err(Error::usage("the output directory contains a symbolic link")
+            .at_path(link)
+            .help("remove the link or choose another --out; only the output directory itself may be a link")),
+    }
+}
+
 /// The path without links, also for a path whose last parts do not exist yet.
-fn real_path(path: &Path) -> PathBuf {
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+fn real_path(path: &Path) -> Result<PathBuf> {
+    let absolute = std::path::absolute(path).map_err(|e| Error::io("resolve the path", path, e))?;
     let mut missing = Vec::new();
     let mut existing = absolute.as_path();
-    loop {
-        if let Ok(real) = existing.canonicalize() {
-            return missing.iter().rev().fold(real, |real, name| real.join(name));
-        }
+    while stat(existing)?.is_none() {
         match (existing.parent(), existing.file_name()) {
             (Some(parent), Some(name)) => {
                 missing.push(name.to_owned());
                 existing = parent;
             }
-            _ => return absolute,
+            _ => return Ok(absolute),
         }
     }
+    let real = existing.canonicalize().map_err(|e| Error::io("resolve the path", existing, e))?;
+    Ok(missing.iter().rev().fold(real, |real, name| real.join(name)))
 }
 
 impl OutputDir {
-    /// Takes the directory for this run. With [`Existing::Overwrite`] what a dataset or an unfinished run left is removed.
+    /// Takes the directory for this run. With [`Existing::Overwrite`] what a dataset or an unfinished run left is
+    /// removed; a removal that was interrupted is finished in any case.
     pub(super) fn open(out: &Path, existing: Existing) -> Result<(Self, Start)> {
-        let created = !out.exists();
+        let created = stat(out)?.is_none();
         let work = out.join(WORK_NAME);
+        let had_work = lstat(&work)?.is_some();
         create_dir(out)?;
         create_dir(&work)?;
-        let lock = DirLock::acquire(&work.join("lock"))?;
+        let lock = DirLock::acquire(&work.join(LOCK_NAME))?;
         let dir = Self { out: out.to_owned(), created, _lock: lock };
-        if existing == Existing::Overwrite {
-            dir.clear()?;
-            return Ok((dir, Start::Fresh));
+        match dir.start(existing == Existing::Overwrite) {
+            Ok(start) => Ok((dir, start)),
+            // What was there is left as it was.
+            Err(error) if !had_work => Err(dir.abandon_after(error)),
+            Err(error) => Err(error),
         }
-        if work.join(RETIRED_NAME).exists() {
-            // An --overwrite was interrupted while it removed the old dataset.
-            dir.clear()?;
+    }
+
+    fn start(&self, overwrite: bool) -> Result<Start> {
+        let has = |path: PathBuf| Ok::<_, Error>(lstat(&path)?.is_some());
+        if !overwrite && !has(self.retired())? {
+            if has(self.out.join(MANIFEST_NAME))? {
+                return Ok(Start::Committed(Box::new(Manifest::read(&self.out)?)));
+            }
+            if has(self.work().join(super::plan::PLAN_NAME))? {
+                return Ok(Start::Begun);
+            }
         }
-        let start = if out.join(MANIFEST_NAME).exists() {
-            Start::Committed(Box::new(Manifest::read(out)?))
-        } else if work.join(super::plan::PLAN_NAME).exists() {
-            Start::Begun
-        } else {
-            Start::Fresh
-        };
-        Ok((dir, start))
+        self.clear()?;
+        Ok(Start::Fresh)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -137,80 +163,178 @@ impl OutputDir {
         self.out.join(WORK_NAME)
     }
 
-    /// Removes the working directory: the run is committed, or nothing of it is worth keeping.
+    fn retired(&self) -> PathBuf {
+        self.work().join(RETIRED_NAME)
+    }
+
+    /// Where the manifest waits for the files that it lists.
+    pub(super) fn pending(&self) -> PathBuf {
+        self.work().join(PENDING_NAME)
+    }
+
+    /// Where files wait for the commit that moves them to their final place.
+    pub(super) fn staged(&self) -> PathBuf {
+        self.work().join(STAGED_NAME)
+    }
+
+    /// Removes the working directory, when the run is committed.
     pub(super) fn remove_work(&self) -> Result<()> {
         remove_dir_all(&self.work())
     }
 
-    /// Undoes the creation of the directory, when nothing is in it.
+    /// Removes all of a run of which nothing is worth keeping, and the directory itself if this run created it.
     pub(super) fn abandon(self) -> Result<()> {
+        self.clear()?;
         self.remove_work()?;
-        if self.created && is_empty_dir(&self.out)? {
-            remove_dir_all(&self.out)?;
+        if self.created {
+            remove_empty_dir(&self.out)?;
         }
         Ok(())
     }
 
-    /// Removes a dataset, or an unfinished run. The manifest goes first, durably, so that no reader ever sees a
-    /// dataset with parts missing.
+    /// Removes the working directory because of `error`, and the directory itself if this run created it.
+    fn abandon_after(self, error: Error) -> Error {
+        let removed = self.remove_work().and_then(|()| match self.created {
+            true => remove_empty_dir(&self.out).map(drop),
+            false => Ok(()),
+        });
+        also(error, removed)
+    }
+
+    /// Removes a dataset, or an unfinished run.
+    ///
+    /// The manifest is retired first, durably, so that no reader ever sees a dataset with parts missing; its retired
+    /// copy is removed last, so that whatever interrupts the removal, the next run finishes it. The shard table is
+    /// removed after the shards, because nothing else lists them.
     fn clear(&self) -> Result<()> {
-        let manifest = self.out.join(MANIFEST_NAME);
-        let retired = self.work().join(RETIRED_NAME);
-        if manifest.exists() {
-            // Read first: what is not a manifest of ours must not be taken away.
-            Manifest::read(&self.out)?;
-            rename(&manifest, &retired)?;
+        // Everything is listed before anything is removed: a dataset that cannot be listed stays as it is.
+        let listed = self.listed()?;
+        if lstat(&self.out.join(MANIFEST_NAME))?.is_some() {
+            rename(&self.out.join(MANIFEST_NAME), &self.retired())?;
+        } else if lstat(&self.retired())?.is_none() {
+            if listed.files.is_empty() && self.leftovers()?.is_empty() {
+                return Ok(());
+            }
+            write_file(&self.retired(), b"")?;
         }
-        let mut listed = BTreeSet::new();
-        if retired.exists() {
-            let json = std::fs::read(&retired).map_err(|e| Error::io("read", &retired, e))?;
-            listed.extend(self.listed_by(&Manifest::parse(&json)?));
+        remove_all(&listed.files)?;
+        remove_all(&listed.tables)?;
+        let folders: BTreeSet<&Path> =
+            listed.files.iter().chain(&listed.tables).filter_map(|path| path.parent()).collect();
+        for folder in folders.into_iter().filter(|&folder| folder != self.out) {
+            remove_empty_dir(folder)?;
         }
-        listed.extend(self.listed_by_units());
-        let mut folders = BTreeSet::new();
-        for relative in &listed {
-            let path = resolve(&self.out, relative)?;
-            remove_file(&path)?;
-            folders.extend(path.parent().map(Path::to_owned).filter(|p| p != &self.out));
-        }
-        for folder in folders {
-            if folder.is_dir() && is_empty_dir(&folder)? {
-                remove_dir_all(&folder)?;
+        sync_dir(&self.out)?;
+        for path in self.leftovers()? {
+            match lstat(&path)? {
+                Some(meta) if meta.is_dir() => remove_dir_all(&path)?,
+                _ => remove_file(&path)?,
             }
         }
-        for name in [super::plan::PLAN_NAME, RETIRED_NAME] {
-            remove_file(&self.work().join(name))?;
-        }
-        remove_dir_all(&self.work().join("units"))
+        sync_dir(&self.work())?;
+        remove_file(&self.retired())?;
+        sync_dir(&self.work())
     }
 
-    /// Paths of all files of a dataset. A shard table that is damaged or gone lists nothing: its shards stay.
-    fn listed_by(&self, manifest: &Manifest) -> Vec<String> {
-        let mut paths: Vec<String> = manifest.listed_files().map(|(path, ..)| path.to_owned()).collect();
+    /// What is in the working directory, apart from the lock and the retired manifest.
+    fn leftovers(&self) -> Result<Vec<PathBuf>> {
+        let mut paths: Vec<PathBuf> = list_dir(&self.work())?.into_iter().map(|entry| entry.path).collect();
+        paths.retain(|path| !path.ends_with(LOCK_NAME) && !path.ends_with(RETIRED_NAME));
+        Ok(paths)
+    }
+
+    /// The files outside of the working directory that are to be removed.
+    fn listed(&self) -> Result<Listed> {
+        let mut listed = Listed::default();
+        for path in [self.out.join(MANIFEST_NAME), self.retired(), self.pending()] {
+            let json = match std::fs::read(&path) {
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+                other => other.map_err(|e| Error::io("read", &path, e))?,
+            };
+            if !json.is_empty() {
+                let manifest = Manifest::parse(&json).map_err(|e| {
+                    e.at_path(&path).help("choose another --out, or remove this directory by hand")
+                })?;
+                self.list(&manifest, &mut listed)?;
+            }
+        }
+        Ok(listed)
+    }
+
+    /// All files of the committed dataset: path, size, SHA-256.
+    pub(super) fn files_of(&self, manifest: &Manifest) -> Result<Vec<(PathBuf, u64, String)>> {
+        let mut files = Vec::new();
+        for (path, bytes, sha256) in manifest.listed_files() {
+            files.push((resolve(&self.out, path)?, bytes, sha256.to_owned()));
+        }
         let table = &manifest.shard_table;
-        let shards = open_listed(&self.out, &table.path, table.bytes, Access::Read)
-            .and_then(|blob| ShardTable::read(Segment { blob, records: table.records }));
-        if let Ok(table) = shards {
-            paths.extend(table.shards().map(ShardEntry::path));
+        let blob = open_listed(&self.out, &table.path, table.bytes, Access::Read)?;
+        for shard in ShardTable::read(Segment { blob, records: table.records })?.shards() {
+            files.push((resolve(&self.out, &shard.path())?, shard.bytes, shard.sha256.clone()));
         }
-        paths
+        Ok(files)
     }
 
-    /// Paths of shards that an unfinished commit has already moved to their place.
-    fn listed_by_units(&self) -> Vec<String> {
-        let mut paths = Vec::new();
-        let Ok(units) = std::fs::read_dir(self.work().join("units")) else { return paths };
-        for unit in units.flatten() {
-            let number = unit.file_name().to_str().and_then(|n| n.parse().ok());
-            let result = number.and_then(|n: u32| UnitDirs::new(&self.work()).any_result(n).ok().flatten());
-            let Some(UnitResult { splits, .. }) = result else { continue };
-            for shard in splits.into_iter().flat_map(|s| s.shards) {
-                if let Some(split) = split_of_shard(&shard.name) {
-                    paths.push(shard_path(split, &shard.name));
+    /// Adds what `manifest` lists.
+    fn list(&self, manifest: &Manifest, listed: &mut Listed) -> Result<()> {
+        let table = &manifest.shard_table;
+        for (path, ..) in manifest.listed_files() {
+            let files = if path == table.path { &mut listed.tables } else { &mut listed.files };
+            files.insert(resolve(&self.out, path)?);
+        }
+        // A commit that was interrupted may not have moved the table yet.
+        for root in [&self.out, &self.staged()] {
+            if lstat(&resolve(root, &table.path)?)?.is_some() {
+                let blob = open_listed(root, &table.path, table.bytes, Access::Read)?;
+                let shards = ShardTable::read(Segment { blob, records: table.records })?;
+                for path in shards.shards().map(ShardEntry::path) {
+                    listed.files.insert(resolve(&self.out, &path)?);
                 }
+                return Ok(());
             }
         }
-        paths
+        // The table is removed after the shards, so a removal that was interrupted has none left.
+        if lstat(&self.retired())?.is_some() {
+            return Ok(());
+        }
+        Err(Error::corrupt("the shard table is missing, so the shards of this dataset are not known")
+            .at_path(self.out.join(&table.path))
+            .help("choose another --out, or remove this directory by hand"))
+    }
+}
+
+/// Paths of files that are to be removed.
+#[derive(Default)]
+struct Listed {
+    files: BTreeSet<PathBuf>,
+    /// Shard tables.
+    tables: BTreeSet<PathBuf>,
+}
+
+/// Removes files, durably.
+fn remove_all(files: &BTreeSet<PathBuf>) -> Result<()> {
+    files.iter().try_for_each(|path| remove_file(path))?;
+    let folders: BTreeSet<&Path> = files.iter().filter_map(|path| path.parent()).collect();
+    for folder in folders {
+        if lstat(folder)?.is_some() {
+            sync_dir(folder)?;
+        }
+    }
+    Ok(())
+}
+
+/// `error`, with that of a further operation that failed because of it or after it.
+pub(super) fn also(error: Error, further: Result<()>) -> Error {
+    let Err(further) = further else { return error };
+    let message = format!("{error}; and then: {further}");
+    let kind = match error.kind() {
+        // Something was written and is still there.
+        ErrorKind::Usage => ErrorKind::Io,
+        kind => kind,
+    };
+    match error.remedy() {
+        Some(help) => Error::new(kind, message).help(help.to_owned()),
+        None => Error::new(kind, message),
     }
 }
 
@@ -219,20 +343,9 @@ pub(super) fn shard_path(split: &str, name: &str) -> String {
     format!("{split}/{name}")
 }
 
-/// The split in a shard name `<split>-<unit>-<ordinal>.<extension>`.
-fn split_of_shard(name: &str) -> Option<&str> {
-    let (rest, _) = name.rsplit_once('-')?;
-    Some(rest.rsplit_once('-')?.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_split_stands_in_the_shard_name() {
-        assert_eq!(split_of_shard("my-split-000001-00.parquet"), Some("my-split"));
-    }
 
     #[test]
     fn an_output_that_overlaps_a_source_is_refused() {

@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -14,6 +15,7 @@ pub struct Progress {
     rejected: AtomicU64,
     total_files: AtomicU64,
     total_bytes: AtomicU64,
+    notes: Mutex<Vec<String>>,
 }
 
 /// What a person can do when a bug has ended a run.
@@ -48,6 +50,16 @@ impl Progress {
             total_files: self.total_files.load(Relaxed),
             total_bytes: self.total_bytes.load(Relaxed),
         }
+    }
+
+    /// Takes the notes that were added since the last call: what a person should hear of, though the run goes on.
+    pub fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Adds a note for a person: one sentence.
+    pub(super) fn note(&self, note: String) {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
     }
 
     pub(super) fn planned(&self, files: u64, bytes: u64) {

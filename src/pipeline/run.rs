@@ -1,19 +1,25 @@
 //! A run from its plan to its commit.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
 use super::commit::Commit;
 use super::conversion::{Conversion, Cuts};
+use super::finished::{Check, UnitDirs, UnitState, difference};
 use super::output::{self, OutputDir, Start};
 use super::pack::Pack;
 use super::plan::{Plan, PlanSummary, differing_option};
 use super::progress::{Progress, Stop};
 use super::schedule::{FailedUnits, Schedule, run as run_units};
 use super::testing::panic_point;
-use super::unit::{UnitDirs, UnitSink};
+use super::unit::UnitSink;
+use super::workers::on_threads;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Manifest, PlanInfo, Sources};
-use crate::options::{OutputOptions, RunOptions, SourceSpec};
+use crate::options::{Existing, OutputOptions, RunOptions, SourceSpec};
 use crate::source::walk::SourceFile;
-use crate::storage::Writeback;
+use crate::storage::{Writeback, sync_dir};
 
 /// A planned conversion: its sources are listed, nothing is written yet.
 pub trait Job {
@@ -38,8 +44,6 @@ pub struct Report {
     pub was_complete: bool,
     /// Bytes of the texts that became records, when this run committed them.
     pub text_bytes: Option<u64>,
-    /// Why the working directory could not be removed after the commit. The dataset is whole all the same.
-    pub left_behind: Option<Error>,
 }
 
 /// Refuses an output directory that cannot be used, before the sources are listed.
@@ -86,7 +90,9 @@ pub(super) fn run<C: Conversion>(
     progress.planned(sources.files, sources.bytes);
     let (dir, start) = OutputDir::open(&run.out, run.existing)?;
     let plan_id = match start {
-        Start::Committed(manifest) => return already_committed(&dir, *manifest, &plan, &sources),
+        Start::Committed(manifest) => {
+            return already_committed(dir, *manifest, &plan, &sources, run, progress);
+        }
         Start::Begun => {
             plan.check_same(&dir.work())?;
             plan.id()
@@ -95,16 +101,29 @@ pub(super) fn run<C: Conversion>(
     };
     let dirs = UnitDirs::new(&dir.work());
     dirs.remove_leftovers()?;
+    let check = match run.existing {
+        Existing::Resume { verify: true } => Check::Hashes,
+        _ => Check::Sizes,
+    };
     let mut todo = Vec::new();
-    for unit in 0..conversion.units() {
-        match dirs.result(unit, &plan_id)? {
-            Some(done) => {
+    let found = check_units(conversion.units(), run.threads.max(1), stop, |unit| {
+        dirs.check(unit, &plan_id, dir.path(), check)
+    })?;
+    for (unit, state) in (0..).zip(found) {
+        match state {
+            UnitState::Done(done) => {
                 let counts = done.counts();
                 let records = done.splits.iter().map(|s| s.records).sum();
                 progress.done(counts.found, done.source_bytes, records, counts.rejected);
+                continue;
             }
-            None => todo.push(unit),
+            UnitState::Missing => {}
+            UnitState::Damaged(why) => {
+                progress.note(format!("unit {unit} is converted again, because {why}"));
+                dirs.remove(unit)?;
+            }
         }
+        todo.push(unit);
     }
     if !todo.is_empty() {
         conversion.prepare(&dir.work(), run.threads.max(1), stop)?;
@@ -138,7 +157,7 @@ pub(super) fn run<C: Conversion>(
     }
     let mut text_bytes = 0;
     for unit in 0..conversion.units() {
-        text_bytes += dirs.result(unit, &plan_id)?.map_or(0, |result| result.text_bytes);
+        text_bytes += dirs.result(unit, &plan_id)?.text_bytes;
     }
     panic_point("commit");
     let committed = Commit {
@@ -164,27 +183,44 @@ pub(super) fn run<C: Conversion>(
     .run();
     match committed {
         Ok(manifest) => {
-            let left_behind = dir.remove_work().err();
-            Ok(Report { manifest, was_complete: false, text_bytes: Some(text_bytes), left_behind })
+            note_leftovers(progress, dir.remove_work());
+            Ok(Report { manifest, was_complete: false, text_bytes: Some(text_bytes) })
         }
-        Err(failure) if !failure.worth_resuming => {
-            // What the run found is worth more than what became of its remains.
-            let _ = dir.abandon();
-            Err(failure.error)
-        }
+        Err(failure) if !failure.worth_resuming => Err(output::also(failure.error, dir.abandon())),
         Err(failure) => Err(failure.error.never_usage()),
+    }
+}
+
+/// Whatever happens to the working directory afterwards, the dataset is committed.
+fn note_leftovers(progress: &Progress, removed: Result<()>) {
+    if let Err(error) = removed {
+        progress.note(format!("the dataset is committed, but its working directory is still there: {error}"));
     }
 }
 
 /// The dataset is there: the same command has nothing to do, another one is refused.
 fn already_committed(
-    dir: &OutputDir,
+    dir: OutputDir,
     manifest: Manifest,
     plan: &Plan<'_>,
     sources: &Sources,
+    run: &RunOptions,
+    progress: &Progress,
 ) -> Result<Report> {
+    let checked = check_committed(&dir, &manifest, plan, sources, run);
     // Whatever is left in it is of no use beside a committed dataset.
-    let left_behind = dir.remove_work().err();
+    note_leftovers(progress, dir.remove_work());
+    checked.map(|()| Report { manifest, was_complete: true, text_bytes: None })
+}
+
+/// Refuses a committed dataset that is not that of this command, or of which a file is not what was written.
+fn check_committed(
+    dir: &OutputDir,
+    manifest: &Manifest,
+    plan: &Plan<'_>,
+    sources: &Sources,
+    run: &RunOptions,
+) -> Result<()> {
     let refuse = |what: &str| {
         Err(Error::usage(format!("there is a committed dataset already, and {what}"))
             .at_path(dir.path())
@@ -197,7 +233,41 @@ fn already_committed(
     if now != manifest.fingerprint || sources.labels != manifest.sources.labels {
         return refuse("its sources or the version of dsconvert were others");
     }
-    Ok(Report { manifest, was_complete: true, text_bytes: None, left_behind })
+    // The run that committed it may have died before its manifest was durable.
+    sync_dir(dir.path())?;
+    let hashes = matches!(run.existing, Existing::Resume { verify: true });
+    for (path, bytes, sha256) in dir.files_of(manifest)? {
+        if let Some(why) = difference(&path, bytes, hashes.then_some(&sha256))? {
+            return Err(Error::corrupt(format!("the dataset is committed, but this file {why}"))
+                .at_path(path)
+                .help("restore the file, or convert again with --overwrite"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks all units, on several threads, because it may have to read all they consist of.
+fn check_units(
+    units: u32,
+    threads: usize,
+    stop: &Stop,
+    check: impl Fn(u32) -> Result<UnitState> + Sync,
+) -> Result<Vec<UnitState>> {
+    let next = AtomicU32::new(0);
+    let found = Mutex::new(BTreeMap::new());
+    let work = || -> Result<()> {
+        loop {
+            let unit = next.fetch_add(1, Ordering::Relaxed);
+            if unit >= units {
+                return Ok(());
+            }
+            stop.check()?;
+            let state = check(unit)?;
+            found.lock().unwrap_or_else(PoisonError::into_inner).insert(unit, state);
+        }
+    };
+    on_threads(threads, "checking finished units", stop, &work)?;
+    Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect())
 }
 
 fn all_failures(failed: FailedUnits, units: u32) -> Option<Error> {

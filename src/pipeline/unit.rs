@@ -5,7 +5,7 @@
 //!
 //! | file | bytes |
 //! |---|---|
-//! | `unit.json` | [`UnitResult`] |
+//! | `unit.json` | [`UnitResult`](super::finished::UnitResult) and its SHA-256 |
 //! | `<split>.rows` | one [`RowEntry`] per record, 40 bytes |
 //! | `rejects.jsonl` | one line per item that was rejected |
 //! | `filtered.jsonl` | one line per item that was left out |
@@ -13,144 +13,34 @@
 //! | `<split>.keys` | 16 bytes XXH3-128 of each record's key, when keys may repeat |
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde::{Deserialize, Serialize};
-
 use super::conversion::Cuts;
+pub(super) use super::finished::UnitShard;
+use super::finished::{RESULT_NAME, UnitDirs, UnitFile, UnitResult, UnitSplit};
 use super::lines::{DuplicateLine, FilteredLine, RejectLine, append, json_line};
 use super::outcome::{ContentHash, Converted, Outcome, Outcomes};
 use super::pack::Packer;
 use super::rows::{RowEntry, rows_name};
 use super::shuffle::Window;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::{self, ShardWriter};
 use crate::manifest::Counts;
 use crate::schema::Schema;
-use crate::storage::{NewFile, Writeback, Written, create_dir, remove_dir_all, rename, write_file};
+use crate::storage::{NewFile, Writeback, Written, create_dir, rename, write_file};
 
 /// Tells attempts of one process apart.
 static NEXT_ATTEMPT: AtomicU64 = AtomicU64::new(0);
 
-/// Name of the folder that a finished attempt is renamed to.
-const DONE: &str = "done";
-const RESULT_NAME: &str = "unit.json";
 /// File of the unit's rejects.
 pub(super) const REJECTS_NAME: &str = "rejects.jsonl";
 /// File of the items that the user's criteria left out.
 pub(super) const FILTERED_NAME: &str = "filtered.jsonl";
 /// File of the items that are the same as others; there only when there is any.
 pub(super) const DUPLICATES_NAME: &str = "duplicates.jsonl";
-
-/// What a finished unit consists of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct UnitResult {
-    pub unit: u32,
-    /// Identity of the plan the unit belongs to.
-    pub plan: String,
-    pub splits: Vec<UnitSplit>,
-    pub reject_codes: BTreeMap<String, u64>,
-    pub notes: BTreeMap<String, u64>,
-    pub skipped: u64,
-    pub source_bytes: u64,
-    /// Bytes of the texts that became records.
-    pub text_bytes: u64,
-    /// XXH3-128 over the content hashes, in hexadecimal.
-    pub content: String,
-}
-
-/// What a unit has for one split.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct UnitSplit {
-    pub counts: Counts,
-    pub records: u64,
-    pub shards: Vec<UnitShard>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct UnitShard {
-    pub name: String,
-    pub records: u64,
-    pub bytes: u64,
-    pub sha256: String,
-}
-
-impl UnitResult {
-    pub(super) fn counts(&self) -> Counts {
-        let mut sum = Counts::default();
-        self.splits.iter().for_each(|s| sum.add(&s.counts));
-        sum
-    }
-}
-
-/// Where the units of an output directory live.
-#[derive(Debug, Clone)]
-pub(super) struct UnitDirs {
-    root: PathBuf,
-}
-
-impl UnitDirs {
-    pub(super) fn new(work: &Path) -> Self {
-        Self { root: work.join("units") }
-    }
-
-    fn unit(&self, unit: u32) -> PathBuf {
-        self.root.join(format!("{unit:06}"))
-    }
-
-    /// Folder of the finished unit.
-    pub(super) fn done(&self, unit: u32) -> PathBuf {
-        self.unit(unit).join(DONE)
-    }
-
-    /// Removes what dead attempts at units left behind. Only the holder of the lock may do this.
-    pub(super) fn remove_leftovers(&self) -> Result<()> {
-        let list = |dir: &Path| match std::fs::read_dir(dir) {
-            Ok(entries) => entries.collect::<Result<Vec<_>, _>>().map_err(|e| Error::io("list", dir, e)),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(e) => Err(Error::io("list", dir, e)),
-        };
-        for unit in list(&self.root)? {
-            for attempt in list(&unit.path())? {
-                if attempt.file_name() != DONE {
-                    remove_dir_all(&attempt.path())?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The result of a unit that is finished under the plan `plan`.
-    pub(super) fn result(&self, unit: u32, plan: &str) -> Result<Option<UnitResult>> {
-        match self.any_result(unit)? {
-            Some(result) if result.plan != plan || result.unit != unit => {
-                Err(Error::corrupt("the result of a finished unit belongs to another plan")
-                    .at_path(self.done(unit))
-                    .help("start again with --overwrite"))
-            }
-            other => Ok(other),
-        }
-    }
-
-    /// The result of a finished unit, whatever plan it belongs to.
-    pub(super) fn any_result(&self, unit: u32) -> Result<Option<UnitResult>> {
-        let path = self.done(unit).join(RESULT_NAME);
-        let json = match std::fs::read(&path) {
-            Ok(json) => json,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(Error::io("read", &path, e)),
-        };
-        let result = serde_json::from_slice(&json).map_err(|e| {
-            Error::corrupt("the result of a finished unit cannot be read")
-                .at_path(&path)
-                .help("start again with --overwrite")
-                .caused_by(e)
-        })?;
-        Ok(Some(result))
-    }
-}
 
 /// Builds one unit. Dropped without [`UnitSink::close`], it leaves only files that the next attempt removes.
 pub(super) struct UnitSink {
@@ -227,7 +117,7 @@ impl UnitSink {
         split_names: &[String],
     ) -> Result<Self> {
         let attempt = NEXT_ATTEMPT.fetch_add(1, Ordering::Relaxed);
-        let dir = dirs.unit(unit).join(format!("attempt-{}-{attempt}", std::process::id()));
+        let dir = dirs.unit(unit).join(attempt_name());
         create_dir(&dir)?;
         Ok(Self {
             unit,
@@ -420,15 +310,16 @@ impl UnitSink {
         let mut sidecars = vec![self.rejects, self.filtered];
         sidecars.extend(self.duplicates);
         let mut splits = Vec::new();
-        for split in self.splits {
+        for (name, split) in self.split_names.into_iter().zip(self.splits) {
             sidecars.extend(split.rows);
             sidecars.extend(split.keys);
-            splits.push(UnitSplit { counts: split.counts, records: split.records, shards: Vec::new() });
+            splits.push(UnitSplit { name, counts: split.counts, records: split.records, shards: Vec::new() });
         }
         let result = UnitResult {
             unit: self.unit,
             plan: self.plan,
             splits,
+            files: Vec::new(),
             reject_codes: self.reject_codes,
             notes: self.notes,
             skipped: self.skipped,
@@ -465,11 +356,11 @@ impl ClosedUnit {
             self.result.splits[split].shards.push(shard);
         }
         for sidecar in self.sidecars {
-            sidecar.commit()?;
+            let name = sidecar.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let Written { bytes, sha256 } = sidecar.commit()?;
+            self.result.files.push(UnitFile { name, bytes, sha256 });
         }
-        let json = serde_json::to_vec(&self.result)
-            .map_err(|e| Error::corrupt("the result of a unit cannot be written as JSON").caused_by(e))?;
-        write_file(&self.dir.join(RESULT_NAME), &json)?;
+        write_file(&self.dir.join(RESULT_NAME), &self.result.to_bytes()?)?;
         rename(&self.dir, &self.dirs.done(self.result.unit))?;
         Ok(self.result)
     }
@@ -478,4 +369,24 @@ impl ClosedUnit {
 /// Name of the file with the key hashes of a split.
 pub(super) fn keys_name(split: &str) -> String {
     format!("{split}.keys")
+}
+
+/// A name for the folder of an attempt that no other attempt has, on any machine: 128 random bits. Numbers of processes
+/// would not do, because every container counts its own from 1.
+fn attempt_name() -> String {
+    // The hash of no input depends only on the keys of the `RandomState`, which are random.
+    let random = || RandomState::new().build_hasher().finish();
+    format!("attempt-{:016x}{:016x}", random(), random())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_attempts_have_one_name() {
+        let names: std::collections::BTreeSet<String> = (0..1000).map(|_| attempt_name()).collect();
+        assert_eq!(names.len(), 1000);
+        assert!(names.iter().all(|name| name.len() == "attempt-".len() + 32));
+    }
 }

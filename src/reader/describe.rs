@@ -12,7 +12,7 @@ use crate::format::Format;
 use crate::index::{LengthRun, LengthSummary};
 use crate::manifest::{Counts, MANIFEST_NAME, Sources};
 use crate::schema::{Kind, Schema};
-use crate::storage::Access;
+use crate::storage::{Access, stat};
 
 /// Most buckets of a histogram: what fits a terminal.
 pub const MAX_HISTOGRAM_BUCKETS: usize = 20;
@@ -130,7 +130,8 @@ pub struct HistogramBucket {
 pub fn describe(path: impl AsRef<Path>, access: Access) -> Result<Description> {
     let path = path.as_ref();
     let manifest = path.file_name().is_some_and(|name| name == MANIFEST_NAME);
-    let dir = if manifest { path.parent() } else { Some(path).filter(|path| !path.is_file()) };
+    let is_shard = !manifest && stat(path)?.is_some_and(|meta| meta.is_file());
+    let dir = if manifest { path.parent() } else { Some(path).filter(|_| !is_shard) };
     Ok(match dir {
         Some(dir) => {
             Description::Dataset(Box::new(super::OpenOptions::new().access(access).open(dir)?.describe()?))

@@ -188,7 +188,9 @@ fn lengths_of_an_altered_index_are_errors() {
             assert!(runs(&split).is_err() || name != "histogram", "byte {at}");
             assert!(runs(&split).is_ok() || name != "records-0000", "byte {at}");
             // Records have checksums of their own, and need no other.
-            assert!(split.get(5).is_ok_and(|r| r.into_inner() == record(Kind::Text, 5)) || name == "records-0000");
+            assert!(
+                split.get(5).is_ok_and(|r| r.into_inner() == record(Kind::Text, 5)) || name == "records-0000"
+            );
             let unchecked = all_lengths(&open(false));
             unnoticed += u32::from(unchecked.is_ok_and(|lengths| lengths != expected.0));
         }

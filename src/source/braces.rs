@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
+use crate::storage::stat;
 
 /// Most files that one name may stand for.
 const MAX_FILES: u64 = 1 << 20;
@@ -15,10 +16,12 @@ const MAX_FILES: u64 = 1 << 20;
 pub fn expand(sources: &[SourceSpec]) -> Result<Vec<SourceSpec>> {
     let mut all = Vec::new();
     for source in sources {
-        let text = source.path.to_str().filter(|t| range(t).is_some() && !source.path.exists());
-        let Some(text) = text else {
-            all.push(source.clone());
-            continue;
+        let text = match source.path.to_str().filter(|t| range(t).is_some()) {
+            Some(text) if stat(&source.path)?.is_none() => text,
+            _ => {
+                all.push(source.clone());
+                continue;
+            }
         };
         let by_name = source.path.file_name().is_some_and(|name| *name == *source.label);
         for path in paths(text)? {

@@ -8,7 +8,7 @@ use glob::MatchOptions;
 use super::portable_name;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
-use crate::storage::contained;
+use crate::storage::{contained, stat};
 
 /// What a pattern stands for.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -29,10 +29,9 @@ pub struct Matches {
 pub fn expand(sources: &[SourceSpec], keep: &dyn Fn(&str) -> bool) -> Result<Matches> {
     let mut all = Matches::default();
     for source in sources {
-        let pattern = source.path.to_str().filter(|p| is_pattern(p) && !source.path.exists());
-        match pattern {
-            Some(pattern) => all.add(source, pattern, keep)?,
-            None => all.sources.push(source.clone()),
+        match source.path.to_str().filter(|p| is_pattern(p)) {
+            Some(pattern) if stat(&source.path)?.is_none() => all.add(source, pattern, keep)?,
+            _ => all.sources.push(source.clone()),
         }
     }
     Ok(all)
@@ -79,7 +78,7 @@ impl Matches {
             if !named {
                 label = format!("{}/{label}", source.label);
             }
-            if path.is_dir() || keep(&label) {
+            if stat(&path)?.is_some_and(|meta| meta.is_dir()) || keep(&label) {
                 self.sources.push(SourceSpec { label, path });
             } else {
                 self.skipped += 1;

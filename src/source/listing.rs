@@ -17,6 +17,7 @@ use super::{portable_name, retried};
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::sample::{Reject, RejectCode, Value};
+use crate::storage::stat;
 
 /// What is known of a named file beside its bytes.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -50,7 +51,7 @@ impl<'a> Resolver<'a> {
             ErrorKind::NotFound => Error::usage("there is no such folder").at_path(&source.path),
             _ => Error::io("look at the folder", &source.path, e),
         })?;
-        if !real.is_dir() {
+        if !stat(&real)?.is_some_and(|meta| meta.is_dir()) {
             return Err(Error::usage("this is not a folder, and the named files are relative to it")
                 .at_path(&source.path)
                 .help("name the folder that the paths of the list are relative to, or leave it out"));
@@ -150,7 +151,7 @@ pub(super) fn nothing(relative: PathBuf, origin: String) -> SourceFile {
 }
 
 /// Whether the failure says that the name leads to no file.
-fn names_nothing(error: &std::io::Error) -> bool {
+pub(super) fn names_nothing(error: &std::io::Error) -> bool {
     matches!(
         error.kind(),
         ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidInput | ErrorKind::InvalidFilename

@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::listing::names_nothing;
 use super::planned::{PlannedFile, modified_ns};
 use super::portable_name;
 use crate::error::{Error, Result};
@@ -153,8 +154,10 @@ impl Walk<'_> {
             let mut meta = entry.metadata().map_err(|e| Error::io("look at the file", &entry.path(), e))?;
             if meta.file_type().is_symlink() && self.follow_links {
                 // A dangling link is skipped like a link that is not followed.
-                if let Ok(target) = std::fs::metadata(entry.path()) {
-                    meta = target;
+                match std::fs::metadata(entry.path()) {
+                    Ok(target) => meta = target,
+                    Err(e) if names_nothing(&e) => {}
+                    Err(e) => return Err(Error::io("examine the file", &entry.path(), e)),
                 }
             }
             if name.as_bytes().starts_with(b".") || !(meta.is_file() || meta.is_dir()) {

@@ -1,9 +1,10 @@
 //! One writer per output directory.
 
 use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::error::{Error, Result};
 
@@ -20,9 +21,12 @@ impl DirLock {
             .create(true)
             .truncate(false)
             .write(true)
+            // The file is below the output directory, where nothing may be a symbolic link.
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
             .open(path)
             .map_err(|e| Error::io("open the lock file", path, e))?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| {
+        let exclusive = || flock(&file, FlockOperation::NonBlockingLockExclusive);
+        rustix::io::retry_on_intr(exclusive).map_err(|e| {
             if e == rustix::io::Errno::WOULDBLOCK {
                 Error::usage("another dsconvert is writing to this output directory")
                     .at_path(path)

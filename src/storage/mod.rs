@@ -18,6 +18,9 @@ pub(crate) use dirs::contained;
 pub use dirs::for_each_entry;
 pub use lock::DirLock;
 pub(crate) use new_file::hex;
-pub use new_file::{NewFile, Written, write_file};
-pub use paths::{create_dir, is_empty_dir, remove_dir_all, remove_file, rename, resolve, sync_dir};
+pub use new_file::{NewFile, Written, hash_file, write_file};
+pub use paths::{
+    DirItem, create_dir, find_link, is_empty_dir, list_dir, lstat, remove_dir_all, remove_empty_dir,
+    remove_file, rename, resolve, stat, sync_dir,
+};
 pub use writeback::Writeback;

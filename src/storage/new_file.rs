@@ -1,7 +1,7 @@
 //! Creation of dataset files.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -33,12 +33,19 @@ struct Drained {
     writeback: Option<Writeback>,
     /// `bytes` when the file was sent to the disk last.
     sent_bytes: u64,
+    /// A write failed, so the file has a gap: it is never committed, even if the caller ignores the error.
+    failed: bool,
 }
 
 impl Drained {
     fn add(&mut self, file: Option<&mut File>, path: &Path, data: &[u8]) -> io::Result<()> {
+        if self.failed {
+            return Err(io::Error::other("an earlier write to this file failed"));
+        }
         if let Some(file) = file {
+            self.failed = true;
             file.write_all(data)?;
+            self.failed = false;
         }
         self.hash.update(data);
         self.bytes += data.len() as u64;
@@ -155,6 +162,25 @@ impl Drop for NewFile {
     }
 }
 
+/// Size and SHA-256 of the file at `path`.
+pub fn hash_file(path: &Path) -> Result<Written> {
+    let fail = |e| Error::io("read", path, e);
+    let mut file = File::open(path).map_err(fail)?;
+    let (mut hash, mut bytes) = (Sha256::new(), 0);
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(Written { bytes, sha256: hex(&hash.finalize()) }),
+            Ok(n) => {
+                hash.update(&buffer[..n]);
+                bytes += n as u64;
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(fail(e)),
+        }
+    }
+}
+
 /// Writes a whole small file durably.
 pub fn write_file(path: &Path, data: &[u8]) -> Result<Written> {
     let mut file = NewFile::create(path)?;
@@ -183,6 +209,7 @@ mod tests {
         file.write_all(b"c").unwrap();
         assert!(!path.exists());
         let written = file.commit().unwrap();
+        assert_eq!(hash_file(&path).unwrap(), written);
         assert_eq!(std::fs::read(&path).unwrap(), b"abc");
         assert_eq!(written.bytes, 3);
         assert_eq!(written.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -199,6 +226,21 @@ mod tests {
         let written = file.commit().unwrap();
         assert_eq!(written.bytes, (rounds * data.len()) as u64);
         assert!(std::fs::read(&path).unwrap() == data.repeat(rounds));
+    }
+
+    #[test]
+    fn a_file_with_a_gap_is_never_committed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        // A file that is open for reading refuses every write.
+        std::fs::write(&path, "old").unwrap();
+        let mut file =
+            NewFile::new(Some(File::open(&path).unwrap()), path.clone(), dir.path().join(".a.tmp"));
+        assert!(file.write(&vec![1; BUFFER_BYTES]).is_err());
+        file.file = Some(OpenOptions::new().write(true).open(&path).unwrap());
+        assert!(file.write(&vec![1; BUFFER_BYTES]).is_err());
+        assert!(file.commit().is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
     }
 
     #[test]

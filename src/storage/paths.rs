@@ -1,10 +1,12 @@
 //! Paths inside a dataset, and the durable operations on them.
 
-use std::fs::File;
+use std::ffi::OsString;
+use std::fs::{File, FileType, Metadata};
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use super::dirs::contained;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// The file or directory that `relative` (from a manifest, plan or part) names under `root`.
 ///
@@ -25,16 +27,80 @@ pub fn resolve(root: &Path, relative: &str) -> Result<PathBuf> {
             Component::Normal(name) => path.push(name),
             _ => return Err(refuse("is not a plain relative path")),
         }
-        match std::fs::symlink_metadata(&path) {
-            Ok(meta) if meta.file_type().is_symlink() => {
-                return Err(refuse("passes through a symbolic link"));
-            }
-            Ok(_) => {}
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-            Err(e) => return Err(Error::io("look at the file", &path, e)),
+        if lstat(&path)?.is_some_and(|meta| meta.file_type().is_symlink()) {
+            return Err(refuse("passes through a symbolic link"));
         }
     }
     Ok(path)
+}
+
+/// What `path` leads to, through symbolic links; `None` when there is nothing. Unlike `Path::exists` and its relatives, a
+/// failure to find out is an error: a file that cannot be examined for the moment is not a file that is gone.
+pub fn stat(path: &Path) -> Result<Option<Metadata>> {
+    found(path, std::fs::metadata(path))
+}
+
+/// What is at `path` itself, which may be a symbolic link; `None` when there is nothing.
+pub fn lstat(path: &Path) -> Result<Option<Metadata>> {
+    found(path, std::fs::symlink_metadata(path))
+}
+
+fn found(path: &Path, metadata: io::Result<Metadata>) -> Result<Option<Metadata>> {
+    match metadata {
+        Ok(metadata) => Ok(Some(metadata)),
+        Err(e) if names_nothing(&e) => Ok(None),
+        Err(e) => Err(Error::io("examine the file", path, e)),
+    }
+}
+
+/// Whether the failure means that no file can have this name.
+fn names_nothing(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory | InvalidFilename)
+}
+
+/// An entry of a directory.
+#[derive(Debug, Clone)]
+pub struct DirItem {
+    /// Path of the directory and name.
+    pub path: PathBuf,
+    /// Name in the directory.
+    pub name: OsString,
+    /// What it is; links are not followed.
+    pub kind: FileType,
+}
+
+/// The entries of the directory `dir`, sorted by name; none when there is no such directory.
+pub fn list_dir(dir: &Path) -> Result<Vec<DirItem>> {
+    let list = || match std::fs::read_dir(dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(e) => Err(e),
+        Ok(entries) => entries
+            .map(|entry| {
+                let entry = entry?;
+                Ok(DirItem { path: entry.path(), name: entry.file_name(), kind: entry.file_type()? })
+            })
+            .collect(),
+    };
+    let mut items = contained(list).map_err(|e| Error::io("list", dir, e))?;
+    items.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(items)
+}
+
+/// The first symbolic link below `root`, in byte order of the names; `root` itself may be one.
+pub fn find_link(root: &Path) -> Result<Option<PathBuf>> {
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in list_dir(&folder)? {
+            if entry.kind.is_symlink() {
+                return Ok(Some(entry.path));
+            }
+            if entry.kind.is_dir() {
+                folders.push(entry.path);
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// Makes the names in `dir` durable.
@@ -43,31 +109,46 @@ pub fn sync_dir(dir: &Path) -> Result<()> {
     File::open(dir).and_then(|d| d.sync_all()).map_err(|e| Error::io("sync the directory", dir, e))
 }
 
-/// Creates `dir` (and its parents) and makes its name durable.
+/// Creates `dir` (and its parents) and makes the new names durable.
 pub fn create_dir(dir: &Path) -> Result<()> {
-    if dir.is_dir() {
-        return Ok(());
+    let mut missing = Vec::new();
+    for dir in dir.ancestors().filter(|dir| !dir.as_os_str().is_empty()) {
+        match stat(dir)? {
+            Some(meta) if meta.is_dir() => break,
+            Some(_) => return Err(Error::new(ErrorKind::Io, "this is not a directory").at_path(dir)),
+            None => missing.push(dir),
+        }
     }
-    std::fs::create_dir_all(dir).map_err(|e| Error::io("create the directory", dir, e))?;
-    match dir.parent() {
-        Some(parent) => sync_dir(parent),
-        None => Ok(()),
+    for dir in missing.into_iter().rev() {
+        match std::fs::create_dir(dir) {
+            // Another process may have created it just now.
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(Error::io("create the directory", dir, e));
+            }
+            _ => sync_dir(dir.parent().unwrap_or(Path::new("")))?,
+        }
     }
+    Ok(())
 }
 
 /// Renames durably. Both paths are on one file system, inside one output directory.
 pub fn rename(from: &Path, to: &Path) -> Result<()> {
     std::fs::rename(from, to).map_err(|e| Error::io("rename", from, e))?;
-    match to.parent() {
-        Some(parent) => sync_dir(parent),
-        None => Ok(()),
+    let (old, new) = (from.parent(), to.parent());
+    if let Some(new) = new {
+        sync_dir(new)?;
+    }
+    // After a power failure, the file must not be back under its old name.
+    match old {
+        Some(old) if Some(old) != new => sync_dir(old),
+        _ => Ok(()),
     }
 }
 
 /// Removes one file; one that is already gone is no error.
 pub fn remove_file(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path, e)),
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", path, e)),
         _ => Ok(()),
     }
 }
@@ -75,16 +156,26 @@ pub fn remove_file(path: &Path) -> Result<()> {
 /// Removes a directory of our own making with all it holds; one that is already gone is no error.
 pub fn remove_dir_all(dir: &Path) -> Result<()> {
     match contained(|| std::fs::remove_dir_all(dir)) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", dir, e)),
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", dir, e)),
         _ => Ok(()),
+    }
+}
+
+/// Removes a directory if it holds nothing; returns whether it is gone.
+pub fn remove_empty_dir(dir: &Path) -> Result<bool> {
+    match std::fs::remove_dir(dir) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
+        Err(e) => Err(Error::io("remove", dir, e)),
     }
 }
 
 /// Whether `dir` is missing or holds nothing.
 pub fn is_empty_dir(dir: &Path) -> Result<bool> {
-    match contained(|| Ok(std::fs::read_dir(dir)?.next().is_none())) {
-        Ok(is_empty) => Ok(is_empty),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(true),
+    match contained(|| std::fs::read_dir(dir)?.next().transpose()) {
+        Ok(first) => Ok(first.is_none()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
         Err(e) => Err(Error::io("list", dir, e)),
     }
 }
@@ -104,5 +195,41 @@ mod tests {
         std::os::unix::fs::symlink("/", root.join("link")).unwrap();
         assert!(resolve(root, "link/etc/passwd").is_err());
         assert!(resolve(root, "link").is_err());
+    }
+
+    #[test]
+    fn only_what_is_surely_absent_is_absent() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "x").unwrap();
+        assert!(stat(&file).unwrap().is_some());
+        for absent in [dir.path().join("no"), file.join("below"), dir.path().join("x".repeat(300))] {
+            assert!(stat(&absent).unwrap().is_none() && lstat(&absent).unwrap().is_none());
+        }
+        let circle = dir.path().join("circle");
+        std::os::unix::fs::symlink(&circle, &circle).unwrap();
+        assert!(stat(&circle).is_err() && lstat(&circle).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_link_is_found_at_any_depth() {
+        let dir = tempfile::tempdir().unwrap();
+        create_dir(&dir.path().join("a/b/c")).unwrap();
+        std::fs::write(dir.path().join("a/file"), "x").unwrap();
+        assert_eq!(find_link(dir.path()).unwrap(), None);
+        let link = dir.path().join("a/b/link");
+        std::os::unix::fs::symlink("/nonexistent", &link).unwrap();
+        assert_eq!(find_link(dir.path()).unwrap(), Some(link));
+    }
+
+    #[test]
+    fn only_an_empty_directory_is_removed_as_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("a");
+        create_dir(&folder.join("b")).unwrap();
+        assert!(!is_empty_dir(&folder).unwrap() && !remove_empty_dir(&folder).unwrap());
+        assert!(remove_empty_dir(&folder.join("b")).unwrap() && remove_empty_dir(&folder).unwrap());
+        assert!(remove_empty_dir(&folder).unwrap() && is_empty_dir(&folder).unwrap());
+        assert!(create_dir(Path::new("/proc/self/status/x")).is_err());
     }
 }

@@ -13,7 +13,7 @@ use super::{Ending, print};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::default_threads;
 use crate::reader::{Dataset, Record, ShardFile, Split, describe as describe_path};
-use crate::storage::Access;
+use crate::storage::{Access, stat};
 
 /// Arguments of `dsconvert inspect`.
 #[derive(Debug, clap::Args)]
@@ -94,13 +94,17 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
 }
 
 /// Whether `path` is a shard rather than a dataset.
-fn is_shard(path: &Path) -> bool {
-    path.is_file() && path.file_name().is_none_or(|name| name != crate::manifest::MANIFEST_NAME)
+fn is_shard(path: &Path) -> Result<bool> {
+    Ok(is_file(path)? && path.file_name().is_none_or(|name| name != crate::manifest::MANIFEST_NAME))
+}
+
+fn is_file(path: &Path) -> Result<bool> {
+    Ok(stat(path)?.is_some_and(|meta| meta.is_file()))
 }
 
 /// The dataset at `path`, which may also name its manifest.
 fn open_dataset(path: &Path, access: Access) -> Result<Dataset> {
-    let dir = if path.is_file() { path.parent().unwrap_or(path) } else { path };
+    let dir = if is_file(path)? { path.parent().unwrap_or(path) } else { path };
     crate::reader::OpenOptions::new().access(access).open(dir)
 }
 
@@ -114,7 +118,7 @@ fn split_of(dataset: &Dataset, name: Option<&str>) -> Result<Split> {
 }
 
 fn show_record(args: &Args, access: Access, wanted: u64, out: &mut Out) -> Result<()> {
-    let record = if is_shard(&args.path) {
+    let record = if is_shard(&args.path)? {
         let shard = ShardFile::open(&args.path, access)?;
         let found = shard.records()?.nth(usize::try_from(wanted).unwrap_or(usize::MAX));
         found.ok_or_else(|| {
@@ -133,7 +137,7 @@ fn show_record(args: &Args, access: Access, wanted: u64, out: &mut Out) -> Resul
 
 fn show_head(args: &Args, access: Access, head: u64, out: &mut Out) -> Result<()> {
     let most = usize::try_from(head).unwrap_or(usize::MAX);
-    if is_shard(&args.path) {
+    if is_shard(&args.path)? {
         let shard = ShardFile::open(&args.path, access)?;
         return shard.records()?.take(most).try_for_each(|record| show(&record?, args.json, out));
     }

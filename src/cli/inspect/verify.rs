@@ -16,7 +16,7 @@ use crate::transform::image::{Encode, ImageOptions, ImageTransform, Outcome, Scr
 
 /// Runs it.
 pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out: &mut Out) -> Result<Ending> {
-    if is_shard(path) {
+    if is_shard(path)? {
         return verify_shard(path, access, json, out);
     }
     let dataset = open_dataset(path, access)?;
@@ -37,6 +37,7 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
                 "problems": problems,
                 "more_problems": report.more_problems,
                 "unlisted": report.unlisted,
+                "more_unlisted": report.more_unlisted,
             }),
         )?;
     } else {
@@ -48,6 +49,10 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
         }
         for file in &report.unlisted {
             writeln!(out, "not of this dataset: {file}").map_err(print_error)?;
+        }
+        if report.more_unlisted > 0 {
+            let more = HumanCount(report.more_unlisted);
+            writeln!(out, "and {more} more files not of this dataset").map_err(print_error)?;
         }
         let verdict = if report.is_ok() { "whole" } else { "NOT WHOLE" };
         writeln!(

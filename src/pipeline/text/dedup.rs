@@ -18,7 +18,7 @@ use super::items::{Document, Items, Place};
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
 use crate::pipeline::conversion::{Converting, Feed};
-use crate::pipeline::dedup::{FILE_NAME, check_stop};
+use crate::pipeline::dedup::{FILE_NAME, is_kept, keep};
 use crate::pipeline::outcome::Outcomes;
 use crate::pipeline::progress::Stop;
 use crate::pipeline::workers::on_threads;
@@ -123,7 +123,7 @@ fn place(bytes: &[u8]) -> Place {
 /// earlier attempt at the same plan has found is used again.
 pub(super) fn find(job: &TextJob, work: &Path, threads: usize, stop: &Stop) -> Result<DuplicatesFile> {
     let path = work.join(FILE_NAME);
-    if path.exists() {
+    if is_kept(&path)? {
         return found_before(job, path);
     }
     let texts = Mutex::new(ExternalSort::<TEXT_BYTES>::new(work, SORT_MEMORY_BYTES));
@@ -133,7 +133,7 @@ pub(super) fn find(job: &TextJob, work: &Path, threads: usize, stop: &Stop) -> R
         while let Some(parts) = job.units.get(next.fetch_add(1, Ordering::Relaxed)) {
             let mut feed = PartFeed::new(job, parts.clone(), false, None);
             while let Some((task, _)) = feed.next()? {
-                check_stop(stop)?;
+                stop.check()?;
                 let mut hashes = Hashes { job, rows: Vec::new() };
                 job.take_apart(task, &mut buffer, &mut hashes, &mut Outcomes::default())?;
                 let mut texts = texts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -169,11 +169,11 @@ fn write(job: &TextJob, path: PathBuf, pairs: ExternalSort<PAIR_BYTES>) -> Resul
         file.write_all(&pair).map_err(|e| Error::io("write", &path, e))?;
         starts.push(&pair);
     }
-    file.commit()?;
+    keep(file)?;
     Ok(DuplicatesFile { path, starts: starts.finish() })
 }
 
-/// The pairs that were kept before. The file is there as a whole or not at all.
+/// The pairs that were kept before.
 fn found_before(job: &TextJob, path: PathBuf) -> Result<DuplicatesFile> {
     let fail = |e| Error::io("read the duplicates", &path, e);
     let mut file = BufReader::new(File::open(&path).map_err(fail)?);

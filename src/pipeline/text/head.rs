@@ -9,6 +9,7 @@ use super::options::{TextInput, TextOptions};
 use super::plan::TextFile;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
+use crate::source::PlannedFile;
 use crate::source::lines::Piece;
 use crate::source::stream::Stream;
 use crate::source::text::cut::{Cut, Cutter, Rule, lines};
@@ -84,26 +85,20 @@ pub(super) fn check(
     let mut first = None;
     for at in 0..looked_at {
         let file = with_fields[at * with_fields.len() / looked_at];
-        let path = files[file].path(sources);
+        let planned = files[file].planned(sources, options.follow_symlinks);
         // What cannot be read is told by the run, which tries again.
-        let read = head.read(&path, files[file].bytes, &details[file], options.max_document_bytes);
+        let read = head.read(&planned, &details[file], options.max_document_bytes);
         head.complete &= read.unwrap_or(false);
-        first.get_or_insert(path);
+        first.get_or_insert(planned.path);
     }
     head.judge(options, first.as_deref())
 }
 
 impl<'a> Head<'a> {
     /// Reads the first rows of a file; returns whether these are all.
-    fn read(
-        &mut self,
-        path: &FilePath,
-        bytes: u64,
-        detail: &TextFile,
-        max_document_bytes: u64,
-    ) -> Result<bool> {
+    fn read(&mut self, planned: &PlannedFile, detail: &TextFile, max_document_bytes: u64) -> Result<bool> {
         let format = detail.kind.format;
-        let stream = Stream::open(path, bytes, detail.kind.compression)?;
+        let stream = Stream::open(planned, detail.kind.compression)?;
         let rule = if format == Format::JsonLines { Rule::Lines } else { rows::rule(format) };
         let mut cutter = Cutter::new(stream, rule, max_document_bytes);
         let (mut found, mut read) = (0, 0);

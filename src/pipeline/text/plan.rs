@@ -20,6 +20,7 @@ use crate::source::text::table::{self, Columns};
 use crate::source::walk::{SourceFile, list};
 use crate::source::warning::Warning;
 use crate::source::{PlannedFile, braces, globs};
+use crate::storage::stat;
 
 /// Source bytes of the pieces that `--shuffle` puts in a keyed order.
 const SHUFFLE_PIECE_BYTES: u64 = 8 << 20;
@@ -157,7 +158,8 @@ fn listed(options: &TextOptions) -> Result<Listed> {
             let named = |name: &str| options.input_format.is_some() || wanted(name);
             let matches = globs::expand(&braces::expand(&options.sources)?, &named)?;
             for source in &matches.sources {
-                if source.path.is_file() && kind_of(options, true, &source.path).is_none() {
+                let is_file = stat(&source.path)?.is_some_and(|meta| meta.is_file());
+                if is_file && kind_of(options, true, &source.path).is_none() {
                     return Err(Error::usage("this is no kind of text file that is read here")
                         .at_path(&source.path)
                         .help(

@@ -14,10 +14,12 @@ use crate::reader::dataset::Common;
 use crate::reader::hash::check_sha256;
 use crate::reader::{Dataset, Record, Split};
 use crate::sample;
-use crate::storage::{Blob, for_each_entry};
+use crate::storage::{Blob, list_dir};
 
 /// The file that has one line for each reject.
 const REJECTS: &str = "rejects.jsonl";
+/// The working directory of a run into the directory of the dataset.
+const WORK_NAME: &str = ".dsconvert";
 /// Records decoded between two reports of progress.
 const REPORT_RECORDS: u64 = 1024;
 
@@ -242,28 +244,35 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// Files beside those that are listed, in the directories that have some. A directory that cannot be listed has
-    /// none.
-    pub(super) fn unlisted(&self) -> Vec<String> {
+    /// Files below the directory of the dataset that it does not list, sorted, apart from those of a run that is under
+    /// way there. Directories that cannot be listed are problems.
+    pub(super) fn unlisted(&self, problems: &mut Problems) -> BTreeSet<String> {
+        let manifest = self.dataset.manifest();
         let mut listed: BTreeSet<String> =
-            self.dataset.manifest().listed_files().map(|(p, _, _)| p.to_owned()).collect();
+            manifest.listed_files().map(|(path, ..)| path.to_owned()).collect();
         listed.extend(self.dataset.shards().shards().map(ShardEntry::path));
         listed.insert(MANIFEST_NAME.to_owned());
-        let mut folders: BTreeSet<String> =
-            listed.iter().filter_map(|p| Some(p.rsplit_once('/')?.0.to_owned())).collect();
-        folders.insert(String::new());
         let mut found = BTreeSet::new();
-        for folder in &folders {
-            let _ = for_each_entry(&self.common.dir.join(folder), |entry| {
-                let name = entry.file_name().to_string_lossy().into_owned();
-                let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
-                if entry.file_type().is_ok_and(|ty| !ty.is_dir()) && !listed.contains(&path) {
-                    found.insert(path);
+        let mut folders = vec![String::new()];
+        while let Some(folder) = folders.pop() {
+            let result = list_dir(&self.common.dir.join(&folder)).map(|entries| {
+                for entry in entries {
+                    let name = entry.name.to_string_lossy().into_owned();
+                    let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+                    if path == WORK_NAME {
+                        continue;
+                    } else if entry.kind.is_dir() {
+                        folders.push(path);
+                    } else if !listed.contains(&path) {
+                        found.insert(path);
+                    }
                 }
-                Ok(())
             });
+            if let Err(error) = result {
+                problems.push(error);
+            }
         }
-        found.into_iter().collect()
+        found
     }
 }
 

@@ -80,19 +80,26 @@ pub struct VerifyReport {
     pub problems: Vec<Error>,
     /// Problems beyond [`VerifyOptions::max_problems`].
     pub more_problems: u64,
-    /// Files in the directories of the dataset that it does not list, sorted. They are no part of it and no problem.
+    /// Files below the directory of the dataset that it does not list, sorted: at most as many as problems. Programs that
+    /// read whole directories would take them for a part of it, so the dataset is not whole.
     pub unlisted: Vec<String>,
+    /// Files that it does not list beyond those in `unlisted`.
+    pub more_unlisted: u64,
 }
 
 impl VerifyReport {
     /// Whether nothing is wrong.
     pub fn is_ok(&self) -> bool {
-        self.problems.is_empty() && self.more_problems == 0
+        self.problems.is_empty()
+            && self.more_problems == 0
+            && self.unlisted.is_empty()
+            && self.more_unlisted == 0
     }
 }
 
 /// Checks every file of `dataset` against its size and SHA-256, decodes every record of every shard in order and
-/// compares it with the record index, and checks length index, histogram, summary and counts against each other.
+/// compares it with the record index, and checks length index, histogram, summary and counts against each other. Files
+/// below its directory that it does not list are reported, too.
 ///
 /// ```no_run
 /// use dsconvert::reader::{Dataset, VerifyOptions, verify};
@@ -128,13 +135,17 @@ pub fn verify(dataset: &Dataset, options: &VerifyOptions<'_>) -> VerifyReport {
     for (_, problems) in list {
         all.append(problems.into_inner().unwrap_or_else(|e| e.into_inner()));
     }
+    let mut unlisted: Vec<String> = checks.unlisted(&mut all).into_iter().collect();
+    let more_unlisted = unlisted.len().saturating_sub(options.max_problems) as u64;
+    unlisted.truncate(options.max_problems);
     VerifyReport {
         files: checks.files(),
         bytes: checks.counters.bytes.load(Ordering::Relaxed),
         records: checks.counters.records.load(Ordering::Relaxed),
         problems: all.kept,
         more_problems: all.more,
-        unlisted: checks.unlisted(),
+        unlisted,
+        more_unlisted,
     }
 }
 

@@ -34,13 +34,36 @@ fn a_whole_dataset_has_no_problem_and_all_of_it_is_looked_at() {
             ..VerifyOptions::default()
         };
         let report = verify(&dataset, &options);
-        assert!(report.is_ok(), "{format} {kind:?}: {report:?}");
+        assert!(report.problems.is_empty() && !report.is_ok(), "{format} {kind:?}: {report:?}");
         assert_eq!((report.records, decoded.into_inner()), (28, 28));
         assert_eq!(report.unlisted, ["train/train-000009-00.pb"]);
         let last = last.into_inner().unwrap().unwrap();
         assert_eq!((last.total_bytes, last.total_records), (report.bytes, 28));
         assert_eq!(report.files, files(dir.path()).len() as u64 - 2); // the leftover and the manifest
+        std::fs::remove_file(dir.path().join("train/train-000009-00.pb")).unwrap();
+        assert!(check(dir.path()).is_ok());
     }
+}
+
+#[test]
+fn files_not_of_the_dataset_are_found_at_any_depth() {
+    let dir = copy(&pristine(crate::format::Format::Msgpack, Kind::Text));
+    for folder in [".dsconvert/units", "train/deep/er"] {
+        std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+    }
+    // A working directory belongs to a run that will remove it.
+    std::fs::write(dir.path().join(".dsconvert/units/x"), "x").unwrap();
+    assert!(check(dir.path()).is_ok());
+    for file in ["README.md", "index/.train.tmp", "train/deep/er/x"] {
+        std::fs::write(dir.path().join(file), "x").unwrap();
+    }
+    std::os::unix::fs::symlink("/", dir.path().join("root")).unwrap();
+    let report = check(dir.path());
+    assert!(report.problems.is_empty() && !report.is_ok());
+    assert_eq!(report.unlisted, ["README.md", "index/.train.tmp", "root", "train/deep/er/x"]);
+    let options = VerifyOptions { max_problems: 1, ..VerifyOptions::default() };
+    let report = verify(&Dataset::open(dir.path()).unwrap(), &options);
+    assert_eq!((report.unlisted.len(), report.more_unlisted, report.is_ok()), (1, 3, false));
 }
 
 #[test]

@@ -99,11 +99,13 @@ impl Asked<'_> {
         samples: general::Samples,
         out: &mut Vec<u8>,
     ) -> Result<general::Decoded, Reject> {
-        let decoded =
-            general::decode(layout, self.reduction as usize, samples, self.options.lenient, out)?;
+        let decoded = general::decode(layout, self.reduction as usize, samples, self.options.lenient, out)?;
         let expected = reduced(self.source.structure.size, self.reduction);
         if size(decoded.width, decoded.height) != expected {
-            return Err(Reject::new(RejectCode::Corrupt, "its frame header is not the one that was read first"));
+            return Err(Reject::new(
+                RejectCode::Corrupt,
+                "its frame header is not the one that was read first",
+            ));
         }
         Ok(decoded)
     }
@@ -156,9 +158,7 @@ impl Asked<'_> {
     ) -> Result<bool, Reject> {
         let reject = |error| self.reject(error);
         let is_damaged = match engine {
-            general::Engine::General => {
-                self.general(layout, general::Samples::Inks, buffer)?.is_damaged
-            }
+            general::Engine::General => self.general(layout, general::Samples::Inks, buffer)?.is_damaged,
             general::Engine::Library => {
                 let mut decoder = self.decoder()?;
                 decoder.set_output_format(PixelFormat::Cmyk);

@@ -1,0 +1,346 @@
+//! Finished units: their results, and whether their files are still what was written.
+//!
+//! `unit.json` lists every file of its unit with size and SHA-256, and ends with a digest of its own content. A resumed
+//! run relies on nothing else: a unit with a file that is missing, or is not the one that was written, is converted
+//! again.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::output::shard_path;
+use crate::error::{Error, Result};
+use crate::manifest::Counts;
+use crate::storage::{hash_file, hex, list_dir, lstat, remove_dir_all, resolve, sync_dir};
+
+/// Name of the folder that a finished attempt is renamed to.
+const DONE: &str = "done";
+/// Name of the file with the [`UnitResult`].
+pub(super) const RESULT_NAME: &str = "unit.json";
+
+/// What a finished unit consists of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct UnitResult {
+    pub unit: u32,
+    /// Identity of the plan the unit belongs to.
+    pub plan: String,
+    pub splits: Vec<UnitSplit>,
+    /// All files of the unit but its shards and this result.
+    pub files: Vec<UnitFile>,
+    pub reject_codes: BTreeMap<String, u64>,
+    pub notes: BTreeMap<String, u64>,
+    pub skipped: u64,
+    pub source_bytes: u64,
+    /// Bytes of the texts that became records.
+    pub text_bytes: u64,
+    /// XXH3-128 over the content hashes, in hexadecimal.
+    pub content: String,
+}
+
+/// What a unit has for one split.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct UnitSplit {
+    pub name: String,
+    pub counts: Counts,
+    pub records: u64,
+    pub shards: Vec<UnitShard>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct UnitShard {
+    pub name: String,
+    pub records: u64,
+    pub bytes: u64,
+    pub sha256: String,
+}
+
+/// A file of a unit that is no shard.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct UnitFile {
+    pub name: String,
+    pub bytes: u64,
+    pub sha256: String,
+}
+
+impl UnitResult {
+    pub(super) fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        self.splits.iter().for_each(|s| sum.add(&s.counts));
+        sum
+    }
+
+    /// Whether the unit has a file of this name.
+    pub(super) fn has_file(&self, name: &str) -> bool {
+        self.files.iter().any(|file| file.name == name)
+    }
+
+    /// The bytes of `unit.json`: one line of JSON, and a line with its SHA-256.
+    pub(super) fn to_bytes(&self) -> Result<Vec<u8>> {
+        let mut bytes = serde_json::to_vec(self)
+            .map_err(|e| Error::corrupt("the result of a unit cannot be written as JSON").caused_by(e))?;
+        let digest = digest(&bytes);
+        bytes.extend_from_slice(format!("\n{digest}\n").as_bytes());
+        Ok(bytes)
+    }
+
+    /// The result in these bytes; `None` when they are not what [`UnitResult::to_bytes`] returned.
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut lines = bytes.strip_suffix(b"\n")?.split(|&byte| byte == b'\n');
+        let (json, line) = (lines.next()?, lines.next()?);
+        if lines.next().is_some() || line != digest(json).as_bytes() {
+            return None;
+        }
+        serde_json::from_slice(json).ok()
+    }
+}
+
+fn digest(json: &[u8]) -> String {
+    hex(&Sha256::digest(json))
+}
+
+/// How thoroughly finished units are checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Check {
+    /// Sizes of all files, and the SHA-256 of all but the shards.
+    Sizes,
+    /// The SHA-256 of all files.
+    Hashes,
+}
+
+/// What an earlier run left of a unit.
+pub(super) enum UnitState {
+    /// No result.
+    Missing,
+    Done(Box<UnitResult>),
+    /// A result that cannot be used, and why.
+    Damaged(String),
+}
+
+/// Where the units of an output directory live.
+#[derive(Debug, Clone)]
+pub(super) struct UnitDirs {
+    root: PathBuf,
+}
+
+impl UnitDirs {
+    pub(super) fn new(work: &Path) -> Self {
+        Self { root: work.join("units") }
+    }
+
+    pub(super) fn unit(&self, unit: u32) -> PathBuf {
+        self.root.join(format!("{unit:06}"))
+    }
+
+    /// Folder of the finished unit.
+    pub(super) fn done(&self, unit: u32) -> PathBuf {
+        self.unit(unit).join(DONE)
+    }
+
+    /// Removes what dead attempts at units left behind. Only the holder of the lock may do this.
+    pub(super) fn remove_leftovers(&self) -> Result<()> {
+        for unit in list_dir(&self.root)? {
+            for attempt in list_dir(&unit.path)? {
+                if attempt.name != DONE {
+                    remove_dir_all(&attempt.path)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the result of a unit that has to be converted again.
+    pub(super) fn remove(&self, unit: u32) -> Result<()> {
+        remove_dir_all(&self.done(unit))?;
+        sync_dir(&self.unit(unit))
+    }
+
+    /// The result of a unit that is finished under the plan `plan`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) when the unit is not finished.
+    pub(super) fn result(&self, unit: u32, plan: &str) -> Result<UnitResult> {
+        match self.read(unit, plan)? {
+            UnitState::Done(result) => Ok(*result),
+            UnitState::Missing => Err(self.unusable(unit, "it has no result")),
+            UnitState::Damaged(why) => Err(self.unusable(unit, &why)),
+        }
+    }
+
+    /// A unit that was finished cannot be committed. A resumed run converts it again.
+    pub(super) fn unusable(&self, unit: u32, why: &str) -> Error {
+        Error::corrupt(format!("unit {unit} cannot be committed: {why}"))
+            .at_path(self.done(unit))
+            .help("run the same command with --resume: the unit is converted again")
+    }
+
+    fn read(&self, unit: u32, plan: &str) -> Result<UnitState> {
+        let path = self.done(unit).join(RESULT_NAME);
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(match lstat(&self.done(unit))? {
+                    None => UnitState::Missing,
+                    Some(_) => UnitState::Damaged(format!("{RESULT_NAME} is missing")),
+                });
+            }
+            Err(e) => return Err(Error::io("read", &path, e)),
+        };
+        match UnitResult::from_bytes(&bytes) {
+            None => Ok(UnitState::Damaged(format!("{RESULT_NAME} was altered"))),
+            Some(result) if result.plan != plan || result.unit != unit => {
+                Err(Error::corrupt("the result of a finished unit belongs to another plan")
+                    .at_path(self.done(unit))
+                    .help("start again with --overwrite"))
+            }
+            Some(result) => Ok(UnitState::Done(Box::new(result))),
+        }
+    }
+
+    /// Reads and checks what is left of a unit in the output directory `out`.
+    ///
+    /// # Errors
+    ///
+    /// Files that cannot be examined; a result that belongs to another plan.
+    pub(super) fn check(&self, unit: u32, plan: &str, out: &Path, check: Check) -> Result<UnitState> {
+        let result = match self.read(unit, plan)? {
+            UnitState::Done(result) => result,
+            other => return Ok(other),
+        };
+        let done = self.done(unit);
+        for file in &result.files {
+            let path = done.join(&file.name);
+            if let Some(why) = difference(&path, file.bytes, Some(&file.sha256))? {
+                return Ok(UnitState::Damaged(format!("{} {why}", file.name)));
+            }
+        }
+        for split in &result.splits {
+            for shard in &split.shards {
+                let path = match self.find_shard(unit, split, shard, out)? {
+                    Some(path) => path,
+                    None => return Ok(UnitState::Damaged(format!("{} is missing", shard.name))),
+                };
+                let sha256 = (check == Check::Hashes).then_some(shard.sha256.as_str());
+                if let Some(why) = difference(&path, shard.bytes, sha256)? {
+                    return Ok(UnitState::Damaged(format!("{} {why}", shard.name)));
+                }
+            }
+        }
+        Ok(UnitState::Done(result))
+    }
+
+    /// Where a shard is: in the folder of its unit or, when an interrupted commit has moved it already, in its final
+    /// place.
+    pub(super) fn find_shard(
+        &self,
+        unit: u32,
+        split: &UnitSplit,
+        shard: &UnitShard,
+        out: &Path,
+    ) -> Result<Option<PathBuf>> {
+        let in_unit = self.done(unit).join(&shard.name);
+        if lstat(&in_unit)?.is_some() {
+            return Ok(Some(in_unit));
+        }
+        let moved = resolve(out, &shard_path(&split.name, &shard.name))?;
+        Ok(lstat(&moved)?.map(|_| moved))
+    }
+}
+
+/// Compares a file with its recorded size and, if given, SHA-256; returns how it differs.
+pub(super) fn difference(path: &Path, bytes: u64, sha256: Option<&str>) -> Result<Option<String>> {
+    let Some(meta) = lstat(path)? else { return Ok(Some("is missing".to_owned())) };
+    if !meta.is_file() {
+        return Ok(Some("is not a regular file".to_owned()));
+    }
+    if meta.len() != bytes {
+        return Ok(Some(format!("has {} bytes and was written with {bytes}", meta.len())));
+    }
+    match sha256 {
+        Some(sha256) if hash_file(path)?.sha256 != sha256 => {
+            Ok(Some("has another SHA-256 than when it was written".to_owned()))
+        }
+        _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result() -> UnitResult {
+        let shard = UnitShard {
+            name: "train-000003-00.pb".into(),
+            records: 1,
+            bytes: 3,
+            sha256: hex(&Sha256::digest("abc")),
+        };
+        UnitResult {
+            unit: 3,
+            plan: "p".into(),
+            splits: vec![UnitSplit { name: "train".into(), shards: vec![shard], ..UnitSplit::default() }],
+            files: vec![UnitFile { name: "train.rows".into(), bytes: 2, sha256: hex(&Sha256::digest("xy")) }],
+            reject_codes: BTreeMap::new(),
+            notes: BTreeMap::new(),
+            skipped: 0,
+            source_bytes: 0,
+            text_bytes: 0,
+            content: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_result_survives_its_bytes_and_any_change_is_noticed() {
+        let bytes = result().to_bytes().unwrap();
+        assert_eq!(UnitResult::from_bytes(&bytes), Some(result()));
+        for at in 0..bytes.len() {
+            assert_eq!(UnitResult::from_bytes(&bytes[..at]), None, "cut at {at}");
+            let mut altered = bytes.clone();
+            altered[at] ^= 1;
+            assert_eq!(UnitResult::from_bytes(&altered), None, "altered at {at}");
+        }
+    }
+
+    #[test]
+    fn every_damage_to_a_finished_unit_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path();
+        let dirs = UnitDirs::new(&out.join(".dsconvert"));
+        let done = dirs.done(3);
+        let write = |name: &str, bytes: &[u8]| std::fs::write(done.join(name), bytes).unwrap();
+        let state = |check| match dirs.check(3, "p", out, check).unwrap() {
+            UnitState::Missing => "missing".to_owned(),
+            UnitState::Done(_) => "done".to_owned(),
+            UnitState::Damaged(why) => why,
+        };
+        assert_eq!(state(Check::Sizes), "missing");
+        std::fs::create_dir_all(&done).unwrap();
+        assert_eq!(state(Check::Sizes), "unit.json is missing");
+        write(RESULT_NAME, &result().to_bytes().unwrap());
+        assert_eq!(state(Check::Sizes), "train.rows is missing");
+        write("train.rows", b"xy");
+        assert_eq!(state(Check::Sizes), "train-000003-00.pb is missing");
+        write("train-000003-00.pb", b"abd");
+        assert_eq!(state(Check::Sizes), "done");
+        assert!(state(Check::Hashes).contains("SHA-256"));
+        write("train-000003-00.pb", b"abc");
+        assert_eq!(state(Check::Hashes), "done");
+        for (altered, why) in [(&b"xz"[..], "SHA-256"), (b"x", "1 bytes")] {
+            write("train.rows", altered);
+            assert!(state(Check::Sizes).contains(why));
+        }
+        write("train.rows", b"xy");
+        // A commit that was interrupted has moved the shard.
+        std::fs::create_dir(out.join("train")).unwrap();
+        let moved = out.join("train/train-000003-00.pb");
+        std::fs::rename(done.join("train-000003-00.pb"), &moved).unwrap();
+        assert_eq!(state(Check::Hashes), "done");
+        std::fs::write(&moved, "ab").unwrap();
+        assert!(state(Check::Sizes).contains("2 bytes"));
+        assert!(dirs.check(3, "other", out, Check::Sizes).is_err());
+        dirs.remove(3).unwrap();
+        assert_eq!(state(Check::Sizes), "missing");
+    }
+}

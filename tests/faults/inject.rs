@@ -1,0 +1,151 @@
+//! The library that makes calls fail, and running the binary with it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Kinds of calls, as in `inject.c`.
+pub const KINDS: [&str; 11] =
+    ["open", "read", "readdir", "write", "fsync", "rename", "unlink", "stat", "mkdir", "close", "mmap"];
+
+/// Longer than any run takes.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// What happens to the call.
+#[derive(Debug, Clone, Copy)]
+pub enum Action {
+    Error {
+        errno: i32,
+        always: bool,
+    },
+    /// Half of the bytes are transferred.
+    Short,
+    KillBefore,
+    KillAfter,
+}
+
+/// One call that does not go well.
+#[derive(Debug, Clone, Copy)]
+pub struct Fault {
+    pub kind: &'static str,
+    /// From 1.
+    pub nth: u32,
+    pub action: Action,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, nth, action } = self;
+        match action {
+            Action::Error { errno, always } => {
+                let error = std::io::Error::from_raw_os_error(*errno);
+                let how = if *always { " from then on" } else { "" };
+                write!(f, "{kind} {nth}{how}: {error}")
+            }
+            Action::Short => write!(f, "{kind} {nth}: short"),
+            Action::KillBefore => write!(f, "{kind} {nth}: killed before"),
+            Action::KillAfter => write!(f, "{kind} {nth}: killed after"),
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Ran {
+    /// `None` after SIGKILL.
+    pub status: Option<i32>,
+    pub stderr: String,
+    /// The calls that were counted, or the one that was hit.
+    pub log: String,
+}
+
+/// The compiled `inject.c`.
+pub struct Library(PathBuf);
+
+impl Library {
+    /// Compiles it into `dir`.
+    pub fn compile(dir: &Path) -> Self {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults/inject.c");
+        let library = dir.join("inject.so");
+        let mut command = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
+        command
+            .args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
+            .arg(&library)
+            .arg(source)
+            .arg("-ldl");
+        assert!(command.status().unwrap().success(), "{command:?}");
+        Self(library)
+    }
+
+    /// Runs the binary with `args`. Calls on files below `dirs` are counted or, with `fault`, fail.
+    pub fn run(&self, args: &[String], dirs: &[&Path], fault: Option<&Fault>, log: &Path) -> Ran {
+        let dirs: Vec<&str> = dirs.iter().map(|dir| dir.to_str().unwrap()).collect();
+        let mut command = command(args);
+        command.env("LD_PRELOAD", &self.0).env("FAULT_DIRS", dirs.join(":")).env("FAULT_LOG", log);
+        if let Some(Fault { kind, nth, action }) = fault {
+            command.env("FAULT_KIND", kind).env("FAULT_NTH", nth.to_string());
+            match action {
+                Action::Error { errno, always } => {
+                    command.env("FAULT_ERRNO", errno.to_string());
+                    if *always {
+                        command.env("FAULT_ALWAYS", "1");
+                    }
+                }
+                Action::Short => drop(command.env("FAULT_ACTION", "short")),
+                Action::KillBefore => drop(command.env("FAULT_ACTION", "kill-before")),
+                Action::KillAfter => drop(command.env("FAULT_ACTION", "kill-after")),
+            }
+        }
+        let _ = std::fs::remove_file(log);
+        let mut ran = run(command);
+        ran.log = std::fs::read_to_string(log).unwrap_or_default();
+        ran
+    }
+}
+
+/// Runs the binary undisturbed.
+pub fn run_plainly(args: &[String]) -> Ran {
+    run(command(args))
+}
+
+fn command(args: &[String]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dsconvert"));
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+fn run(mut command: Command) -> Ran {
+    let started = Instant::now();
+    let mut child = command.spawn().unwrap();
+    let mut pause = Duration::from_millis(2);
+    // What is printed is little: it fits the pipe.
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if started.elapsed() > TIME_LIMIT {
+            child.kill().unwrap();
+            panic!("{command:?} does not end");
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    };
+    let stderr = String::from_utf8_lossy(&child.wait_with_output().unwrap().stderr).into_owned();
+    let code =
+        status.code().or_else(|| status.signal().filter(|&signal| signal != 9).map(|signal| 128 + signal));
+    Ran { status: code, stderr, log: String::new() }
+}
+
+/// The number of calls of each kind in a log.
+pub fn counts(log: &str) -> BTreeMap<&'static str, u32> {
+    let mut counts = BTreeMap::new();
+    for line in log.lines() {
+        let kind = line.split(' ').next().unwrap_or_default();
+        let kind = KINDS.into_iter().find(|&known| known == kind).unwrap();
+        *counts.entry(kind).or_default() += 1;
+    }
+    counts
+}

@@ -1,0 +1,147 @@
+//! Every call that touches files may fail, and the process may die at any of them.
+//!
+//! A small library in C (`inject.c`) is loaded into the real binary and makes the n-th call of one kind fail. After each
+//! fault: the exit status is one that is documented, no manifest is there unless the dataset is whole, and the same
+//! command with `--resume` (or `--overwrite`) ends with the bytes of an undisturbed run.
+//!
+//! By default every call of some scenarios is tried with one fault, and a sample of the rest. All of them, with every
+//! fault:
+//!
+//! ```sh
+//! DSCONVERT_FAULTS=all cargo test --test faults -- --nocapture
+//! ```
+//!
+//! `DSCONVERT_FAULTS_SEED` chooses another sample, `DSCONVERT_FAULTS_ONLY` scenarios whose name contains it.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+#![allow(unreachable_pub, reason = "this is a test, not a library")]
+
+mod inject;
+mod scenario;
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use inject::{Action, Fault, KINDS, Library};
+use scenario::Scenario;
+
+/// Runs at the same time.
+const THREADS: usize = 2;
+/// Faults of a scenario of which only a sample is tried.
+const SAMPLE: usize = 36;
+
+const EIO: i32 = 5;
+const EINTR: i32 = 4;
+const EAGAIN: i32 = 11;
+const ENOSPC: i32 = 28;
+const ESTALE: i32 = 116;
+const ERRORS: [i32; 5] = [EIO, ENOSPC, ESTALE, EAGAIN, EINTR];
+
+/// All faults at the `nth` call of `kind`.
+fn faults(kind: &'static str, nth: u32) -> Vec<Fault> {
+    let fault = |action| Fault { kind, nth, action };
+    let mut faults: Vec<Fault> =
+        ERRORS.iter().map(|&errno| fault(Action::Error { errno, always: false })).collect();
+    // A call that is interrupted for ever never ends.
+    let lasting = ERRORS.iter().filter(|&&errno| errno != EINTR);
+    faults.extend(lasting.map(|&errno| fault(Action::Error { errno, always: true })));
+    if matches!(kind, "read" | "write") {
+        faults.push(fault(Action::Short));
+    }
+    faults.extend([fault(Action::KillBefore), fault(Action::KillAfter)]);
+    faults
+}
+
+/// The faults to try, of which there may be `counts` calls of each kind.
+fn chosen(scenario: &Scenario, counts: &BTreeMap<&'static str, u32>, all: bool, seed: u64) -> Vec<Fault> {
+    let mut state = xxhash_rust::xxh3::xxh3_64_with_seed(scenario.name.as_bytes(), seed);
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    let calls = KINDS.iter().flat_map(|&kind| {
+        let count = counts.get(kind).copied().unwrap_or_default();
+        (1..=count).map(move |nth| (kind, nth))
+    });
+    if all {
+        return calls.flat_map(|(kind, nth)| faults(kind, nth)).collect();
+    }
+    if scenario.every_call {
+        return calls
+            .map(|(kind, nth)| {
+                let mut faults = faults(kind, nth);
+                faults.swap_remove(random(faults.len()))
+            })
+            .collect();
+    }
+    let mut left: Vec<(&'static str, u32)> = calls.collect();
+    let mut sample = Vec::new();
+    while sample.len() < SAMPLE && !left.is_empty() {
+        let (kind, nth) = left.swap_remove(random(left.len()));
+        let mut faults = faults(kind, nth);
+        sample.push(faults.swap_remove(random(faults.len())));
+    }
+    sample
+}
+
+#[test]
+fn no_fault_leaves_a_dataset_that_is_not_whole() {
+    let all = std::env::var("DSCONVERT_FAULTS").is_ok_and(|value| value == "all");
+    let seed = std::env::var("DSCONVERT_FAULTS_SEED").map_or(0, |seed| seed.parse().unwrap());
+    let only = std::env::var("DSCONVERT_FAULTS_ONLY").unwrap_or_default();
+    // Waiting for a real disk would take most of the time, and nothing here depends on it.
+    let memory = std::path::Path::new("/dev/shm");
+    let root = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+    let library = Library::compile(root.path());
+    let failures: Mutex<Vec<String>> = Mutex::default();
+    let (mut total, mut calls) = (0, 0);
+    println!("| scenario | calls | faults | exit 0 | exit 3 | killed | never came |");
+    println!("|---|---|---|---|---|---|---|");
+    for mut scenario in scenario::all(root.path()) {
+        if !scenario.name.contains(&only) {
+            continue;
+        }
+        scenario.prepare(&library);
+        let counts = scenario.count_calls(&library);
+        let faults = chosen(&scenario, &counts, all, seed);
+        let next = AtomicUsize::new(0);
+        let ends: Mutex<BTreeMap<scenario::End, usize>> = Mutex::default();
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (scenario, library, faults) = (&scenario, &library, &faults);
+                let (next, ends, failures) = (&next, &ends, &failures);
+                scope.spawn(move || {
+                    while let Some(fault) = faults.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        match scenario.survives(library, fault, thread) {
+                            Ok(end) => *ends.lock().unwrap().entry(end).or_default() += 1,
+                            Err(why) => {
+                                let failure = format!("{}, {fault}: {why}", scenario.name);
+                                println!("{failure}");
+                                failures.lock().unwrap().push(failure);
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        let ends = ends.into_inner().unwrap();
+        let of = |end| ends.get(&end).copied().unwrap_or_default();
+        let scenario_calls: u32 = counts.values().sum();
+        println!(
+            "| {} | {scenario_calls} | {} | {} | {} | {} | {} |",
+            scenario.name,
+            faults.len(),
+            of(scenario::End::Fine),
+            of(scenario::End::Failed),
+            of(scenario::End::Killed),
+            of(scenario::End::NotFired)
+        );
+        total += faults.len();
+        calls += scenario_calls;
+    }
+    println!("| all | {calls} | {total} | | | | |");
+    let failures = failures.into_inner().unwrap();
+    assert!(failures.is_empty(), "{} of {total} faults:\n{}", failures.len(), failures.join("\n"));
+}

@@ -1,0 +1,385 @@
+//! What the binary is doing when a call fails.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::inject::{Action, Fault, Library, Ran, counts, run_plainly};
+
+/// Every file below a directory: relative path and bytes.
+type Tree = BTreeMap<String, Vec<u8>>;
+
+/// How a run with a fault ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    Fine,
+    Failed,
+    Killed,
+    /// The run made fewer calls than the one that counted them.
+    NotFired,
+}
+
+/// What is in the output directory before.
+enum Before {
+    Nothing,
+    /// A run that was killed at this share of its renames, in percent.
+    KilledRun(u32),
+    /// The dataset itself.
+    Finished,
+    /// A dataset of other options.
+    Other(&'static str),
+    /// The same, while it was being overwritten and was killed at this share of its unlinks, in percent.
+    KilledOverwrite(&'static str, u32),
+}
+
+pub struct Scenario {
+    pub name: String,
+    /// Whether every call is tried, and not only a sample.
+    pub every_call: bool,
+    root: PathBuf,
+    source: PathBuf,
+    kind: &'static str,
+    options: String,
+    before: Before,
+    /// The dataset is verified, not converted.
+    inspect: Option<&'static str>,
+    /// The directory before.
+    template: Option<PathBuf>,
+    /// What the directory holds before, when it is a dataset.
+    old: Option<Tree>,
+    /// What an undisturbed run makes.
+    whole: Tree,
+}
+
+const TEXT: &str = "--tokenizer bytes --unit-bytes 4096 --shard-records 8";
+const RICH: &str = "--tokenizer bytes --unit-bytes 4096 --shard-records 4 --dedup exact --shuffle --pack 64 \
+                    --filter-length 4:400 --split train=0.7,validation=0.3 --max-rejects 50%";
+const KEYED: &str = "--tokenizer bytes --unit-bytes 4096 --key-field id --keep-fields id:int64";
+const IMAGES: &str = "--unit-bytes 4096 --shard-records 2 --encode keep --max-rejects 50%";
+const COPIES: &str = "--unit-bytes 4096 --encode keep --max-rejects 50% --dedup bytes --shuffle";
+
+/// All scenarios, small enough that every call of a run can fail.
+pub fn all(root: &Path) -> Vec<Scenario> {
+    let text = root.join("text");
+    let tables = root.join("tables");
+    let images = root.join("images");
+    write_text(&text);
+    write_tables(&tables);
+    write_images(&images);
+    let mut all = Vec::new();
+    let mut add = |kind, source: &Path, options: &str, before, every_call| {
+        all.push(Scenario::new(root, kind, source, options, before, every_call));
+    };
+    for format in ["msgpack", "parquet", "arrow", "protobuf"] {
+        let first = format == "msgpack";
+        let with = |options: &str| format!("{options} --format {format}");
+        add("text", &text, &with(TEXT), Before::Nothing, first);
+        add("text", &text, &with(RICH), Before::Nothing, false);
+        add("text", &text, &with(KEYED), Before::Nothing, false);
+        add("images", &images, &with(IMAGES), Before::Nothing, false);
+        add("images", &images, &with(COPIES), Before::Nothing, false);
+        add("text", &text, &with(TEXT), Before::KilledRun(40), false);
+        add("text", &text, &with(RICH), Before::KilledRun(90), first);
+        add("images", &images, &with(COPIES), Before::KilledRun(85), false);
+        add("text", &text, &with(TEXT), Before::Finished, false);
+        add("text", &text, &with(&format!("{TEXT} --resume=verify")), Before::Finished, false);
+        add("text", &text, &with(TEXT), Before::Other(RICH), first);
+        add("images", &images, &with(IMAGES), Before::Other(COPIES), false);
+        add("text", &text, &with(TEXT), Before::KilledOverwrite(RICH, 20), false);
+    }
+    add("text", &tables, "--tokenizer bytes --max-rejects 50%", Before::Nothing, false);
+    for (access, format) in
+        [("", "msgpack"), ("--no-mmap", "msgpack"), ("", "parquet"), ("--no-mmap", "arrow")]
+    {
+        let options = format!("{TEXT} --format {format}");
+        let scenario = Scenario::new(root, "text", &text, &options, Before::Finished, false);
+        let name = format!("inspect --verify {access} {format}");
+        all.push(Scenario { inspect: Some(access), name, ..scenario });
+    }
+    all
+}
+
+impl Scenario {
+    fn new(
+        root: &Path,
+        kind: &'static str,
+        source: &Path,
+        options: &str,
+        before: Before,
+        every_call: bool,
+    ) -> Self {
+        let doing = match &before {
+            Before::Nothing => "convert".to_owned(),
+            Before::KilledRun(at) => format!("resume after a kill at {at}%"),
+            Before::Finished => "resume when finished".to_owned(),
+            Before::Other(_) => "overwrite".to_owned(),
+            Before::KilledOverwrite(_, at) => format!("resume an overwrite killed at {at}%"),
+        };
+        Self {
+            name: format!("{doing} {kind} {options}"),
+            every_call,
+            root: root.to_owned(),
+            source: source.to_owned(),
+            kind,
+            options: format!("{options} --threads 1"),
+            before,
+            inspect: None,
+            template: None,
+            old: None,
+            whole: Tree::new(),
+        }
+    }
+
+    fn args(&self, out: &Path, options: &str, more: &str) -> Vec<String> {
+        let mut args = vec![self.kind.to_owned(), path(&self.source), "--out".to_owned(), path(out)];
+        args.extend(options.split_whitespace().chain(more.split_whitespace()).map(str::to_owned));
+        args
+    }
+
+    /// The command under test.
+    fn command(&self, out: &Path) -> Vec<String> {
+        if let Some(access) = self.inspect {
+            let args = ["inspect".to_owned(), path(out), "--verify".to_owned(), "--threads=1".to_owned()];
+            return args.into_iter().chain(access.split_whitespace().map(str::to_owned)).collect();
+        }
+        let how = match self.before {
+            Before::Nothing => "",
+            _ if self.options.contains("--resume") => "",
+            Before::KilledRun(_) | Before::Finished | Before::KilledOverwrite(..) => "--resume",
+            Before::Other(_) => "--overwrite",
+        };
+        self.args(out, &self.options, how)
+    }
+
+    /// Makes what an undisturbed run makes, and what is there before.
+    pub fn prepare(&mut self, library: &Library) {
+        let options = self.options.replace("--resume=verify", "");
+        let out = self.root.join("whole");
+        remove(&out);
+        let ran = run_plainly(&self.args(&out, &options, ""));
+        assert_eq!(ran.status, Some(0), "{}: {}", self.name, ran.stderr);
+        let verified = run_plainly(&["inspect".to_owned(), path(&out), "--verify".to_owned()]);
+        assert_eq!(verified.status, Some(0), "{}: {}", self.name, verified.stderr);
+        self.whole = tree(&out);
+        let template = self.root.join("template");
+        remove(&template);
+        let (log, target) = (self.root.join("template.log"), self.root.join("out-0"));
+        remove(&target);
+        // Everything is run in one place, so that templates need not know where they are.
+        let killed = |options: &str, more: &str, kind: &'static str, percent: u32, old: Option<&Path>| {
+            old.inspect(|old| copy(old, &target));
+            let args = self.args(&target, options, more);
+            let all = counts(&library.run(&args, &[&target], None, &log).log)[kind];
+            remove(&target);
+            old.inspect(|old| copy(old, &target));
+            let fault = Fault { kind, nth: (all * percent / 100).max(1), action: Action::KillAfter };
+            assert_eq!(library.run(&args, &[&target], Some(&fault), &log).status, None, "{}", self.name);
+            copy(&target, &template);
+            remove(&target);
+        };
+        match self.before {
+            Before::Nothing => return,
+            Before::Finished => copy(&out, &template),
+            Before::KilledRun(percent) => killed(&options, "", "rename", percent, None),
+            Before::Other(other) | Before::KilledOverwrite(other, _) => {
+                let old = self.root.join("old");
+                remove(&old);
+                // Another format, so that hardly a file has the same name.
+                let format = if options.contains("msgpack") { "protobuf" } else { "msgpack" };
+                let args = self.args(&old, other, &format!("--format {format}"));
+                let ran = run_plainly(&args);
+                assert_eq!(ran.status, Some(0), "{}: {}", self.name, ran.stderr);
+                match self.before {
+                    Before::KilledOverwrite(_, percent) => {
+                        killed(&options, "--overwrite", "unlink", percent, Some(&old));
+                    }
+                    _ => copy(&old, &template),
+                }
+            }
+        }
+        self.old = template.join("manifest.json").exists().then(|| tree(&template));
+        self.template = Some(template);
+    }
+
+    fn place(&self, out: &Path) {
+        remove(out);
+        if let Some(template) = &self.template {
+            copy(template, out);
+        }
+    }
+
+    /// Runs the command undisturbed, which must work; returns the number of calls of each kind.
+    pub fn count_calls(&self, library: &Library) -> BTreeMap<&'static str, u32> {
+        let out = self.root.join("out-0");
+        self.place(&out);
+        let ran = library.run(&self.command(&out), &[&out, &self.source], None, &self.root.join("log-0"));
+        assert_eq!(ran.status, Some(0), "{}: {}", self.name, ran.stderr);
+        assert!(tree(&out) == self.whole, "{}: other bytes without any fault", self.name);
+        counts(&ran.log)
+    }
+
+    /// Runs the command with `fault`, and then to its end; the error says what is wrong.
+    pub fn survives(&self, library: &Library, fault: &Fault, thread: usize) -> Result<End, String> {
+        let out = self.root.join(format!("out-{thread}"));
+        self.place(&out);
+        let log = self.root.join(format!("log-{thread}"));
+        let ran = library.run(&self.command(&out), &[&out, &self.source], Some(fault), &log);
+        let end = match (ran.status, fault.action) {
+            (Some(0 | 3), _) if ran.log.is_empty() => End::NotFired,
+            (Some(0), _) => End::Fine,
+            (Some(3), _) => End::Failed,
+            (None, Action::KillBefore | Action::KillAfter) => End::Killed,
+            _ => return Err(told("ended in another way", &ran)),
+        };
+        if end == End::Failed && self.inspect.is_none() && !ran.stderr.starts_with("dsconvert: ") {
+            return Err(told("failed without a message", &ran));
+        }
+        let mut left = tree(&out);
+        let has_work = left.keys().any(|name| name.starts_with(".dsconvert/"));
+        left.retain(|name, _| !name.starts_with(".dsconvert/"));
+        let is_whole = left == self.whole;
+        let is_old = self.old.as_ref().is_some_and(|old| left == *old);
+        if left.contains_key("manifest.json") && !is_whole && !is_old {
+            return Err(told(
+                &format!("a dataset that is not whole: {}", differences(&left, &self.whole)),
+                &ran,
+            ));
+        }
+        if self.inspect.is_some() {
+            return if is_whole && !has_work {
+                Ok(end)
+            } else {
+                Err(told("inspect has changed files", &ran))
+            };
+        }
+        if end == End::Fine && !is_whole {
+            return Err(told("exit 0 without the dataset", &ran));
+        }
+        if left.contains_key("manifest.json") && end != End::Fine {
+            let verified = run_plainly(&["inspect".to_owned(), path(&out), "--verify".to_owned()]);
+            if verified.status != Some(0) {
+                return Err(told("a manifest, but --verify fails", &verified));
+            }
+        }
+        if is_whole && !has_work && !out.join(".dsconvert").exists() {
+            return Ok(end);
+        }
+        // A dataset of other options is still there as a whole, or its removal goes on.
+        let how = if is_old && !is_whole { "--overwrite" } else { "--resume" };
+        let options = self.options.replace("--resume=verify", "");
+        let resumed = run_plainly(&self.args(&out, &options, how));
+        if resumed.status != Some(0) {
+            return Err(format!("{}; then {}", told("was not finished", &ran), told(how, &resumed)));
+        }
+        let left = tree(&out);
+        if left != self.whole || out.join(".dsconvert").exists() {
+            let what = differences(&left, &self.whole);
+            return Err(format!("{}; then {what}", told("ended with other bytes", &ran)));
+        }
+        Ok(end)
+    }
+}
+
+fn told(what: &str, ran: &Ran) -> String {
+    format!("{what} ({:?}; {}; {})", ran.status, ran.log.trim(), ran.stderr.trim().replace('\n', " "))
+}
+
+/// The files that only one has, or that differ.
+fn differences(a: &Tree, b: &Tree) -> String {
+    let names: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    let names = names.into_iter().filter(|name| a.get(*name) != b.get(*name));
+    names.map(|name| format!("{name} ({:?} bytes)", a.get(name).map(Vec::len))).collect::<Vec<_>>().join(", ")
+}
+
+fn path(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
+}
+
+fn remove(dir: &Path) {
+    match std::fs::remove_dir_all(dir) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => panic!("{}: {e}", dir.display()),
+        _ => {}
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// Every file below `dir`, which need not be there.
+fn tree(dir: &Path) -> Tree {
+    let mut files = Tree::new();
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        for entry in entries {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(dir).unwrap().to_str().unwrap().to_owned();
+                files.insert(name, std::fs::read(path).unwrap());
+            }
+        }
+    }
+    files
+}
+
+/// Documents, some of them the same, one of them no JSON, in two files.
+fn write_text(dir: &Path) {
+    std::fs::create_dir_all(dir).unwrap();
+    for file in 0..2 {
+        let mut text = String::new();
+        for i in 0..14 {
+            let body = format!("document {} ", i % 11).repeat(i % 11 + 1);
+            let id = file * 100 + i;
+            text.push_str(&serde_json::json!({ "id": id, "text": body }).to_string());
+            text.push('\n');
+        }
+        std::fs::write(dir.join(format!("{file}.jsonl")), text).unwrap();
+    }
+}
+
+/// The same documents in other kinds of files.
+fn write_tables(dir: &Path) {
+    use std::io::Write;
+
+    std::fs::create_dir_all(dir).unwrap();
+    let documents: Vec<String> = (0..12).map(|i| format!("document number {i}")).collect();
+    std::fs::write(dir.join("a.csv"), format!("text\n{}\n", documents.join("\n"))).unwrap();
+    std::fs::write(dir.join("b.txt"), documents.join("\n")).unwrap();
+    let lines: String = documents.iter().map(|text| format!("{{\"text\":\"{text}\"}}\n")).collect();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(lines.as_bytes()).unwrap();
+    std::fs::write(dir.join("c.jsonl.gz"), gzip.finish().unwrap()).unwrap();
+    std::fs::write(dir.join("d.jsonl.zst"), zstd::encode_all(lines.as_bytes(), 1).unwrap()).unwrap();
+    // Bytes that end too early: they are rejected, however reading goes.
+    std::fs::write(dir.join("e.jsonl.gz"), [0x1f, 0x8b, 8, 0, 0]).unwrap();
+}
+
+/// The smallest photographs of the fixtures in two classes, one of them twice, and a file that is no image.
+fn write_images(dir: &Path) {
+    let photos = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/photos");
+    let mut images: Vec<(String, Vec<u8>)> = tree(&photos)
+        .into_iter()
+        .filter(|(name, _)| [".jpg", ".png"].iter().any(|ending| name.ends_with(ending)))
+        .collect();
+    images.sort_by_key(|(name, bytes)| (bytes.len(), name.clone()));
+    for class in ["cat", "dog"] {
+        std::fs::create_dir_all(dir.join(class)).unwrap();
+    }
+    for (place, image) in [("cat/0", 0), ("cat/1", 1), ("dog/2", 2), ("dog/copy", 0)] {
+        let (name, bytes) = &images[image];
+        let ending = name.rsplit('.').next().unwrap();
+        std::fs::write(dir.join(format!("{place}.{ending}")), bytes).unwrap();
+    }
+    std::fs::write(dir.join("cat/not.jpg"), "this is no image").unwrap();
+}
