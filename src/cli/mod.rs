@@ -11,6 +11,7 @@ mod inspect;
 mod lengths;
 mod progress;
 mod signals;
+mod simulate;
 mod summary;
 mod text;
 
@@ -48,6 +49,8 @@ enum Command {
     Text(Box<text::Args>),
     /// Show or verify a dataset or a shard
     Inspect(inspect::Args),
+    /// Simulate data loader workers, their queue and the model they feed
+    Simulate(Box<simulate::Args>),
 }
 
 /// What a command that ended without an error has to say.
@@ -84,6 +87,7 @@ where
         Command::Images(args) => images::exec(*args),
         Command::Text(args) => text::exec(*args),
         Command::Inspect(args) => inspect::exec(&args),
+        Command::Simulate(args) => simulate::exec(&args),
     };
     match result {
         Ok(Ending::Fine) => 0,

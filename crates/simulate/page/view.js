@@ -6,8 +6,11 @@
   const MOST_BATCHES = 20000;
   const SVG = "http://www.w3.org/2000/svg";
   const byId = (id) => document.getElementById(id);
-  const HUES = [212, 28, 152, 268, 340, 188, 52, 300, 100, 4];
-  const fillOf = (worker) => `hsl(${HUES[worker % HUES.length]} 62% ${52 - 9 * (Math.floor(worker / HUES.length) % 3)}%)`;
+  const COLOURS = [[212, 50], [24, 46], [152, 36], [268, 56], [340, 50], [190, 38], [46, 38], [300, 42], [100, 34], [4, 52]];
+  const fillOf = (worker) => {
+    const [hue, lightness] = COLOURS[worker % COLOURS.length];
+    return `hsl(${hue} 62% ${lightness - 8 * (Math.floor(worker / COLOURS.length) % 3)}%)`;
+  };
 
   const given = JSON.parse(byId("options").textContent);
 
@@ -17,7 +20,7 @@
     transfer_ns: 0, startup_ns: 0, stagger_ns: 0, cores: null, tick_ns: 1, seed: [1, 0], stop: { after_ns: 30e9 }, ...changes,
   });
   const PRESETS = [
-    { name: "Given", about: "The run that this page was made for.", options: given },
+    { name: "This run", about: "The run that this page was made for.", options: given },
     { name: "Bottleneck", about: "Seven workers need 2 s per batch: 3.5 batches per second for a model that consumes 10. It waits 1.3 s in every 2 s.",
       options: situation({}) },
     { name: "Balanced", about: "At 700 ms, seven workers load exactly the 10 batches per second that the model consumes.",
@@ -44,12 +47,22 @@
   // --- text
 
   const round = (x) => String(Number(x.toPrecision(3)));
-  const timeText = (ns) => (ns >= 1e10 ? `${round(ns / 1e9)} s` : ns >= MS ? `${round(ns / MS)} ms` : `${round(ns / 1e3)} µs`);
+  const timeText = (ns) => (ns >= 1e9 ? `${round(ns / 1e9)} s` : ns >= MS ? `${round(ns / MS)} ms` : `${round(ns / 1e3)} µs`);
   const percent = (share) => `${(100 * share).toFixed(1)}%`;
+
+  // Mean of a normal variable of mean 1, given that it is positive.
+  function truncatedMean(cv) {
+    const z = 1 / cv;
+    const density = Math.exp(-0.5 * z * z) / 2.506628274631;
+    const t = 1 / (1 + 0.2316419 * z);
+    const tail = density * t * (0.31938153 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429))));
+    return 1 + (cv * density) / (1 - tail);
+  }
 
   function meanLoad() {
     const { load, slow } = options;
-    const mean = load.trace_ns ? load.trace_ns.reduce((sum, ns) => sum + ns, 0) / load.trace_ns.length : load.mean_ns;
+    const mean = load.trace_ns ? load.trace_ns.reduce((sum, ns) => sum + ns, 0) / load.trace_ns.length
+      : load.shape === "normal" && load.cv > 0 ? load.mean_ns * truncatedMean(load.cv) : load.mean_ns;
     return mean * (slow === null ? 1 : 1 + slow.share * (slow.factor - 1));
   }
 

@@ -10,7 +10,7 @@ const BAR_WIDTH: usize = 40;
 
 /// A time with a unit that fits its size.
 pub(crate) fn time(ns: f64) -> String {
-    if ns >= 10e9 {
+    if ns >= 1e9 {
         format!("{} s", number(ns / 1e9))
     } else if ns >= 1e6 {
         format!("{} ms", number(ns / 1e6))
@@ -26,7 +26,7 @@ impl fmt::Display for Report {
         line(
             f,
             "batches",
-            format!("{} in {seconds} s, {} per second", self.batches, number(self.batches_per_second)),
+            format!("{} in {seconds} s, {} batches/s", self.batches, number(self.batches_per_second)),
         )?;
         let mut idle = format!("idle {} of the time", percent(self.idle_share));
         if self.transfer_share > 0.0 {
@@ -62,7 +62,7 @@ impl fmt::Display for Report {
             f,
             "workers",
             format!(
-                "loading {} of the time; at most {} batches per second, the model {}",
+                "loading {} of the time; they could load {} batches/s, the model could consume {}",
                 percent(self.loading_share),
                 number(self.loader_limit),
                 number(self.model_limit)

@@ -59,8 +59,29 @@ fn flows(report: &Report) -> bool {
     report.stall_share <= STALL_TOLERANCE
 }
 
-fn try_options(options: &Options) -> bool {
-    simulate(options).is_ok_and(|run| flows(&run.report()))
+/// Whether the model hardly waits with `options`, once the first batches have passed.
+///
+/// The capacity has to suffice, too: a short run can live on the batches that were loaded ahead.
+fn would_flow(options: &Options) -> bool {
+    if loader_limit(options) < model_limit(options) * (1.0 - 1e-9) {
+        return false;
+    }
+    let batches = match options.stop {
+        Stop::Batches(n) => n.max(4 * u64::from(options.workers)),
+        Stop::AfterNs(_) => SEARCH_BATCHES,
+    };
+    let options = Options { stop: Stop::Batches(batches), ..options.clone() };
+    simulate(&options).is_ok_and(|run| late_stall_share(&run) <= STALL_TOLERANCE)
+}
+
+/// Share of time in which the model waits during the second half of its batches.
+fn late_stall_share(run: &Run) -> f64 {
+    let mut taken: Vec<(u64, u64)> = run.batches.iter().filter_map(|b| Some((b.taken_ns?, b.end_ns?))).collect();
+    taken.sort_unstable();
+    let late = &taken[taken.len() / 2..];
+    let (Some(first), Some(last)) = (late.first(), late.last()) else { return 1.0 };
+    let waits: u64 = late.windows(2).map(|pair| pair[1].0.saturating_sub(pair[0].1)).sum();
+    waits as f64 / (last.1 - first.0).max(1) as f64
 }
 
 impl Verdict {
@@ -103,20 +124,23 @@ impl Verdict {
     }
 
     fn search(&mut self, options: &Options) {
-        let workers = |n: u32| Options { workers: n, ..options.clone() };
+        // A staggered start takes as long as before, whatever the number of workers.
+        let spread = options.stagger_ns * u64::from(options.workers);
+        let workers =
+            |n: u32| Options { workers: n, stagger_ns: spread / u64::from(n), ..options.clone() };
         self.workers_needed =
-            smallest(options.workers + 1, MAX_WORKERS, |n| try_options(&workers(n)));
+            smallest(options.workers + 1, MAX_WORKERS, |n| would_flow(&workers(n)));
         self.speedup_needed = speedup(options);
         if self.bottleneck == Bottleneck::Uneven {
             self.prefetch_needed = if options.order == Order::Pool {
                 let queue = |n: u32| Options { queue: Some(n), ..options.clone() };
-                smallest(options.queue_capacity().saturating_add(1), MAX_QUEUE, |n| try_options(&queue(n)))
+                smallest(options.queue_capacity().saturating_add(1), MAX_QUEUE, |n| would_flow(&queue(n)))
             } else {
                 let prefetch = |n: u32| Options { prefetch: n, ..options.clone() };
-                smallest(options.prefetch + 1, MAX_PREFETCH, |n| try_options(&prefetch(n)))
+                smallest(options.prefetch + 1, MAX_PREFETCH, |n| would_flow(&prefetch(n)))
             };
             self.completed_order_helps = options.order == Order::Pytorch
-                && try_options(&Options { order: Order::Completed, ..options.clone() });
+                && would_flow(&Options { order: Order::Completed, ..options.clone() });
         }
     }
 
@@ -134,7 +158,7 @@ impl Verdict {
             }
             Bottleneck::Loading => format!(
                 "loading is the bottleneck: the model waits {idle} of the time, \
-                 because {} {} batches per second and the model consumes {}",
+                 because {} {} batches/s and the model could consume {}",
                 if options.workers == 1 { "1 worker loads".to_owned() } else { format!("{} workers load", options.workers) },
                 number(loader_limit(options)),
                 number(model_limit(options)),
@@ -184,7 +208,7 @@ fn model_cores(options: &Options) -> u32 {
 /// The options that the search varies: long enough that the delay of the first batches does not decide.
 fn search_options(options: &Options, report: &Report) -> Options {
     let batches = (report.duration_ns as f64 / 1e9 * model_limit(options)).ceil() as u64;
-    Options { stop: Stop::Batches(batches.clamp(20, SEARCH_BATCHES)), ..options.clone() }
+    Options { stop: Stop::Batches(batches.clamp(200, SEARCH_BATCHES)), ..options.clone() }
 }
 
 /// The smallest number of `least..=most` for which `works` holds, if it holds from some number on.
@@ -207,7 +231,7 @@ fn smallest(least: u32, most: u32, works: impl Fn(u32) -> bool) -> Option<u32> {
 /// The smallest speed-up of loading that removes the bottleneck, to about 1%.
 fn speedup(options: &Options) -> Option<f64> {
     let works = |factor: f64| {
-        try_options(&Options { load: options.load.scaled(1.0 / factor), ..options.clone() })
+        would_flow(&Options { load: options.load.scaled(1.0 / factor), ..options.clone() })
     };
     let (mut low, mut high) = (1.0, 2.0);
     while !works(high) {

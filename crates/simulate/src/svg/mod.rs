@@ -27,13 +27,14 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// Hues of workers, far apart for neighbours. `page/view.js` has the same list.
-const HUES: [u32; 10] = [212, 28, 152, 268, 340, 188, 52, 300, 100, 4];
+/// Hue and lightness of workers: far apart for neighbours, dark enough for white text. `page/view.js` has the same list.
+const COLOURS: [(u32, u32); 10] =
+    [(212, 50), (24, 46), (152, 36), (268, 56), (340, 50), (190, 38), (46, 38), (300, 42), (100, 34), (4, 52)];
 
 /// Fill of everything that belongs to a worker.
 pub(crate) fn worker_fill(worker: u32) -> String {
-    let hue = HUES[worker as usize % HUES.len()];
-    let lightness = 52 - 9 * (worker / HUES.len() as u32 % 3);
+    let (hue, lightness) = COLOURS[worker as usize % COLOURS.len()];
+    let lightness = lightness - 8 * (worker / COLOURS.len() as u32 % 3);
     format!("hsl({hue} 62% {lightness}%)")
 }
 

@@ -71,10 +71,15 @@ impl Sweep {
 
         canvas.add(format_args!("<path class=\"limit\" d=\"M{LEFT} {:.1}H{:.1}\"/>", y(model), WIDTH - RIGHT));
         let path = |rate: &dyn Fn(&crate::SweepPoint) -> f64| {
-            let points = self.points.iter().map(|p| format!("{:.1} {:.1}", x(f64::from(p.value)), y(rate(p).min(highest))));
+            let points = self.points.iter().map(|p| format!("{:.1} {:.1}", x(f64::from(p.value)), y(rate(p))));
             format!("M{}", points.collect::<Vec<_>>().join("L"))
         };
-        canvas.add(format_args!("<path class=\"limit2\" d=\"{}\"/>", path(&|p| p.report.loader_limit)));
+        canvas.add(format_args!(
+            "<clipPath id=\"plot\"><rect x=\"{LEFT}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{:.1}\"/></clipPath>",
+            WIDTH - LEFT - RIGHT,
+            HEIGHT - TOP - BOTTOM
+        ));
+        canvas.add(format_args!("<path class=\"limit2\" clip-path=\"url(#plot)\" d=\"{}\"/>", path(&|p| p.report.loader_limit)));
         canvas.add(format_args!("<path class=\"line\" d=\"{}\"/>", path(&|p| p.report.batches_per_second)));
         for point in &self.points {
             canvas.add(format_args!(
