@@ -32,7 +32,13 @@ pub(super) struct Args {
     load_distribution: Option<Shape>,
 
     /// Coefficient of variation of load times: standard deviation ÷ mean
-    #[arg(long, visible_alias = "cv", value_name = "X", allow_hyphen_values = true, help_heading = "Loading")]
+    #[arg(
+        long,
+        visible_alias = "cv",
+        value_name = "X",
+        allow_hyphen_values = true,
+        help_heading = "Loading"
+    )]
     load_cv: Option<f64>,
 
     /// Take load times from FILE: one number of milliseconds, or one JSON object with `load_ms`, per line and batch;
@@ -201,7 +207,9 @@ fn distribution(part: &str, mean_ns: u64, shape: Option<Shape>, cv: Option<f64>)
             Err(Error::usage(format!("--{part}-distribution {} needs --{part}-cv", shape.name()))
                 .help("0.1 is nearly constant, 1 varies as much as the exponential distribution"))
         }
-        (shape, cv) => Ok(TimeDistribution::new(shape.unwrap_or(Shape::Lognormal), mean_ns, cv.unwrap_or(0.0))),
+        (shape, cv) => {
+            Ok(TimeDistribution::new(shape.unwrap_or(Shape::Lognormal), mean_ns, cv.unwrap_or(0.0)))
+        }
     }
 }
 

@@ -118,7 +118,17 @@
     if (options.stop.batches !== undefined) add("batches", options.stop.batches);
     else add("seconds", options.stop.after_ns / 1e9);
     add("seed", String((BigInt(options.seed[1]) << 32n) | BigInt(options.seed[0])));
-    return parts.join(" ");
+    return parts;
+  }
+
+  // Lines break between options, not inside them.
+  function showCommand() {
+    const pieces = commandText().flatMap((part) => {
+      const span = document.createElement("span");
+      span.textContent = part;
+      return [" ", span];
+    });
+    byId("command").replaceChildren(...pieces.slice(1));
   }
 
   // --- controls
@@ -209,7 +219,8 @@
     const entries = [
       [String(report.batches), `batches in ${round(seconds)} s`],
       [percent(report.idleShare), "of the time the GPU is idle"],
-      [report.stallCount === 0 ? "none" : timeText(report.stallMean), report.stallCount === 1 ? "length of the one stall" : "mean length of a stall"],
+      [report.stallCount === 0 ? "none" : timeText(report.stallMean),
+        report.stallCount === 0 ? "stalls after the first batch" : report.stallCount === 1 ? "length of the one stall" : "mean length of a stall"],
       [report.stallPeriod === null ? "–" : timeText(report.stallPeriod), "from one stall to the next"],
     ];
     byId("numbers").replaceChildren(...entries.map(([value, name]) => {
@@ -224,7 +235,7 @@
     const [bad, text] = verdict();
     byId("verdict").textContent = text;
     byId("verdict").className = bad ? "verdict bad" : "verdict";
-    byId("command").textContent = commandText();
+    showCommand();
   }
 
   // --- the stage

@@ -90,7 +90,8 @@ struct Engine<'a> {
 
 impl<'a> Engine<'a> {
     fn new(options: &'a Options) -> Self {
-        let worker = || Worker { state: WorkerState::Starting, batch: 0, tasks: VecDeque::new(), outstanding: 0 };
+        let worker =
+            || Worker { state: WorkerState::Starting, batch: 0, tasks: VecDeque::new(), outstanding: 0 };
         let (horizon, limit) = match options.stop {
             Stop::AfterNs(ns) => (ns, u64::MAX),
             Stop::Batches(n) => (MAX_RUN_NS, n),
@@ -132,8 +133,11 @@ impl<'a> Engine<'a> {
             match self.next_time() {
                 Some(time) if time <= self.horizon => self.step_to(time)?,
                 _ if self.horizon == MAX_RUN_NS && self.limit != u64::MAX => {
-                    return Err(Error::new("batches", "the run takes longer than 1,000,000 s of simulated time")
-                        .help("ask for fewer batches"));
+                    return Err(Error::new(
+                        "batches",
+                        "the run takes longer than 1,000,000 s of simulated time",
+                    )
+                    .help("ask for fewer batches"));
                 }
                 _ => break self.horizon,
             }

@@ -4,9 +4,9 @@
 //! These use only additions, multiplications, divisions and comparisons, which IEEE 754 defines exactly, so that
 //! `page/simulate.js` repeats them bit for bit. The polynomials are those of FreeBSD's msun.
 
-const LN2_HI: f64 = 6.931_471_803_691_238_164_90e-1;
-const LN2_LO: f64 = 1.908_214_929_270_587_700_02e-10;
-const INV_LN2: f64 = 1.442_695_040_888_963_387_00;
+const LN2_HI: f64 = 0.693_147_180_369_123_8;
+const LN2_LO: f64 = 1.908_214_929_270_587_7e-10;
+const INV_LN2: f64 = std::f64::consts::LOG2_E;
 const SQRT_2: f64 = std::f64::consts::SQRT_2;
 const SQRT_HALF: f64 = std::f64::consts::FRAC_1_SQRT_2;
 
@@ -47,8 +47,8 @@ pub(crate) fn exp(x: f64) -> f64 {
     let lo = k * LN2_LO;
     let r = hi - lo;
     let t = r * r;
-    let c = r
-        - t * (0.166_666_666_666_666_02
+    let c = r - t
+        * (0.166_666_666_666_666_02
             + t * (-0.002_777_777_777_701_559_3
                 + t * (6.613_756_321_437_934e-5
                     + t * (-1.653_390_220_546_525_2e-6 + t * 4.138_136_797_057_238_5e-8))));

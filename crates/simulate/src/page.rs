@@ -34,13 +34,19 @@ const VIEW: &str = include_str!("../page/view.js");
 pub fn page_html(run: &Run, title: &str) -> Result<String, Error> {
     if run.options().workers > MAX_PAGE_WORKERS {
         let workers = run.options().workers;
-        return Err(Error::new("workers", format!("a page shows at most {MAX_PAGE_WORKERS} workers, not {workers}"))
-            .help("draw a picture with --svg instead"));
+        return Err(Error::new(
+            "workers",
+            format!("a page shows at most {MAX_PAGE_WORKERS} workers, not {workers}"),
+        )
+        .help("draw a picture with --svg instead"));
     }
     let loaded = run.batches().len();
     if loaded > MAX_PAGE_BATCHES {
-        return Err(Error::new("html", format!("a page shows at most {MAX_PAGE_BATCHES} batches, not {loaded}"))
-            .help("simulate a shorter time"));
+        return Err(Error::new(
+            "html",
+            format!("a page shows at most {MAX_PAGE_BATCHES} batches, not {loaded}"),
+        )
+        .help("simulate a shorter time"));
     }
     // The sliders may make the run longer than it is here; a trace then repeats as it does in the crate only if it is
     // embedded as a whole, or as much of it as any run of a page uses.

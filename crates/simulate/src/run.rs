@@ -154,7 +154,8 @@ impl Run {
                 a.work_ns + ((b.work_ns - a.work_ns) as f64 * share) as u64
             }
             (Some(a), None) => {
-                let loading = self.batches.iter().filter(|b| b.start_ns.is_some() && b.done_ns.is_none()).count();
+                let loading =
+                    self.batches.iter().filter(|b| b.start_ns.is_some() && b.done_ns.is_none()).count();
                 let cores = self.options.cores.map_or(1.0, f64::from);
                 a.work_ns + ((ns - a.ns) as f64 * (cores / loading.max(1) as f64).min(1.0)) as u64
             }

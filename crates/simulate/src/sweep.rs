@@ -56,8 +56,7 @@ impl FromStr for SweepRange {
             Error::new("sweep", why).help("write workers=1..16, workers=1,2,4,8 or prefetch=1..8")
         };
         let shown: String = text.chars().take(60).collect::<String>().escape_debug().to_string();
-        let (name, values) =
-            text.split_once('=').ok_or_else(|| bad(format!("`{shown}` has no `=`")))?;
+        let (name, values) = text.split_once('=').ok_or_else(|| bad(format!("`{shown}` has no `=`")))?;
         let (parameter, most) = match name.trim() {
             "workers" => (SweepParameter::Workers, MAX_WORKERS),
             "prefetch" => (SweepParameter::Prefetch, MAX_PREFETCH),
@@ -162,9 +161,17 @@ mod tests {
         let values = |text: &str| text.parse::<SweepRange>().map(|range| range.values);
         assert_eq!(values("workers=1..=3").unwrap(), [1, 2, 3]);
         assert_eq!(values("prefetch=1, 4").unwrap(), [1, 4]);
-        for text in
-            ["", "workers", "workers=", "workers=3..1", "workers=0..2", "workers=1..1000000", "cores=1..2", "workers=1..x", "workers=1..1024"]
-        {
+        for text in [
+            "",
+            "workers",
+            "workers=",
+            "workers=3..1",
+            "workers=0..2",
+            "workers=1..1000000",
+            "cores=1..2",
+            "workers=1..x",
+            "workers=1..1024",
+        ] {
             let error = values(text).unwrap_err();
             assert_eq!(error.option(), "sweep");
             assert!(error.remedy().is_some(), "{text}");

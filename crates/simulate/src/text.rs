@@ -52,8 +52,12 @@ impl fmt::Display for Report {
         }
         line(f, "stalls", text)?;
         let queue = &self.queue;
-        let mut text =
-            format!("mean {} batches, most {}, empty {} of the time", number(queue.mean), queue.most, percent(queue.empty_share));
+        let mut text = format!(
+            "mean {} batches, most {}, empty {} of the time",
+            number(queue.mean),
+            queue.most,
+            percent(queue.empty_share)
+        );
         if queue.held_mean > 0.0005 {
             text.push_str(&format!("; {} more held back", number(queue.held_mean)));
         }

@@ -274,8 +274,11 @@ impl<'a> LoadSampler<'a> {
             if self.is_slow {
                 ns = round_ns(ns as f64 * slow.factor);
             }
-            let change =
-                if self.is_slow { 1.0 / slow.length } else { slow.share / (slow.length * (1.0 - slow.share)) };
+            let change = if self.is_slow {
+                1.0 / slow.length
+            } else {
+                slow.share / (slow.length * (1.0 - slow.share))
+            };
             if self.slowness.uniform() < change {
                 self.is_slow = !self.is_slow;
             }

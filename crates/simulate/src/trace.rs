@@ -44,7 +44,10 @@ impl LoadTrace {
             let ns = match ns_from_ms("load-trace", ms) {
                 Ok(ns) if ns > 0 => ns,
                 _ => {
-                    return Err(bad(&format!("is not more than 0 and at most {} ms", MAX_TIME_NS / 1_000_000)));
+                    return Err(bad(&format!(
+                        "is not more than 0 and at most {} ms",
+                        MAX_TIME_NS / 1_000_000
+                    )));
                 }
             };
             if times.len() == MAX_TRACE {

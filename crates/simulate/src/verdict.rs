@@ -76,7 +76,8 @@ fn would_flow(options: &Options) -> bool {
 
 /// Share of time in which the model waits during the second half of its batches.
 fn late_stall_share(run: &Run) -> f64 {
-    let mut taken: Vec<(u64, u64)> = run.batches.iter().filter_map(|b| Some((b.taken_ns?, b.end_ns?))).collect();
+    let mut taken: Vec<(u64, u64)> =
+        run.batches.iter().filter_map(|b| Some((b.taken_ns?, b.end_ns?))).collect();
     taken.sort_unstable();
     let late = &taken[taken.len() / 2..];
     let (Some(first), Some(last)) = (late.first(), late.last()) else { return 1.0 };
@@ -126,10 +127,8 @@ impl Verdict {
     fn search(&mut self, options: &Options) {
         // A staggered start takes as long as before, whatever the number of workers.
         let spread = options.stagger_ns * u64::from(options.workers);
-        let workers =
-            |n: u32| Options { workers: n, stagger_ns: spread / u64::from(n), ..options.clone() };
-        self.workers_needed =
-            smallest(options.workers + 1, MAX_WORKERS, |n| would_flow(&workers(n)));
+        let workers = |n: u32| Options { workers: n, stagger_ns: spread / u64::from(n), ..options.clone() };
+        self.workers_needed = smallest(options.workers + 1, MAX_WORKERS, |n| would_flow(&workers(n)));
         self.speedup_needed = speedup(options);
         if self.bottleneck == Bottleneck::Uneven {
             self.prefetch_needed = if options.order == Order::Pool {
@@ -159,7 +158,11 @@ impl Verdict {
             Bottleneck::Loading => format!(
                 "loading is the bottleneck: the model waits {idle} of the time, \
                  because {} {} batches/s and the model could consume {}",
-                if options.workers == 1 { "1 worker loads".to_owned() } else { format!("{} workers load", options.workers) },
+                if options.workers == 1 {
+                    "1 worker loads".to_owned()
+                } else {
+                    format!("{} workers load", options.workers)
+                },
                 number(loader_limit(options)),
                 number(model_limit(options)),
             ),
@@ -194,7 +197,10 @@ impl Verdict {
         if self.workers_needed.is_none()
             && let Some(cores) = options.cores.filter(|&cores| cores < model_cores(options))
         {
-            text.push_str(&format!("; more workers do not help, because they share {}", if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") }));
+            text.push_str(&format!(
+                "; more workers do not help, because they share {}",
+                if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") }
+            ));
         }
         text
     }
@@ -230,9 +236,8 @@ fn smallest(least: u32, most: u32, works: impl Fn(u32) -> bool) -> Option<u32> {
 
 /// The smallest speed-up of loading that removes the bottleneck, to about 1%.
 fn speedup(options: &Options) -> Option<f64> {
-    let works = |factor: f64| {
-        would_flow(&Options { load: options.load.scaled(1.0 / factor), ..options.clone() })
-    };
+    let works =
+        |factor: f64| would_flow(&Options { load: options.load.scaled(1.0 / factor), ..options.clone() });
     let (mut low, mut high) = (1.0, 2.0);
     while !works(high) {
         low = high;
@@ -254,8 +259,15 @@ pub(crate) fn percent(share: f64) -> String {
 
 /// Three significant digits, without trailing zeros.
 pub(crate) fn number(x: f64) -> String {
-    let digits = if x >= 100.0 { 0 } else if x >= 10.0 { 1 } else if x >= 1.0 { 2 } else { 4 };
+    let digits = if x >= 100.0 {
+        0
+    } else if x >= 10.0 {
+        1
+    } else if x >= 1.0 {
+        2
+    } else {
+        4
+    };
     let text = format!("{x:.digits$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
-

@@ -246,7 +246,7 @@ const tests = {
       const { root } = await call("DOM.getDocument", { depth: -1 });
       const { nodeId } = await call("DOM.querySelector", { nodeId: root.nodeId, selector: "noscript svg" });
       const { model } = await call("DOM.getBoxModel", { nodeId });
-      assert.ok(model.width > 250 && model.width <= view.width && model.height > 80, JSON.stringify([model.width, model.height]));
+      assert.ok(model.width >= 640 && model.width <= 1280 && model.height > 200, JSON.stringify([model.width, model.height]));
       await shoot(`no-javascript-${view.width}.png`);
     }
     await call("Emulation.setScriptExecutionDisabled", { value: false });

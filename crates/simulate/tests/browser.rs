@@ -10,12 +10,13 @@ use std::path::Path;
 use std::process::Command;
 
 use dsconvert_simulate::{
-    LoadTimes, LoadTrace, Options, Order, Shape, SlowRuns, Stop, Sweep, TimeDistribution, page_html, simulate,
-    timeline_svg,
+    LoadTimes, LoadTrace, Options, Order, Shape, SlowRuns, Stop, Sweep, TimeDistribution, page_html,
+    simulate, timeline_svg,
 };
 use serde_json::{Value, json};
 
-const HOSTILE: &str = "</title></script><script>window.hacked=1</script><img src=x onerror=hacked=1> \"'& {{view}} \u{202e}ünï";
+const HOSTILE: &str =
+    "</title></script><script>window.hacked=1</script><img src=x onerror=hacked=1> \"'& {{view}} \u{202e}ünï";
 
 fn base(load_ms: f64) -> Options {
     Options::new(load_ms, 100.0, 7).unwrap()
@@ -55,7 +56,10 @@ fn pages() -> BTreeMap<&'static str, (&'static str, Options)> {
         ),
         (
             "traced.html",
-            ("From a trace", Options { load: LoadTimes::Trace(traced), stop: Stop::Batches(60), ..base(1.0) }),
+            (
+                "From a trace",
+                Options { load: LoadTimes::Trace(traced), stop: Stop::Batches(60), ..base(1.0) },
+            ),
         ),
         ("short.html", ("Nothing arrives", Options { stop: Stop::AfterNs(50_000_000), ..base(2000.0) })),
     ])

@@ -20,11 +20,8 @@ fn expected(options: &Options) -> String {
         writeln!(text, "{event}").unwrap();
     }
     let end = run.end_ns();
-    let computing: u64 = run
-        .batches()
-        .iter()
-        .filter_map(|b| Some(b.end_ns.unwrap_or(end).min(end) - b.step_ns?))
-        .sum();
+    let computing: u64 =
+        run.batches().iter().filter_map(|b| Some(b.end_ns.unwrap_or(end).min(end) - b.step_ns?)).sum();
     writeln!(
         text,
         "# {} {end} {computing} {} {}",

@@ -28,9 +28,8 @@ fn batches(options: &Options) -> u64 {
 
 /// Mean numbers of batches over seeds, at mean load times of 2000, 700 and 350 ms.
 fn means(options: impl Fn(u64, u64) -> Options) -> [f64; 3] {
-    [2000, 700, 350].map(|load_ms| {
-        (0..100).map(|seed| batches(&options(load_ms, seed)) as f64).sum::<f64>() / 100.0
-    })
+    [2000, 700, 350]
+        .map(|load_ms| (0..100).map(|seed| batches(&options(load_ms, seed)) as f64).sum::<f64>() / 100.0)
 }
 
 #[track_caller]
@@ -128,10 +127,18 @@ fn ties_are_resolved_in_the_documented_order() {
     let options = Options { stop: Stop::Batches(2), ..Options::new(10.0, 10.0, 2).unwrap() };
     let log: Vec<String> = simulate(&options).unwrap().events().iter().map(ToString::to_string).collect();
     let expected = [
-        "0 start 0 0", "0 start 1 1",
-        "10000000 done 0 0", "10000000 queue 0 0", "10000000 done 1 1", "10000000 queue 1 1",
-        "10000000 take 0 0", "10000000 step 0 0",
-        "20000000 end 0 0", "20000000 take 1 1", "20000000 step 1 1", "30000000 end 1 1",
+        "0 start 0 0",
+        "0 start 1 1",
+        "10000000 done 0 0",
+        "10000000 queue 0 0",
+        "10000000 done 1 1",
+        "10000000 queue 1 1",
+        "10000000 take 0 0",
+        "10000000 step 0 0",
+        "20000000 end 0 0",
+        "20000000 take 1 1",
+        "20000000 step 1 1",
+        "30000000 end 1 1",
     ];
     assert_eq!(log, expected);
 }
@@ -179,13 +186,16 @@ fn check_invariants(run: &Run) {
     }
     if options.order == Order::Pytorch {
         assert!(delivered.iter().copied().eq(0..delivered.len() as u32));
-        assert!(run.batches().iter().enumerate().all(|(k, b)| b.worker as usize == k % options.workers as usize));
+        assert!(
+            run.batches().iter().enumerate().all(|(k, b)| b.worker as usize == k % options.workers as usize)
+        );
     }
     delivered.sort_unstable();
     delivered.dedup();
     assert!(delivered.len() as u64 >= run.finished(), "a batch came twice");
     for batch in run.batches() {
-        let times = [batch.start_ns, batch.done_ns, batch.queued_ns, batch.taken_ns, batch.step_ns, batch.end_ns];
+        let times =
+            [batch.start_ns, batch.done_ns, batch.queued_ns, batch.taken_ns, batch.step_ns, batch.end_ns];
         let known: Vec<u64> = times.iter().flatten().copied().collect();
         assert!(known.is_sorted());
         assert!(times.iter().skip_while(|t| t.is_some()).all(Option::is_none));

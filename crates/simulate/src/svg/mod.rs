@@ -28,8 +28,18 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 /// Hue and lightness of workers: far apart for neighbours, dark enough for white text. `page/view.js` has the same list.
-const COLOURS: [(u32, u32); 10] =
-    [(212, 50), (24, 46), (152, 36), (268, 56), (340, 50), (190, 38), (46, 38), (300, 42), (100, 34), (4, 52)];
+const COLOURS: [(u32, u32); 10] = [
+    (212, 50),
+    (24, 46),
+    (152, 36),
+    (268, 56),
+    (340, 50),
+    (190, 38),
+    (46, 38),
+    (300, 42),
+    (100, 34),
+    (4, 52),
+];
 
 /// Fill of everything that belongs to a worker.
 pub(crate) fn worker_fill(worker: u32) -> String {

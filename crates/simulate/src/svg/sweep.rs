@@ -28,8 +28,10 @@ impl Sweep {
         let least = self.points.iter().map(|p| p.value).min().unwrap_or(0).min(1);
         let most = self.points.iter().map(|p| p.value).max().unwrap_or(1).max(least + 1);
         let model = self.points.first().map_or(0.0, |p| p.report.model_limit);
-        let highest = self.points.iter().map(|p| p.report.batches_per_second).fold(model, f64::max).max(1e-9) * 1.08;
-        let x = |value: f64| LEFT + (WIDTH - LEFT - RIGHT) * (value - f64::from(least)) / f64::from(most - least);
+        let highest =
+            self.points.iter().map(|p| p.report.batches_per_second).fold(model, f64::max).max(1e-9) * 1.08;
+        let x =
+            |value: f64| LEFT + (WIDTH - LEFT - RIGHT) * (value - f64::from(least)) / f64::from(most - least);
         let y = |rate: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (rate / highest);
 
         canvas.text(LEFT, 26.0, "class=\"title\"", title);
@@ -44,7 +46,12 @@ impl Sweep {
         let step = nice_step(f64::from(most - least), 16.0).max(1.0) as u32;
         for value in (least..=most).filter(|value| value % step == 0 || *value == least) {
             let at = x(f64::from(value));
-            canvas.text(at, HEIGHT - BOTTOM + 18.0, "class=\"small\" text-anchor=\"middle\"", &value.to_string());
+            canvas.text(
+                at,
+                HEIGHT - BOTTOM + 18.0,
+                "class=\"small\" text-anchor=\"middle\"",
+                &value.to_string(),
+            );
         }
         canvas.add(format_args!(
             "<path class=\"axis\" d=\"M{LEFT} {TOP}V{:.1}H{:.1}\"/>",
@@ -69,9 +76,14 @@ impl Sweep {
             unit,
         );
 
-        canvas.add(format_args!("<path class=\"limit\" d=\"M{LEFT} {:.1}H{:.1}\"/>", y(model), WIDTH - RIGHT));
+        canvas.add(format_args!(
+            "<path class=\"limit\" d=\"M{LEFT} {:.1}H{:.1}\"/>",
+            y(model),
+            WIDTH - RIGHT
+        ));
         let path = |rate: &dyn Fn(&crate::SweepPoint) -> f64| {
-            let points = self.points.iter().map(|p| format!("{:.1} {:.1}", x(f64::from(p.value)), y(rate(p))));
+            let points =
+                self.points.iter().map(|p| format!("{:.1} {:.1}", x(f64::from(p.value)), y(rate(p))));
             format!("M{}", points.collect::<Vec<_>>().join("L"))
         };
         canvas.add(format_args!(
@@ -79,7 +91,10 @@ impl Sweep {
             WIDTH - LEFT - RIGHT,
             HEIGHT - TOP - BOTTOM
         ));
-        canvas.add(format_args!("<path class=\"limit2\" clip-path=\"url(#plot)\" d=\"{}\"/>", path(&|p| p.report.loader_limit)));
+        canvas.add(format_args!(
+            "<path class=\"limit2\" clip-path=\"url(#plot)\" d=\"{}\"/>",
+            path(&|p| p.report.loader_limit)
+        ));
         canvas.add(format_args!("<path class=\"line\" d=\"{}\"/>", path(&|p| p.report.batches_per_second)));
         for point in &self.points {
             canvas.add(format_args!(
@@ -93,9 +108,11 @@ impl Sweep {
             ));
         }
         let legend = HEIGHT - 14.0;
-        for (at, class, text) in
-            [(0.0, "line", "simulated"), (130.0, "limit", "most that the model consumes"), (350.0, "limit2", "most that the workers load")]
-        {
+        for (at, class, text) in [
+            (0.0, "line", "simulated"),
+            (130.0, "limit", "most that the model consumes"),
+            (350.0, "limit2", "most that the workers load"),
+        ] {
             let left = LEFT + at;
             canvas.add(format_args!("<path class=\"{class}\" d=\"M{left:.1} {:.1}h24\"/>", legend - 4.0));
             canvas.text(left + 30.0, legend, "class=\"small\"", text);

@@ -89,7 +89,13 @@ impl Timeline<'_> {
 
     fn axis(&self, canvas: &mut Canvas, bottom: f64) {
         let seconds = self.shown_ns as f64 / 1e9;
-        let (scale, unit) = if seconds < 1e-3 { (1e6, "µs") } else if seconds < 1.0 { (1e3, "ms") } else { (1.0, "s") };
+        let (scale, unit) = if seconds < 1e-3 {
+            (1e6, "µs")
+        } else if seconds < 1.0 {
+            (1e3, "ms")
+        } else {
+            (1.0, "s")
+        };
         let step = nice_step(seconds * scale, 12.0);
         let mut i = 0.0;
         while i * step <= seconds * scale * (1.0 + 1e-9) {
@@ -99,7 +105,11 @@ impl Timeline<'_> {
             canvas.text(x, bottom + 18.0, "class=\"small\" text-anchor=\"middle\"", &number(value));
             i += 1.0;
         }
-        canvas.add(format_args!("<path class=\"axis\" d=\"M{LEFT} {:.1}H{:.1}\"/>", bottom + 4.0, WIDTH - RIGHT));
+        canvas.add(format_args!(
+            "<path class=\"axis\" d=\"M{LEFT} {:.1}H{:.1}\"/>",
+            bottom + 4.0,
+            WIDTH - RIGHT
+        ));
         let middle = (LEFT + WIDTH - RIGHT) / 2.0;
         canvas.text(
             middle,
@@ -160,7 +170,12 @@ impl Timeline<'_> {
         }
         let y = |count: i64| top + QUEUE_HEIGHT * (1.0 - count as f64 / most as f64);
         canvas.text(LEFT - 8.0, top + QUEUE_HEIGHT / 2.0, "text-anchor=\"end\"", "queue");
-        canvas.text(LEFT - 8.0, top + QUEUE_HEIGHT / 2.0 + 13.0, "class=\"small\" text-anchor=\"end\"", "(batches)");
+        canvas.text(
+            LEFT - 8.0,
+            top + QUEUE_HEIGHT / 2.0 + 13.0,
+            "class=\"small\" text-anchor=\"end\"",
+            "(batches)",
+        );
         canvas.text(LEFT - 8.0, top + 9.0, "class=\"small\" text-anchor=\"end\"", &most.to_string());
         canvas.text(LEFT - 8.0, top + QUEUE_HEIGHT, "class=\"small\" text-anchor=\"end\"", "0");
         let mut path = format!("M{LEFT} {:.1}", y(0));

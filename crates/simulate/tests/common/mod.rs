@@ -1,12 +1,10 @@
 //! Random options, and programs that tests need.
 
-#![allow(dead_code, unreachable_pub, reason = "each test uses a part")]
+#![allow(dead_code, unreachable_pub, clippy::print_stdout, reason = "each test uses a part")]
 
 use std::process::{Command, Stdio};
 
-use dsconvert_simulate::{
-    LoadTimes, LoadTrace, Options, Order, Shape, SlowRuns, Stop, TimeDistribution,
-};
+use dsconvert_simulate::{LoadTimes, LoadTrace, Options, Order, Shape, SlowRuns, Stop, TimeDistribution};
 
 /// SplitMix64.
 pub struct Dice(pub u64);
