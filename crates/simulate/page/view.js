@@ -70,8 +70,9 @@
     const parallel = options.cores === null ? options.workers : Math.min(options.cores, options.workers);
     const perStep = options.step.mean_ns + options.transfer_ns;
     const ratio = (parallel * perStep) / meanLoad();
+    if (report.first === null) return [true, "No batch arrives before the end of the run."];
     const waits = `the model waits ${percent(report.stallShare)} of the time`;
-    if (report.stallShare <= 0.01) {
+    if (report.stallShare <= 0.01 && ratio >= 0.99) {
       return ratio < 1.1
         ? [false, "Balanced: the workers load just as many batches as the model consumes, with no reserve."]
         : [false, `The model is the bottleneck: the workers can load ${round(ratio)} times as many batches as it consumes.`];
@@ -79,7 +80,7 @@
     if (ratio < 1 - 1e-9) {
       const needed = Math.ceil(meanLoad() / perStep - 1e-9);
       const how = options.cores !== null && needed > options.cores ? `${needed} workers on as many cores` : `at least ${needed} workers`;
-      return [true, `Loading is the bottleneck: ${waits}. It needs ${how}, or loading that is at least ${round(1 / ratio)} times faster.`];
+      return [true, `Loading ${report.stallShare > 0.01 ? `is the bottleneck: ${waits}` : "would be the bottleneck of a longer run"}. It needs ${how}, or loading that is at least ${round(1 / ratio)} times faster.`];
     }
     return [true, `Uneven loading is the bottleneck: the workers are fast enough on average, but ${waits}. More prefetch, more workers or another order may help.`];
   }
@@ -171,9 +172,10 @@
   function readControls(changed) {
     const value = (id) => Number(byId(id).value);
     const next = { ...options, workers: value("workers"), prefetch: value("prefetch"), order: byId("order").value };
-    if (["load", "cv", "shape"].includes(changed)) {
+    if (changed === "load") next.load = { ...options.load, mean_ns: Math.max(1, Math.round(value("load") * MS)) };
+    if (changed === "cv" || changed === "shape") {
       const cv = value("cv") / 100;
-      next.load = { shape: cv === 0 ? "constant" : byId("shape").value, mean_ns: Math.max(1, Math.round(value("load") * MS)), cv };
+      next.load = { shape: cv === 0 ? "constant" : byId("shape").value, mean_ns: options.load.mean_ns, cv };
     }
     if (changed === "step") next.step = { ...options.step, mean_ns: Math.max(1, Math.round(value("step") * MS)) };
     if (["stagger", "load", "workers"].includes(changed) && !options.load.trace_ns) {

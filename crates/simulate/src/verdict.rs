@@ -102,9 +102,10 @@ impl Verdict {
         let options = &run.options;
         // Equal means are computed as equal quotients, so nothing but a real surplus counts.
         let ratio = loader_limit(options) / model_limit(options);
-        let bottleneck = if flows(&report) {
+        // A short run can live on the batches that were loaded ahead.
+        let bottleneck = if flows(&report) && ratio >= 1.0 - STALL_TOLERANCE {
             if ratio < 1.1 { Bottleneck::Balanced } else { Bottleneck::Model }
-        } else if ratio < 1.0 - 1e-9 {
+        } else if ratio < 1.0 - 1e-9 || report.first_batch_ns.is_none() {
             Bottleneck::Loading
         } else {
             Bottleneck::Uneven
@@ -117,6 +118,10 @@ impl Verdict {
             completed_order_helps: false,
             summary: String::new(),
         };
+        if report.first_batch_ns.is_none() {
+            verdict.summary = "no batch arrived before the end of the run; simulate a longer time".to_owned();
+            return verdict;
+        }
         if matches!(bottleneck, Bottleneck::Loading | Bottleneck::Uneven) {
             verdict.search(&search_options(options, &report));
         }
@@ -156,8 +161,12 @@ impl Verdict {
                     .to_owned();
             }
             Bottleneck::Loading => format!(
-                "loading is the bottleneck: the model waits {idle} of the time, \
-                 because {} {} batches/s and the model could consume {}",
+                "{}, because {} {} batches/s and the model could consume {}",
+                if flows(report) {
+                    "loading would be the bottleneck of a longer run".to_owned()
+                } else {
+                    format!("loading is the bottleneck: the model waits {idle} of the time")
+                },
                 if options.workers == 1 {
                     "1 worker loads".to_owned()
                 } else {

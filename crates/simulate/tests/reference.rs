@@ -97,6 +97,11 @@ fn verdicts_name_the_bottleneck_and_the_remedy() {
     let shared = verdict(&Options { cores: Some(2), ..base(2000.0) });
     assert_eq!((shared.bottleneck, shared.workers_needed), (Bottleneck::Loading, None));
     assert!(shared.summary.contains("share 2 cores"), "{shared}");
+    let short = verdict(&Options { stop: Stop::AfterNs(MS), ..base(2000.0) });
+    assert_eq!(short.bottleneck, Bottleneck::Loading);
+    assert!(short.summary.starts_with("no batch arrived"), "{short}");
+    let lucky = verdict(&Options { stop: Stop::Batches(7), ..base(2000.0) });
+    assert!(lucky.summary.starts_with("loading would be the bottleneck of a longer run"), "{lucky}");
     // The remedies are true.
     let more = Options { workers: 20, ..base(2000.0) };
     assert_ne!(verdict(&more).bottleneck, Bottleneck::Loading);

@@ -25,7 +25,7 @@ impl Sweep {
     /// ```
     pub fn to_svg(&self, title: &str) -> String {
         let mut canvas = Canvas::new();
-        let least = self.points.iter().map(|p| p.value).min().unwrap_or(0).min(1);
+        let least = self.points.iter().map(|p| p.value).min().unwrap_or(0);
         let most = self.points.iter().map(|p| p.value).max().unwrap_or(1).max(least + 1);
         let model = self.points.first().map_or(0.0, |p| p.report.model_limit);
         let highest =
