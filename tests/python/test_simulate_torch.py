@@ -38,6 +38,8 @@ def measure(load_ms, step_ms, in_order):
     return time.perf_counter() - first, delivered
 
 
+# Workers that sleep need no core.
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
 @pytest.mark.parametrize("order", ["pytorch", "completed"])
 @pytest.mark.parametrize("cv", [0, 0.5, 1])
 def test_a_data_loader_takes_as_long_as_simulated(dsconvert, tmp_path, order, cv):
@@ -64,6 +66,6 @@ def test_a_data_loader_takes_as_long_as_simulated(dsconvert, tmp_path, order, cv
             if order == "pytorch":
                 assert delivered == list(range(BATCHES))
             fastest = min(seconds, fastest or seconds)
-            if fastest <= expected * 1.06:
+            if fastest <= expected * 1.08:
                 break
         assert expected * 0.97 <= fastest <= expected * 1.12, f"step {step_ms} ms: {fastest} s, simulated {expected} s"
