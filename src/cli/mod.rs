@@ -11,6 +11,7 @@ mod lengths;
 mod print;
 mod progress;
 mod signals;
+mod simulate;
 mod summary;
 mod text;
 
@@ -49,6 +50,8 @@ enum Command {
     Text(Box<text::Args>),
     /// Show or verify a dataset or a shard
     Inspect(inspect::Args),
+    /// Simulate data loader workers, their queue and the model they feed
+    Simulate(Box<simulate::Args>),
 }
 
 /// What a command that ended without an error has to say.
@@ -89,6 +92,7 @@ where
         Command::Images(args) => images::exec(*args),
         Command::Text(args) => text::exec(*args),
         Command::Inspect(args) => inspect::exec(&args),
+        Command::Simulate(args) => simulate::exec(&args),
     };
     status(panics::caught(exec).unwrap_or_else(|panic| Err(panic.into_error("running the command"))))
 }

@@ -1,0 +1,361 @@
+//! The discrete-event engine.
+//!
+//! The clock jumps from event to event. Everything that happens at one time is handled in this order:
+//!
+//! 1. workers that have started become idle, in order of their number;
+//! 2. loads end, in order of the work they had left, then of the worker's number;
+//! 3. the model's transfer or step ends;
+//! 4. the model, if it is free, takes a batch, and the loader assigns the next one;
+//! 5. idle workers start loading, in order of their number.
+//!
+//! `page/simulate.js` is a port of this file; `tests/javascript.rs` compares their event logs.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use crate::error::Error;
+use crate::options::{MAX_BATCHES, MAX_RUN_NS, Options, Order, Stop};
+use crate::run::{Batch, Event, EventKind, Run, SpeedChange};
+use crate::times::{LoadSampler, StepSampler};
+
+/// Simulates `options`.
+///
+/// # Errors
+///
+/// If an option is out of range, or the run needs more than [`MAX_BATCHES`] batches or [`MAX_RUN_NS`] nanoseconds.
+pub fn simulate(options: &Options) -> Result<Run, Error> {
+    options.check()?;
+    Engine::new(options).run()
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WorkerState {
+    Starting,
+    Idle,
+    Loading,
+    /// Holds a finished batch that does not fit into the shared queue.
+    Blocked,
+}
+
+#[derive(Debug)]
+struct Worker {
+    state: WorkerState,
+    /// The batch that is being loaded or held.
+    batch: u32,
+    /// Batches that are assigned but not started.
+    tasks: VecDeque<u32>,
+    /// Batches that are assigned and not yet taken by the model.
+    outstanding: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Model {
+    Free,
+    Transferring { batch: u32, until: u64 },
+    Computing { batch: u32, until: u64 },
+}
+
+#[derive(Debug)]
+struct Engine<'a> {
+    options: &'a Options,
+    loads: LoadSampler<'a>,
+    steps: StepSampler,
+    now: u64,
+    horizon: u64,
+    /// The most batches that the loader assigns.
+    limit: u64,
+    /// Work done so far by a worker that has always been loading: time, unless workers share cores.
+    work: u64,
+    /// Workers that are loading, by the value of `work` at which they finish.
+    loading: BinaryHeap<Reverse<(u64, u32)>>,
+    workers: Vec<Worker>,
+    /// Number of workers that have started.
+    started: usize,
+    /// Workers that may start loading now.
+    idle: Vec<u32>,
+    /// Deliverable batches, oldest first.
+    queue: VecDeque<u32>,
+    /// Workers that hold a batch, oldest first.
+    blocked: VecDeque<u32>,
+    /// The next batch to become deliverable under [`Order::Pytorch`].
+    next_in_order: usize,
+    /// The next worker in turn.
+    turn: usize,
+    model: Model,
+    finished: u64,
+    batches: Vec<Batch>,
+    events: Vec<Event>,
+    speed: Vec<SpeedChange>,
+}
+
+impl<'a> Engine<'a> {
+    fn new(options: &'a Options) -> Self {
+        let worker =
+            || Worker { state: WorkerState::Starting, batch: 0, tasks: VecDeque::new(), outstanding: 0 };
+        let (horizon, limit) = match options.stop {
+            Stop::AfterNs(ns) => (ns, u64::MAX),
+            Stop::Batches(n) => (MAX_RUN_NS, n),
+        };
+        Self {
+            options,
+            loads: LoadSampler::new(&options.load, options.slow, options.seed),
+            steps: StepSampler::new(options.step, options.seed),
+            now: 0,
+            horizon,
+            limit,
+            work: 0,
+            loading: BinaryHeap::new(),
+            workers: (0..options.workers).map(|_| worker()).collect(),
+            started: 0,
+            idle: Vec::new(),
+            queue: VecDeque::new(),
+            blocked: VecDeque::new(),
+            next_in_order: 0,
+            turn: 0,
+            model: Model::Free,
+            finished: 0,
+            batches: Vec::new(),
+            events: Vec::new(),
+            speed: Vec::new(),
+        }
+    }
+
+    fn run(mut self) -> Result<Run, Error> {
+        if self.options.order != Order::Pool {
+            for _ in 0..self.options.workers * self.options.prefetch {
+                self.assign();
+            }
+        }
+        let end = loop {
+            if self.finished == self.limit {
+                break self.now;
+            }
+            match self.next_time() {
+                Some(time) if time <= self.horizon => self.step_to(time)?,
+                _ if self.horizon == MAX_RUN_NS && self.limit != u64::MAX => {
+                    return Err(Error::new(
+                        "batches",
+                        "the run takes longer than 1,000,000 s of simulated time",
+                    )
+                    .help("ask for fewer batches"));
+                }
+                _ => break self.horizon,
+            }
+        };
+        Ok(Run {
+            options: self.options.clone(),
+            end_ns: end,
+            finished: self.finished,
+            batches: self.batches,
+            events: self.events,
+            speed: self.speed,
+        })
+    }
+
+    /// The next multiple of the tick.
+    fn tick(&self, ns: u64) -> u64 {
+        ns.next_multiple_of(self.options.tick_ns)
+    }
+
+    fn start_time(&self, worker: usize) -> u64 {
+        self.tick(self.options.startup_ns + worker as u64 * self.options.stagger_ns)
+    }
+
+    /// Loading workers, and the cores they share if there are fewer.
+    fn sharing(&self) -> (u64, Option<u64>) {
+        let loading = self.loading.len() as u64;
+        (loading, self.options.cores.map(u64::from).filter(|&cores| cores < loading))
+    }
+
+    fn next_time(&self) -> Option<u64> {
+        let start = (self.started < self.workers.len()).then(|| self.start_time(self.started));
+        let load = self.loading.peek().map(|Reverse((target, _))| {
+            let left = target.saturating_sub(self.work);
+            let time = match self.sharing() {
+                (loading, Some(cores)) => (left * loading).div_ceil(cores),
+                _ => left,
+            };
+            self.tick(self.now + time)
+        });
+        let model = match self.model {
+            Model::Free => None,
+            Model::Transferring { until, .. } | Model::Computing { until, .. } => Some(until),
+        };
+        [start, load, model].into_iter().flatten().min()
+    }
+
+    fn log(&mut self, kind: EventKind, batch: u32, worker: u32) {
+        self.events.push(Event { ns: self.now, kind, batch, worker });
+    }
+
+    fn step_to(&mut self, time: u64) -> Result<(), Error> {
+        let passed = time - self.now;
+        self.work += match self.sharing() {
+            (loading, Some(cores)) => passed * cores / loading,
+            _ => passed,
+        };
+        self.now = time;
+        let was_loading = self.loading.len();
+
+        while self.started < self.workers.len() && self.start_time(self.started) <= time {
+            self.workers[self.started].state = WorkerState::Idle;
+            self.idle.push(self.started as u32);
+            self.started += 1;
+        }
+        while let Some(&Reverse((target, worker))) = self.loading.peek()
+            && target <= self.work
+        {
+            self.loading.pop();
+            self.load_ended(worker);
+        }
+        self.advance_model();
+        if matches!(self.model, Model::Free) {
+            self.take();
+        }
+        self.idle.sort_unstable();
+        for worker in std::mem::take(&mut self.idle) {
+            self.start_load(worker);
+        }
+        if self.options.cores.is_some() && self.loading.len() != was_loading {
+            self.speed.push(SpeedChange { ns: time, work_ns: self.work });
+        }
+        if self.finished > MAX_BATCHES {
+            return Err(Error::new("seconds", format!("the run takes more than {MAX_BATCHES} batches"))
+                .help("simulate a shorter time"));
+        }
+        Ok(())
+    }
+
+    /// Records the next batch of the loader, or nothing at the end of the data.
+    fn new_batch(&mut self, worker: u32) -> Option<u32> {
+        let batch = self.batches.len() as u32;
+        if u64::from(batch) >= self.limit {
+            return None;
+        }
+        let load_ns = self.loads.next_ns();
+        self.batches.push(Batch { worker, load_ns, ..Batch::default() });
+        Some(batch)
+    }
+
+    /// Assigns the next batch to the next worker in turn.
+    fn assign(&mut self) {
+        let workers = self.workers.len();
+        if self.options.order == Order::Completed {
+            let mut tried = 0;
+            while self.workers[self.turn].outstanding >= self.options.prefetch && tried < workers {
+                self.turn = (self.turn + 1) % workers;
+                tried += 1;
+            }
+        }
+        let turn = self.turn;
+        if let Some(batch) = self.new_batch(turn as u32) {
+            self.turn = (turn + 1) % workers;
+            let worker = &mut self.workers[turn];
+            worker.tasks.push_back(batch);
+            worker.outstanding += 1;
+            if worker.state == WorkerState::Idle {
+                self.idle.push(turn as u32);
+            }
+        }
+    }
+
+    fn start_load(&mut self, number: u32) {
+        let at = number as usize;
+        if self.workers[at].state != WorkerState::Idle {
+            return;
+        }
+        let batch = match self.options.order {
+            Order::Pool => self.new_batch(number),
+            Order::Pytorch | Order::Completed => self.workers[at].tasks.pop_front(),
+        };
+        let Some(batch) = batch else { return };
+        self.workers[at].state = WorkerState::Loading;
+        self.workers[at].batch = batch;
+        let record = &mut self.batches[batch as usize];
+        record.start_ns = Some(self.now);
+        record.start_work_ns = self.work;
+        self.loading.push(Reverse((self.work + record.load_ns, number)));
+        self.log(EventKind::Start, batch, number);
+    }
+
+    fn load_ended(&mut self, number: u32) {
+        let worker = &mut self.workers[number as usize];
+        worker.state = WorkerState::Idle;
+        let batch = worker.batch;
+        self.batches[batch as usize].done_ns = Some(self.now);
+        self.log(EventKind::Done, batch, number);
+        match self.options.order {
+            Order::Pytorch => {
+                while self.batches.get(self.next_in_order).is_some_and(|b| b.done_ns.is_some()) {
+                    self.enqueue(self.next_in_order as u32);
+                    self.next_in_order += 1;
+                }
+            }
+            Order::Completed => self.enqueue(batch),
+            Order::Pool if self.queue.len() < self.options.queue_capacity() as usize => self.enqueue(batch),
+            Order::Pool => {
+                self.workers[number as usize].state = WorkerState::Blocked;
+                self.blocked.push_back(number);
+                return;
+            }
+        }
+        self.idle.push(number);
+    }
+
+    fn enqueue(&mut self, batch: u32) {
+        let record = &mut self.batches[batch as usize];
+        record.queued_ns = Some(self.now);
+        let worker = record.worker;
+        self.queue.push_back(batch);
+        self.log(EventKind::Queue, batch, worker);
+    }
+
+    fn advance_model(&mut self) {
+        match self.model {
+            Model::Transferring { batch, until } if until == self.now => self.compute(batch),
+            Model::Computing { batch, until } if until == self.now => {
+                self.batches[batch as usize].end_ns = Some(self.now);
+                self.finished += 1;
+                self.model = Model::Free;
+                self.log(EventKind::End, batch, self.batches[batch as usize].worker);
+            }
+            _ => {}
+        }
+    }
+
+    fn compute(&mut self, batch: u32) {
+        let step_ns = self.steps.next_ns();
+        let until = self.tick(self.now + step_ns);
+        self.model = Model::Computing { batch, until };
+        let record = &mut self.batches[batch as usize];
+        record.step_ns = Some(self.now);
+        let worker = record.worker;
+        self.log(EventKind::Step, batch, worker);
+    }
+
+    fn take(&mut self) {
+        let Some(batch) = self.queue.pop_front() else { return };
+        let record = &mut self.batches[batch as usize];
+        record.taken_ns = Some(self.now);
+        let worker = record.worker;
+        self.log(EventKind::Take, batch, worker);
+        if self.options.transfer_ns == 0 {
+            self.compute(batch);
+        } else {
+            let until = self.tick(self.now + self.options.transfer_ns);
+            self.model = Model::Transferring { batch, until };
+        }
+        if self.options.order == Order::Pool {
+            if let Some(number) = self.blocked.pop_front() {
+                let worker = &mut self.workers[number as usize];
+                worker.state = WorkerState::Idle;
+                let held = worker.batch;
+                self.enqueue(held);
+                self.idle.push(number);
+            }
+        } else {
+            self.workers[worker as usize].outstanding -= 1;
+            self.assign();
+        }
+    }
+}

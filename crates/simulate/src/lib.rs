@@ -1,0 +1,31 @@
+#![doc = include_str!("../README.md")]
+
+mod engine;
+mod error;
+mod json;
+mod math;
+mod options;
+mod page;
+mod random;
+mod report;
+mod run;
+mod svg;
+mod sweep;
+mod text;
+mod times;
+mod trace;
+mod verdict;
+
+pub use engine::simulate;
+pub use error::Error;
+pub use options::{
+    MAX_BATCHES, MAX_CV, MAX_PREFETCH, MAX_QUEUE, MAX_RUN_NS, MAX_TIME_NS, MAX_WORKERS, Options, Order, Stop,
+    ns_from_ms,
+};
+pub use page::{MAX_PAGE_BATCHES, page_html};
+pub use report::{Queue, Report, Stalls};
+pub use run::{Batch, Event, EventKind, Run};
+pub use svg::timeline_svg;
+pub use sweep::{Sweep, SweepParameter, SweepPoint, SweepRange};
+pub use times::{LoadTimes, LoadTrace, Shape, SlowRuns, TimeDistribution};
+pub use verdict::{Bottleneck, STALL_TOLERANCE, Verdict};

@@ -1,0 +1,237 @@
+//! What is simulated: the loader, its times, the model, and when the run stops.
+
+use crate::error::Error;
+use crate::times::{LoadTimes, SlowRuns, TimeDistribution};
+
+/// The most workers that can be simulated.
+pub const MAX_WORKERS: u32 = 1024;
+/// The largest prefetch factor.
+pub const MAX_PREFETCH: u32 = 256;
+/// The largest shared queue.
+pub const MAX_QUEUE: u32 = MAX_WORKERS * MAX_PREFETCH;
+/// The longest single time: one hour.
+pub const MAX_TIME_NS: u64 = 3_600_000_000_000;
+/// The longest run: 1,000,000 s. Times stay below 2⁵³ ns, so that JavaScript represents them exactly.
+pub const MAX_RUN_NS: u64 = 1_000_000_000_000_000;
+/// The most batches that one run delivers.
+pub const MAX_BATCHES: u64 = 1_000_000;
+/// The largest coefficient of variation.
+pub const MAX_CV: f64 = 10.0;
+
+const NS_PER_MS: f64 = 1e6;
+
+/// How batches are assigned to workers and delivered to the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// PyTorch's default. Batch *k* belongs to worker *k* mod *W*; at most prefetch × *W* batches are outstanding, and
+    /// they are delivered in order. A new batch is assigned when the model takes one.
+    #[default]
+    Pytorch,
+    /// PyTorch's `in_order=False`. Batches are delivered as they are completed; a new one goes to the next worker in
+    /// turn that has fewer than prefetch outstanding batches.
+    Completed,
+    /// One shared bounded queue. A free worker takes the next batch at once; a worker whose batch does not fit into the
+    /// queue holds it and waits.
+    Pool,
+}
+
+impl Order {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pytorch => "pytorch",
+            Self::Completed => "completed",
+            Self::Pool => "pool",
+        }
+    }
+}
+
+/// When the run ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// After so much simulated time. A step that ends exactly then counts.
+    AfterNs(u64),
+    /// When the model has finished so many batches. The loader has no more to load.
+    Batches(u64),
+}
+
+/// Everything that decides a run. All times are in integer nanoseconds.
+///
+/// # Examples
+///
+/// ```
+/// use dsconvert_simulate::{Options, simulate};
+///
+/// // Seven workers that need 2 s for a batch feed a model that needs 100 ms.
+/// let run = simulate(&Options::new(2_000.0, 100.0, 7)?)?;
+/// assert_eq!(run.report().batches, 98);
+/// # Ok::<(), dsconvert_simulate::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// Worker processes or threads.
+    pub workers: u32,
+    /// Outstanding batches per worker, for [`Order::Pytorch`] and [`Order::Completed`].
+    pub prefetch: u32,
+    /// Assignment and delivery.
+    pub order: Order,
+    /// Capacity of the shared queue of [`Order::Pool`]; `None` is prefetch × workers.
+    pub queue: Option<u32>,
+    /// Time that one worker needs to load one batch.
+    pub load: LoadTimes,
+    /// Runs of slow batches on top of `load`.
+    pub slow: Option<SlowRuns>,
+    /// Time that the model computes on one batch.
+    pub step: TimeDistribution,
+    /// Time to copy a batch to the device. The model computes nothing meanwhile.
+    pub transfer_ns: u64,
+    /// Time before a worker can start its first batch.
+    pub startup_ns: u64,
+    /// Additional delay of each worker's start against the one before it.
+    pub stagger_ns: u64,
+    /// Processor cores that the workers share; `None` is one for each worker.
+    pub cores: Option<u32>,
+    /// Granularity of the clock: everything ends at a multiple of it. 1 is an exact clock.
+    pub tick_ns: u64,
+    /// Seed of all random times.
+    pub seed: u64,
+    /// End of the run.
+    pub stop: Stop,
+}
+
+/// Converts milliseconds to nanoseconds, for the option named `option`.
+///
+/// # Errors
+///
+/// If `ms` is negative, not finite, or more than an hour.
+pub fn ns_from_ms(option: &'static str, ms: f64) -> Result<u64, Error> {
+    let most = MAX_TIME_NS as f64 / NS_PER_MS;
+    if !ms.is_finite() || ms < 0.0 {
+        return Err(Error::new(option, format!("{ms} is not a number of milliseconds of at least 0")));
+    }
+    if ms > most {
+        return Err(Error::new(option, format!("{ms} ms is above the maximum of {most} ms (one hour)")));
+    }
+    Ok((ms * NS_PER_MS + 0.5).floor() as u64)
+}
+
+impl Options {
+    /// Constant times in milliseconds, and the defaults: PyTorch's order, prefetch 2, exact clock, 30 s.
+    ///
+    /// # Errors
+    ///
+    /// If a time is not positive or a number is out of range.
+    pub fn new(load_ms: f64, step_ms: f64, workers: u32) -> Result<Self, Error> {
+        let options = Self {
+            workers,
+            prefetch: 2,
+            order: Order::default(),
+            queue: None,
+            load: LoadTimes::Drawn(TimeDistribution::constant(ns_from_ms("load-ms", load_ms)?)),
+            slow: None,
+            step: TimeDistribution::constant(ns_from_ms("step-ms", step_ms)?),
+            transfer_ns: 0,
+            startup_ns: 0,
+            stagger_ns: 0,
+            cores: None,
+            tick_ns: 1,
+            seed: 0,
+            stop: Stop::AfterNs(30_000_000_000),
+        };
+        options.check()?;
+        Ok(options)
+    }
+
+    /// Capacity of the shared queue of [`Order::Pool`].
+    pub fn queue_capacity(&self) -> u32 {
+        self.queue.unwrap_or_else(|| self.prefetch.saturating_mul(self.workers))
+    }
+
+    /// Checks every value.
+    ///
+    /// # Errors
+    ///
+    /// The first option that is out of range.
+    pub fn check(&self) -> Result<(), Error> {
+        check_count("workers", self.workers, MAX_WORKERS)?;
+        check_count("prefetch", self.prefetch, MAX_PREFETCH)?;
+        if let Some(queue) = self.queue {
+            check_count("queue", queue, MAX_QUEUE)?;
+        }
+        if let Some(cores) = self.cores {
+            check_count("cores", cores, MAX_WORKERS)?;
+        }
+        match &self.load {
+            LoadTimes::Drawn(load) => load.check("load-ms", "load-cv")?,
+            LoadTimes::Trace(trace) => trace.check()?,
+        }
+        if let Some(slow) = &self.slow {
+            slow.check()?;
+        }
+        self.step.check("step-ms", "step-cv")?;
+        for (option, ns) in [
+            ("transfer-ms", self.transfer_ns),
+            ("startup-ms", self.startup_ns),
+            ("stagger", self.stagger_ns),
+            ("tick-ms", self.tick_ns),
+        ] {
+            if ns > MAX_TIME_NS {
+                return Err(Error::new(option, format!("{ns} ns is above the maximum of one hour")));
+            }
+        }
+        if self.tick_ns == 0 {
+            return Err(Error::new("tick-ms", "must be more than 0"));
+        }
+        match self.stop {
+            Stop::AfterNs(0) => Err(Error::new("seconds", "must be more than 0")),
+            Stop::AfterNs(ns) if ns > MAX_RUN_NS => {
+                Err(Error::new("seconds", "is above the maximum of 1,000,000 s"))
+            }
+            Stop::Batches(0) => Err(Error::new("batches", "must be at least 1")),
+            Stop::Batches(n) if n > MAX_BATCHES => {
+                Err(Error::new("batches", format!("{n} is above the maximum of {MAX_BATCHES}")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_count(option: &'static str, value: u32, most: u32) -> Result<(), Error> {
+    if value == 0 {
+        return Err(Error::new(option, "must be at least 1"));
+    }
+    if value > most {
+        return Err(Error::new(option, format!("{value} is above the maximum of {most}")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_values_are_named() {
+        let good = Options::new(10.0, 10.0, 1).unwrap();
+        let bad = |change: fn(&mut Options)| {
+            let mut options = good.clone();
+            change(&mut options);
+            options.check().unwrap_err().option()
+        };
+        assert_eq!(bad(|o| o.workers = 0), "workers");
+        assert_eq!(bad(|o| o.workers = 1_000_000), "workers");
+        assert_eq!(bad(|o| o.prefetch = 0), "prefetch");
+        assert_eq!(bad(|o| o.queue = Some(0)), "queue");
+        assert_eq!(bad(|o| o.cores = Some(0)), "cores");
+        assert_eq!(bad(|o| o.tick_ns = 0), "tick-ms");
+        assert_eq!(bad(|o| o.step.mean_ns = 0), "step-ms");
+        assert_eq!(bad(|o| o.step.cv = f64::NAN), "step-cv");
+        assert_eq!(bad(|o| o.stop = Stop::AfterNs(0)), "seconds");
+        assert_eq!(bad(|o| o.stop = Stop::AfterNs(u64::MAX)), "seconds");
+        assert_eq!(bad(|o| o.stop = Stop::Batches(0)), "batches");
+        assert_eq!(bad(|o| o.transfer_ns = u64::MAX), "transfer-ms");
+        for ms in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e12, 1e-9] {
+            assert_eq!(Options::new(ms, 1.0, 1).unwrap_err().option(), "load-ms", "{ms}");
+        }
+    }
+}

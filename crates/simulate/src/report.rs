@@ -1,0 +1,181 @@
+//! Summary of a run: throughput, idle time, stalls, queue, workers.
+
+use crate::options::Options;
+use crate::run::Run;
+
+/// Waits of the model for data, after the first batch.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Stalls {
+    /// How often the model waited.
+    pub count: u64,
+    /// Total time.
+    pub total_ns: u64,
+    /// Mean length.
+    pub mean_ns: f64,
+    /// Length of the longest one.
+    pub longest_ns: u64,
+    /// Mean time from the start of one stall to the start of the next; `None` with fewer than two.
+    pub period_ns: Option<f64>,
+}
+
+/// Finished batches that the model has not taken yet.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Queue {
+    /// Mean number of deliverable batches, over time.
+    pub mean: f64,
+    /// The largest number of deliverable batches.
+    pub most: u64,
+    /// Share of the time in which no batch was deliverable.
+    pub empty_share: f64,
+    /// Mean number of finished batches that were held back: by a missing earlier batch, or by a full queue.
+    pub held_mean: f64,
+}
+
+/// Summary of a [`Run`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// Batches whose step ended.
+    pub batches: u64,
+    /// Simulated time.
+    pub duration_ns: u64,
+    /// Share of the time in which the model did not compute: waits and transfers.
+    pub idle_share: f64,
+    /// Share of the time in which the model waited for data.
+    pub wait_share: f64,
+    /// Share of the time in which batches were copied to the device.
+    pub transfer_share: f64,
+    /// When the model received its first batch.
+    pub first_batch_ns: Option<u64>,
+    /// Share of the time after the first batch in which the model waited for data.
+    pub stall_share: f64,
+    /// Batches per second of the whole run.
+    pub batches_per_second: f64,
+    /// Waits after the first batch.
+    pub stalls: Stalls,
+    /// Occupancy of the queue.
+    pub queue: Queue,
+    /// Mean share of the time in which a worker was loading.
+    pub loading_share: f64,
+    /// Batches per second that the workers could load at most.
+    pub loader_limit: f64,
+    /// Batches per second that the model could consume at most.
+    pub model_limit: f64,
+}
+
+/// Length of the part of `from..to` before `end`; `to` is open if it is `None`.
+fn clipped(from: Option<u64>, to: Option<u64>, end: u64) -> u64 {
+    from.map_or(0, |from| to.unwrap_or(end).min(end).saturating_sub(from))
+}
+
+impl Report {
+    pub(crate) fn of(run: &Run) -> Self {
+        let end = run.end_ns;
+        let duration = end.max(1) as f64;
+        let (mut computing, mut transferring, mut loading, mut queued, mut held) = (0, 0, 0, 0, 0);
+        let mut changes = Vec::new();
+        let mut taken = Vec::new();
+        for batch in &run.batches {
+            loading += clipped(batch.start_ns, batch.done_ns, end);
+            held += clipped(batch.done_ns, batch.queued_ns, end);
+            queued += clipped(batch.queued_ns, batch.taken_ns, end);
+            transferring += clipped(batch.taken_ns, batch.step_ns, end);
+            computing += clipped(batch.step_ns, batch.end_ns, end);
+            if let Some(at) = batch.queued_ns
+                && batch.taken_ns != Some(at)
+            {
+                changes.push((at, 1));
+                changes.extend(batch.taken_ns.map(|at| (at, -1)));
+            }
+            taken.extend(batch.taken_ns.map(|at| (at, batch.end_ns)));
+        }
+        taken.sort_unstable();
+        let first = taken.first().map(|&(at, _)| at);
+        let stalls = stalls(&taken, end);
+        let (most, empty) = occupancy(changes, end);
+        let waiting = end.saturating_sub(computing + transferring);
+        let after_first = end.saturating_sub(first.unwrap_or(0)).max(1) as f64;
+        Self {
+            batches: run.finished,
+            duration_ns: end,
+            idle_share: 1.0 - computing as f64 / duration,
+            wait_share: waiting as f64 / duration,
+            transfer_share: transferring as f64 / duration,
+            first_batch_ns: first,
+            stall_share: if first.is_some() { stalls.total_ns as f64 / after_first } else { 1.0 },
+            batches_per_second: run.finished as f64 * 1e9 / duration,
+            stalls,
+            queue: Queue {
+                mean: queued as f64 / duration,
+                most,
+                empty_share: empty as f64 / duration,
+                held_mean: held as f64 / duration,
+            },
+            loading_share: loading as f64 / duration / f64::from(run.options.workers),
+            loader_limit: loader_limit(&run.options),
+            model_limit: model_limit(&run.options),
+        }
+    }
+}
+
+/// Batches per second that `options.workers` could load if they were never idle.
+pub(crate) fn loader_limit(options: &Options) -> f64 {
+    let parallel = options.cores.map_or(options.workers, |cores| cores.min(options.workers));
+    f64::from(parallel) * 1e9 / mean_load_ns(options)
+}
+
+/// Mean load time with slow runs.
+pub(crate) fn mean_load_ns(options: &Options) -> f64 {
+    options.load.mean_ns() * options.slow.map_or(1.0, |slow| slow.mean_factor())
+}
+
+pub(crate) fn model_limit(options: &Options) -> f64 {
+    1e9 / (options.step.mean_ns + options.transfer_ns) as f64
+}
+
+/// The waits between the end of one step and the next batch. `taken` has when batches were taken and when their steps
+/// ended, in order. A wait at the end of the run counts.
+fn stalls(taken: &[(u64, Option<u64>)], end: u64) -> Stalls {
+    let mut stalls = Stalls::default();
+    let (mut first, mut last) = (0, 0);
+    for (i, &(_, step_end)) in taken.iter().enumerate() {
+        let Some(start) = step_end else { continue };
+        let stop = taken.get(i + 1).map_or(end, |&(next, _)| next);
+        let length = stop.saturating_sub(start);
+        if length == 0 {
+            continue;
+        }
+        if stalls.count == 0 {
+            first = start;
+        }
+        last = start;
+        stalls.count += 1;
+        stalls.total_ns += length;
+        stalls.longest_ns = stalls.longest_ns.max(length);
+    }
+    if stalls.count > 0 {
+        stalls.mean_ns = stalls.total_ns as f64 / stalls.count as f64;
+    }
+    if stalls.count > 1 {
+        stalls.period_ns = Some((last - first) as f64 / (stalls.count - 1) as f64);
+    }
+    stalls
+}
+
+/// The largest number of queued batches, and the time in which there was none.
+fn occupancy(mut changes: Vec<(u64, i64)>, end: u64) -> (u64, u64) {
+    // At one time, arrivals come before departures.
+    changes.sort_unstable_by_key(|&(at, change)| (at, -change));
+    let (mut now, mut count, mut most, mut empty) = (0, 0_i64, 0, 0);
+    for (at, change) in changes {
+        if count == 0 {
+            empty += at - now;
+        }
+        now = at;
+        count += change;
+        most = most.max(count);
+    }
+    if count == 0 {
+        empty += end - now;
+    }
+    (most.unsigned_abs(), empty)
+}

@@ -1,0 +1,170 @@
+//! What happened in a run: batches and events.
+
+use std::fmt;
+
+use crate::options::Options;
+use crate::report::Report;
+
+/// One batch on its way from a worker to the model. Times are `None` if the run ended before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// The worker that loads it.
+    pub worker: u32,
+    /// Work of loading it: the time it takes on a core of its own.
+    pub load_ns: u64,
+    /// The worker started to load it.
+    pub start_ns: Option<u64>,
+    /// Value of the work clock at the start; see [`Run::progress`].
+    pub start_work_ns: u64,
+    /// The worker finished loading it.
+    pub done_ns: Option<u64>,
+    /// It could be delivered: all batches before it were done, or it entered the shared queue.
+    pub queued_ns: Option<u64>,
+    /// The model took it out of the queue.
+    pub taken_ns: Option<u64>,
+    /// The transfer ended and the step started.
+    pub step_ns: Option<u64>,
+    /// The step ended.
+    pub end_ns: Option<u64>,
+}
+
+/// Kind of an [`Event`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// A worker starts to load a batch.
+    Start,
+    /// A worker has loaded a batch.
+    Done,
+    /// A batch becomes deliverable.
+    Queue,
+    /// The model takes a batch.
+    Take,
+    /// The model starts a step.
+    Step,
+    /// The model ends a step.
+    End,
+}
+
+impl EventKind {
+    /// The name in logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Done => "done",
+            Self::Queue => "queue",
+            Self::Take => "take",
+            Self::Step => "step",
+            Self::End => "end",
+        }
+    }
+}
+
+/// One line of the event log: `TIME_NS KIND BATCH WORKER`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// When.
+    pub ns: u64,
+    /// What.
+    pub kind: EventKind,
+    /// The batch, counted from 0.
+    pub batch: u32,
+    /// The worker that loads the batch, counted from 0.
+    pub worker: u32,
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {} {}", self.ns, self.kind.name(), self.batch, self.worker)
+    }
+}
+
+/// A point of the work clock, which runs slower than time while workers share cores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SpeedChange {
+    pub(crate) ns: u64,
+    pub(crate) work_ns: u64,
+}
+
+/// A finished simulation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    pub(crate) options: Options,
+    pub(crate) end_ns: u64,
+    pub(crate) finished: u64,
+    pub(crate) batches: Vec<Batch>,
+    pub(crate) events: Vec<Event>,
+    pub(crate) speed: Vec<SpeedChange>,
+}
+
+impl Run {
+    /// What was simulated.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Simulated time of the whole run.
+    pub fn end_ns(&self) -> u64 {
+        self.end_ns
+    }
+
+    /// Batches whose step ended.
+    pub fn finished(&self) -> u64 {
+        self.finished
+    }
+
+    /// All batches that were assigned to workers, in order of assignment.
+    pub fn batches(&self) -> &[Batch] {
+        &self.batches
+    }
+
+    /// Everything that happened, in order; see [ties](crate#ties).
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// How much of `batch` is loaded at time `ns`, between 0 and 1.
+    ///
+    /// ```
+    /// use dsconvert_simulate::{Options, simulate};
+    ///
+    /// let run = simulate(&Options::new(200.0, 100.0, 1)?)?;
+    /// assert_eq!(run.progress(0, 50_000_000), 0.25);
+    /// assert_eq!(run.progress(1, 50_000_000), 0.0);
+    /// # Ok::<(), dsconvert_simulate::Error>(())
+    /// ```
+    pub fn progress(&self, batch: usize, ns: u64) -> f64 {
+        let Some(record) = self.batches.get(batch) else { return 0.0 };
+        match (record.start_ns, record.done_ns) {
+            (Some(start), _) if ns < start => 0.0,
+            (Some(_), Some(done)) if ns >= done => 1.0,
+            (Some(_), _) => {
+                let work = self.work_at(ns).saturating_sub(record.start_work_ns);
+                (work as f64 / record.load_ns as f64).min(1.0)
+            }
+            (None, _) => 0.0,
+        }
+    }
+
+    /// The work clock at time `ns`.
+    fn work_at(&self, ns: u64) -> u64 {
+        let after = self.speed.partition_point(|point| point.ns <= ns);
+        match (after.checked_sub(1).and_then(|i| self.speed.get(i)), self.speed.get(after)) {
+            (Some(a), Some(b)) => {
+                let share = (ns - a.ns) as f64 / (b.ns - a.ns) as f64;
+                a.work_ns + ((b.work_ns - a.work_ns) as f64 * share) as u64
+            }
+            (Some(a), None) => {
+                let loading =
+                    self.batches.iter().filter(|b| b.start_ns.is_some() && b.done_ns.is_none()).count();
+                let cores = self.options.cores.map_or(1.0, f64::from);
+                a.work_ns + ((ns - a.ns) as f64 * (cores / loading.max(1) as f64).min(1.0)) as u64
+            }
+            (None, _) => ns,
+        }
+    }
+
+    /// Summary of the run.
+    pub fn report(&self) -> Report {
+        Report::of(self)
+    }
+}

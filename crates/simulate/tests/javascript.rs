@@ -1,0 +1,81 @@
+//! The simulator of the page gives the crate's event logs.
+
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
+mod common;
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use common::Dice;
+use dsconvert_simulate::{Options, Stop, simulate};
+
+/// The lines that `compare.mjs` prints for `options`.
+fn expected(options: &Options) -> String {
+    let run = simulate(options).unwrap();
+    let report = run.report();
+    let mut text = String::new();
+    for event in run.events() {
+        writeln!(text, "{event}").unwrap();
+    }
+    let end = run.end_ns();
+    let computing: u64 =
+        run.batches().iter().filter_map(|b| Some(b.end_ns.unwrap_or(end).min(end) - b.step_ns?)).sum();
+    writeln!(
+        text,
+        "# {} {end} {computing} {} {}",
+        report.batches, report.stalls.count, report.stalls.total_ns
+    )
+    .unwrap();
+    text
+}
+
+#[test]
+fn event_logs_are_identical_for_1000_random_options() {
+    if !common::has("node") {
+        return;
+    }
+    let mut dice = Dice(2026);
+    let mut all = Vec::new();
+    while all.len() < 1_000 {
+        let mut options = dice.options();
+        // Bound the length by the faster of loader and model; a few microseconds of load would give millions of batches.
+        if let Stop::AfterNs(ns) = options.stop {
+            let fastest = (options.step.mean_ns + options.transfer_ns).max(options.tick_ns);
+            options.stop = Stop::AfterNs(ns.min(300 * fastest).max(1));
+        }
+        all.push(options);
+    }
+    let input: String = all.iter().map(|options| options.to_json() + "\n").collect();
+    let mut child = Command::new("node")
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compare.mjs"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    assert!(output.status.success());
+
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let mut rest = printed.as_str();
+    let (mut events, mut finished) = (0, 0);
+    for (i, options) in all.iter().enumerate() {
+        let expected = expected(options);
+        events += expected.lines().count() - 1;
+        finished += usize::from(simulate(options).unwrap().finished() > 0);
+        if let Some(after) = rest.strip_prefix(expected.as_str()) {
+            rest = after;
+            continue;
+        }
+        let pairs = expected.lines().zip(rest.lines()).enumerate();
+        let (line, (ours, theirs)) = pairs.into_iter().find(|(_, (a, b))| a != b).unwrap();
+        panic!("options {i}, line {line}: {ours:?} here, {theirs:?} in JavaScript\n{}", options.to_json());
+    }
+    assert_eq!(rest, "");
+    // The comparison is worth something only if most runs did something.
+    assert!(events > 100_000 && finished > 800, "{events} events, {finished} runs");
+}

@@ -1,0 +1,339 @@
+//! `dsconvert simulate`: how long a model waits for its data loader.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use dsconvert_simulate as sim;
+use sim::{
+    LoadTimes, LoadTrace, Options, Order, Shape, SlowRuns, Stop, Sweep, SweepParameter, SweepRange,
+    TimeDistribution, Verdict,
+};
+
+use super::Ending;
+use crate::error::{Error, ErrorKind, Result};
+use crate::storage::write_file;
+
+/// The largest file of load times.
+const MAX_TRACE_BYTES: u64 = 256 << 20;
+const NS_PER_SECOND: f64 = 1e9;
+
+/// Arguments of `dsconvert simulate`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Mean time in which one worker loads one batch, in milliseconds
+    #[arg(long, value_name = "MS", value_parser = positive_ms, allow_hyphen_values = true)]
+    #[arg(required_unless_present = "load_trace", conflicts_with = "load_trace", help_heading = "Loading")]
+    load_ms: Option<u64>,
+
+    /// Distribution of load times: constant, normal, lognormal, exponential or gamma [default: constant, or lognormal
+    /// with --load-cv]
+    #[arg(long, visible_alias = "distribution", value_name = "NAME", value_parser = shape, help_heading = "Loading")]
+    load_distribution: Option<Shape>,
+
+    /// Coefficient of variation of load times: standard deviation ÷ mean
+    #[arg(
+        long,
+        visible_alias = "cv",
+        value_name = "X",
+        allow_hyphen_values = true,
+        help_heading = "Loading"
+    )]
+    load_cv: Option<f64>,
+
+    /// Take load times from FILE: one number of milliseconds, or one JSON object with `load_ms`, per line and batch;
+    /// repeated when the run is longer
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["load_distribution", "load_cv"], help_heading = "Loading")]
+    load_trace: Option<PathBuf>,
+
+    /// Share of batches that are slow, in runs: between 0 and 1
+    #[arg(long, value_name = "X", allow_hyphen_values = true, help_heading = "Loading")]
+    slow_share: Option<f64>,
+
+    /// How many times longer a slow batch takes
+    #[arg(long, value_name = "X", default_value_t = 5.0, requires = "slow_share", help_heading = "Loading")]
+    slow_factor: f64,
+
+    /// Mean number of consecutive slow batches
+    #[arg(long, value_name = "X", default_value_t = 5.0, requires = "slow_share", help_heading = "Loading")]
+    slow_length: f64,
+
+    /// Worker processes or threads
+    #[arg(long, value_name = "N", required_unless_present = "sweep", help_heading = "Loader")]
+    workers: Option<u32>,
+
+    /// Batches that are loaded ahead, per worker
+    #[arg(long, value_name = "N", default_value_t = 2, help_heading = "Loader")]
+    prefetch: u32,
+
+    /// pytorch: batch k belongs to worker k mod N, delivered in order. completed: delivered as completed (PyTorch's
+    /// in_order=False). pool: free workers take the next batch, and share one bounded queue
+    #[arg(long, value_name = "NAME", default_value = "pytorch", value_parser = order, help_heading = "Loader")]
+    order: Order,
+
+    /// Capacity of the queue of --order pool, in batches [default: prefetch × workers]
+    #[arg(long, value_name = "N", help_heading = "Loader")]
+    queue: Option<u32>,
+
+    /// Time before a worker can start its first batch, in milliseconds
+    #[arg(long, value_name = "MS", default_value = "0", value_parser = any_ms, allow_hyphen_values = true)]
+    #[arg(help_heading = "Loader")]
+    startup_ms: u64,
+
+    /// Start each worker MS milliseconds after the one before it [default without MS: mean load time ÷ workers]
+    #[arg(long, value_name = "MS", num_args = 0..=1, require_equals = true, value_parser = stagger)]
+    #[arg(default_missing_value = "even", help_heading = "Loader")]
+    stagger: Option<Stagger>,
+
+    /// Processor cores that the workers share [default: one for each worker]
+    #[arg(long, value_name = "N", help_heading = "Loader")]
+    cores: Option<u32>,
+
+    /// Mean time in which the model computes one step, in milliseconds
+    #[arg(long, value_name = "MS", value_parser = positive_ms, allow_hyphen_values = true, help_heading = "Model")]
+    step_ms: u64,
+
+    /// Distribution of step times [default: constant, or lognormal with --step-cv]
+    #[arg(long, value_name = "NAME", value_parser = shape, help_heading = "Model")]
+    step_distribution: Option<Shape>,
+
+    /// Coefficient of variation of step times
+    #[arg(long, value_name = "X", allow_hyphen_values = true, help_heading = "Model")]
+    step_cv: Option<f64>,
+
+    /// Time to copy a batch to the GPU, which computes nothing meanwhile, in milliseconds
+    #[arg(long, value_name = "MS", default_value = "0", value_parser = any_ms, allow_hyphen_values = true)]
+    #[arg(help_heading = "Model")]
+    transfer_ms: u64,
+
+    /// Simulated time in seconds
+    #[arg(long, value_name = "S", default_value_t = 30.0, allow_hyphen_values = true, help_heading = "Run")]
+    seconds: f64,
+
+    /// Stop after N batches instead
+    #[arg(long, value_name = "N", conflicts_with = "seconds", help_heading = "Run")]
+    batches: Option<u64>,
+
+    /// Granularity of the clock in milliseconds: everything ends at a multiple of it [default: exact]
+    #[arg(long, value_name = "MS", value_parser = positive_ms, allow_hyphen_values = true, help_heading = "Run")]
+    tick_ms: Option<u64>,
+
+    /// Seed of random times
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Run")]
+    seed: u64,
+
+    /// Simulate each value of a range: workers=1..16, workers=1,2,4,8 or prefetch=1..8
+    #[arg(long, value_name = "NAME=RANGE", conflicts_with = "html", help_heading = "Output")]
+    sweep: Option<String>,
+
+    /// Print JSON
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+
+    /// Draw the timeline of the run, or the curve of the sweep, to FILE
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    svg: Option<PathBuf>,
+
+    /// Write an animated page to FILE, with sliders that repeat the run
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    html: Option<PathBuf>,
+
+    /// Title of picture and page
+    #[arg(long, value_name = "TEXT", default_value = "Data loader simulation", help_heading = "Output")]
+    title: String,
+}
+
+/// Parses milliseconds of at least 0 into nanoseconds.
+fn any_ms(text: &str) -> std::result::Result<u64, String> {
+    let help = "write milliseconds without a unit, such as 2000 for two seconds";
+    let ms: f64 = text.parse().map_err(|_| format!("not a number; {help}"))?;
+    sim::ns_from_ms("", ms).map_err(|e| e.message().to_owned())
+}
+
+/// Parses milliseconds above 0 into nanoseconds.
+fn positive_ms(text: &str) -> std::result::Result<u64, String> {
+    match any_ms(text)? {
+        0 => Err("must be more than 0".to_owned()),
+        ns => Ok(ns),
+    }
+}
+
+/// Delay between the starts of two workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stagger {
+    /// The starts are spread over one mean load time.
+    Even,
+    Ns(u64),
+}
+
+fn stagger(text: &str) -> std::result::Result<Stagger, String> {
+    if text == "even" { Ok(Stagger::Even) } else { any_ms(text).map(Stagger::Ns) }
+}
+
+fn shape(text: &str) -> std::result::Result<Shape, String> {
+    let found = Shape::ALL.iter().find(|(name, _)| *name == text).map(|&(_, shape)| shape);
+    found.ok_or_else(|| "expected one of constant, normal, lognormal, exponential, gamma".to_owned())
+}
+
+fn order(text: &str) -> std::result::Result<Order, String> {
+    [Order::Pytorch, Order::Completed, Order::Pool]
+        .into_iter()
+        .find(|order| order.name() == text)
+        .ok_or_else(|| "expected one of pytorch, completed, pool".to_owned())
+}
+
+/// An error of the simulator, with the flag it belongs to.
+fn usage(error: &sim::Error) -> Error {
+    let flagged = Error::usage(format!("--{}: {}", error.option(), error.message()));
+    match error.remedy() {
+        Some(help) => flagged.help(help),
+        None => flagged,
+    }
+}
+
+/// The distribution that `--{part}-distribution` and `--{part}-cv` describe.
+fn distribution(part: &str, mean_ns: u64, shape: Option<Shape>, cv: Option<f64>) -> Result<TimeDistribution> {
+    let constant = cv.is_none_or(|cv| cv == 0.0);
+    match (shape, cv) {
+        (Some(Shape::Exponential), cv) => {
+            Ok(TimeDistribution::new(Shape::Exponential, mean_ns, cv.unwrap_or(1.0)))
+        }
+        (Some(Shape::Constant), _) if !constant => {
+            Err(Error::usage(format!("--{part}-cv: constant times do not vary"))
+                .help("leave out the cv, or use another distribution"))
+        }
+        (None | Some(Shape::Constant), _) if constant => Ok(TimeDistribution::constant(mean_ns)),
+        (Some(shape), None) => {
+            Err(Error::usage(format!("--{part}-distribution {} needs --{part}-cv", shape.name()))
+                .help("0.1 is nearly constant, 1 varies as much as the exponential distribution"))
+        }
+        (shape, cv) => {
+            Ok(TimeDistribution::new(shape.unwrap_or(Shape::Lognormal), mean_ns, cv.unwrap_or(0.0)))
+        }
+    }
+}
+
+fn read_trace(path: &Path) -> Result<LoadTrace> {
+    let failed = |e: io::Error| Error::usage("--load-trace: cannot read").at_path(path).caused_by(e);
+    let bytes = fs::metadata(path).map_err(failed)?.len();
+    if bytes > MAX_TRACE_BYTES {
+        return Err(Error::usage(format!("--load-trace: has {bytes} bytes, more than {MAX_TRACE_BYTES}"))
+            .at_path(path));
+    }
+    let text = fs::read_to_string(path).map_err(failed)?;
+    LoadTrace::parse(&text).map_err(|e| usage(&e).at_path(path))
+}
+
+impl Args {
+    fn options(&self, sweep: Option<&SweepRange>) -> Result<Options> {
+        let load = match (&self.load_trace, self.load_ms) {
+            (Some(path), _) => LoadTimes::Trace(read_trace(path)?),
+            (None, mean) => LoadTimes::Drawn(distribution(
+                "load",
+                mean.unwrap_or(0),
+                self.load_distribution,
+                self.load_cv,
+            )?),
+        };
+        let swept_workers = sweep
+            .filter(|range| range.parameter == SweepParameter::Workers)
+            .and_then(|range| range.values.first().copied());
+        let workers = self
+            .workers
+            .or(swept_workers)
+            .ok_or_else(|| Error::usage("--sweep prefetch needs --workers").help("add --workers N"))?;
+        if self.queue.is_some() && self.order != Order::Pool {
+            return Err(Error::usage("--queue needs --order pool")
+                .help("the other orders limit batches by --prefetch"));
+        }
+        let slow = self.slow_share.map(|share| SlowRuns {
+            share,
+            factor: self.slow_factor,
+            length: self.slow_length,
+        });
+        let stop = match self.batches {
+            Some(batches) => Stop::Batches(batches),
+            None => Stop::AfterNs(self.run_ns()?),
+        };
+        if self.stagger == Some(Stagger::Even) && swept_workers.is_some() {
+            return Err(Error::usage("--stagger needs a value when --sweep varies the workers")
+                .help("write --stagger=MS, the time between the starts of two workers"));
+        }
+        let options = Options {
+            workers,
+            prefetch: self.prefetch,
+            order: self.order,
+            queue: self.queue,
+            stagger_ns: match self.stagger {
+                None => 0,
+                Some(Stagger::Ns(ns)) => ns,
+                Some(Stagger::Even) => (load.mean_ns() / f64::from(workers)).round() as u64,
+            },
+            load,
+            slow,
+            step: distribution("step", self.step_ms, self.step_distribution, self.step_cv)?,
+            transfer_ns: self.transfer_ms,
+            startup_ns: self.startup_ms,
+            cores: self.cores,
+            tick_ns: self.tick_ms.unwrap_or(1),
+            seed: self.seed,
+            stop,
+        };
+        options.check().map_err(|e| usage(&e))?;
+        Ok(options)
+    }
+
+    fn run_ns(&self) -> Result<u64> {
+        let most = sim::MAX_RUN_NS as f64 / NS_PER_SECOND;
+        if !(self.seconds > 0.0 && self.seconds <= most) {
+            return Err(Error::usage(format!(
+                "--seconds: {} is not more than 0 and at most {most}",
+                self.seconds
+            )));
+        }
+        Ok((self.seconds * NS_PER_SECOND).round() as u64)
+    }
+}
+
+/// Runs it.
+pub(super) fn exec(args: &Args) -> Result<Ending> {
+    if args.svg.is_some() && args.svg == args.html {
+        return Err(Error::usage("--svg and --html name the same file"));
+    }
+    let range = args.sweep.as_deref().map(str::parse::<SweepRange>).transpose().map_err(|e| usage(&e))?;
+    let options = args.options(range.as_ref())?;
+    let text = match &range {
+        Some(range) => sweep(args, &options, range)?,
+        None => simulate(args, &options)?,
+    };
+    io::stdout()
+        .lock()
+        .write_all(text.as_bytes())
+        .map_err(|e| Error::new(ErrorKind::Io, "cannot print").caused_by(e))?;
+    Ok(Ending::Fine)
+}
+
+fn simulate(args: &Args, options: &Options) -> Result<String> {
+    let run = sim::simulate(options).map_err(|e| usage(&e))?;
+    if let Some(path) = &args.svg {
+        write_file(path, sim::timeline_svg(&run, &args.title).as_bytes())?;
+    }
+    if let Some(path) = &args.html {
+        let html = sim::page_html(&run, &args.title).map_err(|e| usage(&e))?;
+        write_file(path, html.as_bytes())?;
+    }
+    let (report, verdict) = (run.report(), Verdict::of(&run));
+    Ok(if args.json {
+        format!("{}\n", report.to_json(&verdict))
+    } else {
+        format!("{report}{:<14}{verdict}\n", "verdict")
+    })
+}
+
+fn sweep(args: &Args, options: &Options, range: &SweepRange) -> Result<String> {
+    let sweep = Sweep::run(options, range).map_err(|e| usage(&e))?;
+    if let Some(path) = &args.svg {
+        write_file(path, sweep.to_svg(&args.title).as_bytes())?;
+    }
+    Ok(if args.json { format!("{}\n", sweep.to_json()) } else { sweep.to_string() })
+}
