@@ -36,11 +36,14 @@ enum Data {
 }
 
 impl Blob {
-    /// Opens `path`. With `expected_bytes` (from the manifest or shard table) a file of another size is an error.
+    /// Opens `path`. With `expected_bytes` (from the manifest or shard table) a file of another size is an error, and so is a
+    /// symbolic link: nothing that a dataset lists is one.
     pub fn open(path: &Path, access: Access, expected_bytes: Option<u64>) -> Result<Self> {
         let fail = |e| Error::io("open", path, e);
         // Opening a FIFO would wait for a writer.
-        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let mut flags = OFlags::NONBLOCK;
+        flags.set(OFlags::NOFOLLOW, expected_bytes.is_some());
+        let flags = flags.bits().cast_signed();
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(fail)?;
         let meta = file.metadata().map_err(fail)?;
         if !meta.is_file() {
@@ -154,6 +157,11 @@ mod tests {
         for path in [path.as_path(), dir.path(), Path::new("/dev/zero")] {
             assert_eq!(Blob::open(path, Access::Read, None).unwrap_err().kind(), ErrorKind::Io);
         }
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        std::fs::write(&file, "hello").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert!(Blob::open(&link, Access::Map, None).is_ok());
+        assert_eq!(Blob::open(&link, Access::Map, Some(5)).unwrap_err().kind(), ErrorKind::Io);
     }
 
     #[test]

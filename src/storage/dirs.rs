@@ -1,8 +1,10 @@
 //! Listing directories.
 //!
 //! The standard library panics when the system cannot close a directory (`EIO`), at the latest when the last entry of a
-//! listing is dropped. So entries never leave the functions here.
+//! listing is dropped. So entries never leave the functions here, and no listing is open while another one is: a second
+//! panic while the first one unwinds ends the process.
 
+use std::ffi::OsString;
 use std::fs::DirEntry;
 use std::io;
 use std::path::Path;
@@ -32,6 +34,36 @@ pub(crate) fn contained<T>(list: impl FnOnce() -> io::Result<T>) -> io::Result<T
     caught(list).unwrap_or_else(|panic| Err(io::Error::other(panic.into_message())))
 }
 
+/// Removes `dir` with all it holds, as `std::fs::remove_dir_all` does; what is already gone is no error.
+pub(super) fn remove_tree(dir: &Path) -> io::Result<()> {
+    let is_gone = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
+    let list = || -> io::Result<Vec<(OsString, bool)>> {
+        let entry = |entry: io::Result<DirEntry>| {
+            let entry = entry?;
+            Ok((entry.file_name(), entry.file_type()?.is_dir()))
+        };
+        std::fs::read_dir(dir)?.map(entry).collect()
+    };
+    match contained(list) {
+        Err(e) if is_gone(&e) => return Ok(()),
+        entries => {
+            for (name, is_dir) in entries? {
+                let path = dir.join(name);
+                // A link to a directory is a file here.
+                let removed = if is_dir { remove_tree(&path) } else { std::fs::remove_file(&path) };
+                match removed {
+                    Err(e) if !is_gone(&e) => return Err(e),
+                    _ => {}
+                }
+            }
+        }
+    }
+    match std::fs::remove_dir(dir) {
+        Err(e) if !is_gone(&e) => Err(e),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,5 +84,21 @@ mod tests {
         // As the standard library does at the end of a listing.
         let closing = || -> io::Result<()> { panic!("unexpected error during closedir: 5") };
         assert!(contained(closing).unwrap_err().to_string().contains("closedir"));
+    }
+
+    #[test]
+    fn a_tree_is_removed_and_nothing_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (tree, other) = (dir.path().join("tree"), dir.path().join("other"));
+        std::fs::create_dir_all(tree.join("a/b/c")).unwrap();
+        std::fs::create_dir(&other).unwrap();
+        for file in [tree.join("x"), tree.join("a/b/y"), other.join("z")] {
+            std::fs::write(file, "").unwrap();
+        }
+        std::os::unix::fs::symlink(&other, tree.join("a/link")).unwrap();
+        remove_tree(&tree).unwrap();
+        assert!(!tree.exists() && other.join("z").exists());
+        remove_tree(&tree).unwrap();
+        assert!(remove_tree(&other.join("z")).is_err(), "a file is no directory");
     }
 }

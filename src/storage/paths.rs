@@ -5,7 +5,7 @@ use std::fs::{File, FileType, Metadata};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use super::dirs::contained;
+use super::dirs::{contained, remove_tree};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The file or directory that `relative` (from a manifest, plan or part) names under `root`.
@@ -155,10 +155,7 @@ pub fn remove_file(path: &Path) -> Result<()> {
 
 /// Removes a directory of our own making with all it holds; one that is already gone is no error.
 pub fn remove_dir_all(dir: &Path) -> Result<()> {
-    match contained(|| std::fs::remove_dir_all(dir)) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", dir, e)),
-        _ => Ok(()),
-    }
+    remove_tree(dir).map_err(|e| Error::io("remove", dir, e))
 }
 
 /// Removes a directory if it holds nothing; returns whether it is gone.

@@ -33,6 +33,9 @@ pub(super) struct Assembler {
     /// The step at which a test wants a thread to fail.
     #[cfg(test)]
     pub(super) panic_at_step: Option<u64>,
+    /// Whether a test wants the threads to fail between two batches.
+    #[cfg(test)]
+    pub(super) panic_between_batches: bool,
 }
 
 impl Assembler {
@@ -53,6 +56,8 @@ impl Assembler {
             raw_channels,
             #[cfg(test)]
             panic_at_step: None,
+            #[cfg(test)]
+            panic_between_batches: false,
         })
     }
 

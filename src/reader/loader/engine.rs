@@ -245,6 +245,8 @@ impl Shared {
 
     /// The next ticket, when there is room for its batch; `None` at the end.
     fn draw(&self) -> Option<(Arc<Schedule>, u64)> {
+        #[cfg(test)]
+        assert!(!self.assembler.panic_between_batches, "as the test wants it");
         let mut queue = self.lock();
         loop {
             if self.stop.load(Ordering::Relaxed) {

@@ -67,6 +67,23 @@ fn files_not_of_the_dataset_are_found_at_any_depth() {
 }
 
 #[test]
+fn a_panic_is_a_problem_of_what_was_checked() {
+    let (format, kind) = all().next().unwrap();
+    let dataset = Dataset::open(pristine(format, kind)).unwrap();
+    for threads in [1, 3] {
+        let decode = |record: &Record| {
+            assert_ne!(record.ordinal(), 1, "as the test wants it");
+            Ok(())
+        };
+        let options = VerifyOptions { threads, decode: Some(&decode), ..VerifyOptions::default() };
+        let report = verify(&dataset, &options);
+        assert!(!report.is_ok());
+        assert!(report.problems.iter().all(|e| e.kind() == ErrorKind::Internal), "{report:?}");
+        assert!(report.problems[0].to_string().contains("as the test wants it"), "{report:?}");
+    }
+}
+
+#[test]
 fn any_altered_byte_of_any_file_is_found() {
     for (format, kind) in all() {
         let dir = copy(&pristine(format, kind));

@@ -314,6 +314,23 @@ fn a_thread_that_fails_is_an_error_and_not_the_end() {
 }
 
 #[test]
+fn threads_that_fail_between_batches_are_an_error_for_every_caller() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Arrow);
+    let mut loader = Loader::new(split, LoaderOptions { threads: 2, ..batches_of(5) }).unwrap();
+    Arc::get_mut(&mut loader.assembler).unwrap().panic_between_batches = true;
+    // The caller makes batches as well, so the first ones may come before the threads have failed.
+    let failed = std::iter::from_fn(|| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        Some(loader.next_batch())
+    });
+    let error = failed.take(8).find_map(Result::err).unwrap();
+    assert_eq!(error.kind(), ErrorKind::Internal);
+    assert!(error.to_string().contains("as the test wants it"), "{error}");
+    assert!(loader.next_batch().is_err());
+}
+
+#[test]
 fn a_loader_leaves_the_threads_of_another_process_alone() {
     let dir = tempfile::tempdir().unwrap();
     let split = text_split(dir.path(), Format::Arrow);
