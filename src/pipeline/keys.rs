@@ -117,7 +117,8 @@ impl KeyCheck<'_> {
         let part = &unit.splits[wanted.split];
         let shard = part.shards.get(entry.shard as usize).ok_or_else(missing)?;
         let path = self.dirs.find_shard(unit.unit, part, shard, self.dir.path())?;
-        let path = path.ok_or_else(|| self.dirs.unusable(unit.unit, &format!("{} is missing", shard.name)))?;
+        let path =
+            path.ok_or_else(|| self.dirs.unusable(unit.unit, &format!("{} is missing", shard.name)))?;
         let blob = Blob::open(&path, Access::Read, Some(shard.bytes))?;
         let record = format::open(self.format, Arc::new(self.schema.clone()), blob)?
             .get(Placed { position: entry.position, bytes: entry.bytes })?;

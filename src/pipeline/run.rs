@@ -85,7 +85,9 @@ pub(super) fn run<C: Conversion>(
     progress.planned(sources.files, sources.bytes);
     let (dir, start) = OutputDir::open(&run.out, run.existing)?;
     let plan_id = match start {
-        Start::Committed(manifest) => return already_committed(dir, *manifest, &plan, &sources, run, progress),
+        Start::Committed(manifest) => {
+            return already_committed(dir, *manifest, &plan, &sources, run, progress);
+        }
         Start::Begun => {
             plan.check_same(&dir.work())?;
             plan.id()

@@ -16,7 +16,7 @@ pub use lock::DirLock;
 pub(crate) use new_file::hex;
 pub use new_file::{NewFile, Written, hash_file, write_file};
 pub use paths::{
-    create_dir, find_link, is_empty_dir, list_dir, lstat, remove_dir_all, remove_empty_dir, remove_file, rename,
-    resolve, stat, sync_dir,
+    create_dir, find_link, is_empty_dir, list_dir, lstat, remove_dir_all, remove_empty_dir, remove_file,
+    rename, resolve, stat, sync_dir,
 };
 pub use writeback::Writeback;

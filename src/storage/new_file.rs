@@ -234,7 +234,8 @@ mod tests {
         let path = dir.path().join("a");
         // A file that is open for reading refuses every write.
         std::fs::write(&path, "old").unwrap();
-        let mut file = NewFile::new(Some(File::open(&path).unwrap()), path.clone(), dir.path().join(".a.tmp"));
+        let mut file =
+            NewFile::new(Some(File::open(&path).unwrap()), path.clone(), dir.path().join(".a.tmp"));
         assert!(file.write(&vec![1; BUFFER_BYTES]).is_err());
         file.file = Some(OpenOptions::new().write(true).open(&path).unwrap());
         assert!(file.write(&vec![1; BUFFER_BYTES]).is_err());

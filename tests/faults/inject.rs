@@ -17,7 +17,10 @@ const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// What happens to the call.
 #[derive(Debug, Clone, Copy)]
 pub enum Action {
-    Error { errno: i32, always: bool },
+    Error {
+        errno: i32,
+        always: bool,
+    },
     /// Half of the bytes are transferred.
     Short,
     KillBefore,
@@ -68,7 +71,11 @@ impl Library {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults/inject.c");
         let library = dir.join("inject.so");
         let mut command = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
-        command.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&library).arg(source).arg("-ldl");
+        command
+            .args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
+            .arg(&library)
+            .arg(source)
+            .arg("-ldl");
         assert!(command.status().unwrap().success(), "{command:?}");
         Self(library)
     }
@@ -124,10 +131,11 @@ fn run(mut command: Command) -> Ran {
             panic!("{command:?} does not end");
         }
         std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(20));
+        pause = (pause * 2).min(Duration::from_millis(4));
     };
     let stderr = String::from_utf8_lossy(&child.wait_with_output().unwrap().stderr).into_owned();
-    let code = status.code().or_else(|| status.signal().filter(|&signal| signal != 9).map(|signal| 128 + signal));
+    let code =
+        status.code().or_else(|| status.signal().filter(|&signal| signal != 9).map(|signal| 128 + signal));
     Ran { status: code, stderr, log: String::new() }
 }
 

@@ -87,7 +87,9 @@ pub fn all(root: &Path) -> Vec<Scenario> {
         add("text", &text, &with(TEXT), Before::KilledOverwrite(RICH, 20), false);
     }
     add("text", &tables, "--tokenizer bytes --max-rejects 50%", Before::Nothing, false);
-    for (access, format) in [("", "msgpack"), ("--no-mmap", "msgpack"), ("", "parquet"), ("--no-mmap", "arrow")] {
+    for (access, format) in
+        [("", "msgpack"), ("--no-mmap", "msgpack"), ("", "parquet"), ("--no-mmap", "arrow")]
+    {
         let options = format!("{TEXT} --format {format}");
         let scenario = Scenario::new(root, "text", &text, &options, Before::Finished, false);
         let name = format!("inspect --verify {access} {format}");
@@ -212,7 +214,9 @@ impl Scenario {
         let ran = library.run(&self.command(&out), &[&out, &self.source], None, &self.root.join("log-0"));
         assert_eq!(ran.status, Some(0), "{}: {}", self.name, ran.stderr);
         assert!(tree(&out) == self.whole, "{}: other bytes without any fault", self.name);
-        counts(&ran.log)
+        let counts = counts(&ran.log);
+        assert!(counts.values().sum::<u32>() > 50, "{}: the library was not loaded: {counts:?}", self.name);
+        counts
     }
 
     /// Runs the command with `fault`, and then to its end; the error says what is wrong.
@@ -237,10 +241,17 @@ impl Scenario {
         let is_whole = left == self.whole;
         let is_old = self.old.as_ref().is_some_and(|old| left == *old);
         if left.contains_key("manifest.json") && !is_whole && !is_old {
-            return Err(told(&format!("a dataset that is not whole: {}", differences(&left, &self.whole)), &ran));
+            return Err(told(
+                &format!("a dataset that is not whole: {}", differences(&left, &self.whole)),
+                &ran,
+            ));
         }
         if self.inspect.is_some() {
-            return if is_whole && !has_work { Ok(end) } else { Err(told("inspect has changed files", &ran)) };
+            return if is_whole && !has_work {
+                Ok(end)
+            } else {
+                Err(told("inspect has changed files", &ran))
+            };
         }
         if end == End::Fine && !is_whole {
             return Err(told("exit 0 without the dataset", &ran));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Counters, Problems, VerifyOptions, VerifyProgress};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::{self, Placed, ShardReader};
 use crate::index::{IndexEntry, LengthSummary, ShardEntry};
 use crate::manifest::MANIFEST_NAME;
@@ -167,9 +167,8 @@ impl<'a> Checks<'a> {
             Ok(scan) => scan,
             Err(e) => return problems.push(e.at_shard(&shard.name)),
         };
-        // An index that cannot be read is a problem of the split, reported there.
         let range = shard.first_record..shard.first_record.saturating_add(shard.records);
-        let mut index = split.record_index().ok().and_then(|index| index.entries(range).ok());
+        let mut index = readable(split.record_index().and_then(|index| index.entries(range)), problems);
         let mut rows = 0;
         for next in scan {
             if rows == shard.records {
@@ -181,7 +180,7 @@ impl<'a> Checks<'a> {
                 Ok(next) => next,
                 Err(e) => return problems.push(at(e, rows)),
             };
-            let entry = index.as_mut().and_then(Iterator::next).and_then(Result::ok);
+            let entry = index.as_mut().and_then(Iterator::next).and_then(|entry| readable(entry, problems));
             let found = (placed, values);
             if let Err(what) = self.record(ordinal, shard.first_record.saturating_add(rows), entry, found) {
                 problems.push(at(Error::corrupt(what), rows));
@@ -248,7 +247,8 @@ impl<'a> Checks<'a> {
     /// way there. Directories that cannot be listed are problems.
     pub(super) fn unlisted(&self, problems: &mut Problems) -> BTreeSet<String> {
         let manifest = self.dataset.manifest();
-        let mut listed: BTreeSet<String> = manifest.listed_files().map(|(path, ..)| path.to_owned()).collect();
+        let mut listed: BTreeSet<String> =
+            manifest.listed_files().map(|(path, ..)| path.to_owned()).collect();
         listed.extend(self.dataset.shards().shards().map(ShardEntry::path));
         listed.insert(MANIFEST_NAME.to_owned());
         let mut found = BTreeSet::new();
@@ -258,7 +258,8 @@ impl<'a> Checks<'a> {
                 for entry in entries {
                     let name = entry.file_name().to_string_lossy().into_owned();
                     let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
-                    let kind = entry.file_type().map_err(|e| Error::io("examine the file", &entry.path(), e))?;
+                    let kind =
+                        entry.file_type().map_err(|e| Error::io("examine the file", &entry.path(), e))?;
                     if path == WORK_NAME {
                         continue;
                     } else if kind.is_dir() {
@@ -274,6 +275,20 @@ impl<'a> Checks<'a> {
             }
         }
         found
+    }
+}
+
+/// What was read of an index. One that is damaged is a problem of its split and reported there; a failure to read it is
+/// reported here, because it may have passed by then.
+fn readable<T>(result: Result<T>, problems: &mut Problems) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(e) => {
+            if e.kind() == ErrorKind::Io {
+                problems.push(e);
+            }
+            None
+        }
     }
 }
 

@@ -88,7 +88,10 @@ pub struct VerifyReport {
 impl VerifyReport {
     /// Whether nothing is wrong.
     pub fn is_ok(&self) -> bool {
-        self.problems.is_empty() && self.more_problems == 0 && self.unlisted.is_empty() && self.more_unlisted == 0
+        self.problems.is_empty()
+            && self.more_problems == 0
+            && self.unlisted.is_empty()
+            && self.more_unlisted == 0
     }
 }
 
