@@ -178,16 +178,15 @@ impl UnitDirs {
 
     fn read(&self, unit: u32, plan: &str) -> Result<UnitState> {
         let path = self.done(unit).join(RESULT_NAME);
-        let bytes = match std::fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(match lstat(&self.done(unit))? {
-                    None => UnitState::Missing,
-                    Some(_) => UnitState::Damaged(format!("{RESULT_NAME} is missing")),
-                });
+        match lstat(&path)? {
+            None if lstat(&self.done(unit))?.is_none() => return Ok(UnitState::Missing),
+            None => return Ok(UnitState::Damaged(format!("{RESULT_NAME} is missing"))),
+            Some(meta) if !meta.is_file() => {
+                return Ok(UnitState::Damaged(format!("{RESULT_NAME} is not a regular file")));
             }
-            Err(e) => return Err(Error::io("read", &path, e)),
-        };
+            Some(_) => {}
+        }
+        let bytes = std::fs::read(&path).map_err(|e| Error::io("read", &path, e))?;
         match UnitResult::from_bytes(&bytes) {
             None => Ok(UnitState::Damaged(format!("{RESULT_NAME} was altered"))),
             Some(result) if result.plan != plan || result.unit != unit => {

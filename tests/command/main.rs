@@ -12,6 +12,7 @@ mod lifecycle;
 mod memory;
 mod open_files;
 mod output_directory;
+mod resume;
 mod simulate;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]
 mod support;

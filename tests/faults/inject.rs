@@ -131,7 +131,7 @@ fn run(mut command: Command) -> Ran {
             panic!("{command:?} does not end");
         }
         std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(20));
+        pause = (pause * 2).min(Duration::from_millis(4));
     };
     let stderr = String::from_utf8_lossy(&child.wait_with_output().unwrap().stderr).into_owned();
     let code =

@@ -214,7 +214,9 @@ impl Scenario {
         let ran = library.run(&self.command(&out), &[&out, &self.source], None, &self.root.join("log-0"));
         assert_eq!(ran.status, Some(0), "{}: {}", self.name, ran.stderr);
         assert!(tree(&out) == self.whole, "{}: other bytes without any fault", self.name);
-        counts(&ran.log)
+        let counts = counts(&ran.log);
+        assert!(counts.values().sum::<u32>() > 50, "{}: the library was not loaded: {counts:?}", self.name);
+        counts
     }
 
     /// Runs the command with `fault`, and then to its end; the error says what is wrong.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Counters, Problems, VerifyOptions, VerifyProgress};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::{self, Placed, ShardReader};
 use crate::index::{IndexEntry, LengthSummary, ShardEntry};
 use crate::manifest::MANIFEST_NAME;
@@ -167,9 +167,9 @@ impl<'a> Checks<'a> {
             Ok(scan) => scan,
             Err(e) => return problems.push(e.at_shard(&shard.name)),
         };
-        // An index that cannot be read is a problem of the split, reported there.
         let range = shard.first_record..shard.first_record.saturating_add(shard.records);
-        let mut index = split.unchecked_record_index().ok().and_then(|index| index.entries(range).ok());
+        let index = split.unchecked_record_index().and_then(|index| index.entries(range));
+        let mut index = readable(index, problems);
         let mut rows = 0;
         for next in scan {
             if rows == shard.records {
@@ -181,7 +181,7 @@ impl<'a> Checks<'a> {
                 Ok(next) => next,
                 Err(e) => return problems.push(at(e, rows)),
             };
-            let entry = index.as_mut().and_then(Iterator::next).and_then(Result::ok);
+            let entry = index.as_mut().and_then(Iterator::next).and_then(|entry| readable(entry, problems));
             let found = (placed, values);
             if let Err(what) = self.record(ordinal, shard.first_record.saturating_add(rows), entry, found) {
                 problems.push(at(Error::corrupt(what), rows));
@@ -273,6 +273,20 @@ impl<'a> Checks<'a> {
             }
         }
         found
+    }
+}
+
+/// What was read of an index. One that is damaged is a problem of its split and reported there; a failure to read it is
+/// reported here, because it may have passed by then.
+fn readable<T>(result: Result<T>, problems: &mut Problems) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(e) => {
+            if e.kind() == ErrorKind::Io {
+                problems.push(e);
+            }
+            None
+        }
     }
 }
 
