@@ -17,6 +17,7 @@ use crate::format::Format;
 use crate::index::{IndexEntry, LengthIndexBuilder, RecordIndexWriter, ShardEntry, write_shard_table};
 use crate::manifest::{Counts, FileEntry, MANIFEST_NAME, MANIFEST_VERSION, Manifest, Sources, Split};
 use crate::options::MaxRejects;
+use crate::printable::printable;
 use crate::schema::Schema;
 use crate::storage::{NewFile, Written, create_dir, sync_dir, write_file};
 
@@ -39,6 +40,8 @@ pub(super) struct Commit<'a> {
     pub tokenizer_json: Option<&'a [u8]>,
     /// Labels, files, bytes and skipped files, as planned.
     pub sources: Sources,
+    /// Where nothing was found, and what is there instead.
+    pub looked_at: String,
     pub max_rejects: MaxRejects,
     /// Turns the content hash into the fingerprint.
     pub fingerprint: &'a dyn Fn(&str) -> String,
@@ -143,7 +146,7 @@ impl Commit<'_> {
             return Ok(());
         }
         let mut message = match counts.found {
-            0 => "nothing was found to convert".to_owned(),
+            0 => format!("nothing was found to convert{}", self.looked_at),
             found if records == 0 => format!(
                 "no record came out: of {found} items {} were rejected, {} filtered, {} duplicates",
                 counts.rejected, counts.filtered, counts.duplicates
@@ -177,7 +180,8 @@ impl Commit<'_> {
                 }
                 let Ok(reject) = serde_json::from_str::<serde_json::Value>(line) else { continue };
                 let part = |name: &str| reject[name].as_str().unwrap_or_default().to_owned();
-                shown.push(format!("{}: {} ({})", part("origin"), part("message"), part("code")));
+                let line = format!("{}: {} ({})", part("origin"), part("message"), part("code"));
+                shown.push(printable(&line).into_owned());
             }
         }
         shown

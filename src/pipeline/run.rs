@@ -1,5 +1,7 @@
 //! A run from its plan to its commit.
 
+use std::collections::BTreeMap;
+
 use super::commit::Commit;
 use super::conversion::{Conversion, Cuts};
 use super::output::{self, OutputDir, Start};
@@ -11,7 +13,9 @@ use super::unit::{UnitDirs, UnitSink};
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Manifest, Sources};
 use crate::options::{OutputOptions, RunOptions, SourceSpec};
+use crate::printable::{printable, printable_path};
 use crate::source::walk::SourceFile;
+use crate::source::warning::listed;
 use crate::storage::Writeback;
 
 /// A planned conversion: its sources are listed, nothing is written yet.
@@ -51,6 +55,8 @@ pub(super) struct Planned<'a> {
     pub walked: bool,
     pub files: &'a [SourceFile],
     pub skipped: u64,
+    /// Files that are no items, by what their names end with, when nothing was found.
+    pub skipped_types: BTreeMap<String, u64>,
     pub options: &'a serde_json::Value,
     pub output: &'a OutputOptions,
     /// Documents are stored in rows.
@@ -132,6 +138,7 @@ pub(super) fn run<C: Conversion>(
     for unit in 0..conversion.units() {
         text_bytes += dirs.result(unit, &plan_id)?.map_or(0, |result| result.text_bytes);
     }
+    let looked_at = looked_at(&planned);
     let committed = Commit {
         dir: &dir,
         plan_id: &plan_id,
@@ -143,6 +150,7 @@ pub(super) fn run<C: Conversion>(
         tokenizer: planned.tokenizer,
         tokenizer_json: planned.tokenizer_json,
         sources,
+        looked_at,
         max_rejects: run.max_rejects,
         fingerprint: &|content| plan.fingerprint(content),
     }
@@ -158,6 +166,20 @@ pub(super) fn run<C: Conversion>(
         }
         Err(failure) => Err(failure.error),
     }
+}
+
+/// `: in photos; 3 files were skipped: 2 .pdf, 1 .md`
+fn looked_at(planned: &Planned<'_>) -> String {
+    let paths: Vec<String> = planned.sources.iter().map(|s| printable_path(&s.path)).collect();
+    let mut text = format!(" in {}", listed(paths.into_iter()));
+    let skipped: u64 = planned.skipped_types.values().sum();
+    if skipped > 0 {
+        let mut types: Vec<_> = planned.skipped_types.iter().collect();
+        types.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+        let types = types.into_iter().map(|(ending, count)| format!("{count} {}", printable(ending)));
+        text.push_str(&format!("; {skipped} files were skipped: {}", listed(types)));
+    }
+    text
 }
 
 /// The dataset is there: the same command has nothing to do, another one is refused.

@@ -11,6 +11,7 @@ mod inspect;
 mod memory;
 mod open_files;
 mod output_directory;
+mod source_names;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]
 mod support;
 mod text_documents;
