@@ -6,12 +6,15 @@ use super::common::{CommonArgs, flag, local, parse, source};
 use super::{Ending, print, signals, summary};
 use crate::error::{Error, Result};
 use crate::options::{RunOptions, SourceSpec};
-use crate::pipeline::{ImagesJob, ImagesOptions, Naming};
+use crate::pipeline::{ImagesJob, ImagesOptions, Naming, Warning};
 use crate::source::files_from::FilesFrom;
 use crate::source::labels::Layout;
 use crate::source::metadata::{DEFAULT_PATH_FIELD, MetadataFile, parse_keep};
 use crate::source::read_file;
 use crate::transform::image::{DEFAULT_MAX_PIXELS, ImageOptions};
+
+/// The value of `--metadata` that is no file.
+const NO_METADATA: &str = "none";
 
 /// Arguments of `dsconvert images`.
 #[derive(Debug, clap::Args)]
@@ -51,8 +54,9 @@ struct NamingArgs {
     null: bool,
 
     /// Convert the files that the rows of FILE name (csv, tsv, jsonl or parquet), with its other columns as fields. Paths
-    /// are relative to SRC, or without it to the folder of FILE; a column label is the class
-    #[arg(long, value_name = "FILE", conflicts_with = "files_from")]
+    /// are relative to SRC, or without it to the folder of FILE; a column label is the class. none says that a table beside
+    /// the images is not to be used
+    #[arg(long, value_name = "FILE|none", conflicts_with = "files_from")]
     metadata: Option<PathBuf>,
 
     /// Column of --metadata with the paths
@@ -164,6 +168,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let dedup = args.selection.dedup.as_deref().map(|text| parse("--dedup", text)).transpose()?;
     let output = args.common.output()?;
     let follow_symlinks = args.common.follow_symlinks;
+    let without_table = args.naming.metadata.as_deref() == Some(Path::new(NO_METADATA));
     let (naming, sources) = naming(args.naming, args.common.sources()?)?;
     let plan = |sources| {
         ImagesJob::plan(ImagesOptions {
@@ -176,6 +181,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
             dedup,
             output,
         })
+        .map(|job| job.without_warnings(|w| without_table && matches!(w, Warning::MetadataSkipped { .. })))
     };
     let preview = |job: &ImagesJob, run: &RunOptions| match args.sample {
         None => Ok(()),
@@ -194,13 +200,15 @@ fn naming(args: NamingArgs, sources: Vec<SourceSpec>) -> Result<(Naming, Vec<Sou
         let from = FilesFrom { list, null: args.null };
         let folder = from.folder();
         (Naming::FilesFrom(from), folder)
-    } else if let Some(path) = args.metadata {
+    } else if let Some(path) = args.metadata.filter(|path| path != Path::new(NO_METADATA)) {
         local("--metadata", &path)?;
         let keep = args.keep_fields.as_deref().map(parse_keep).transpose();
         let keep = keep.map_err(|e| flag("--keep-fields", &e))?;
         let table = MetadataFile { path, path_field: args.path_field, keep };
         let folder = table.folder();
         (Naming::Metadata(table), folder)
+    } else if sources.is_empty() {
+        return Err(Error::usage("--metadata none names no images").help("name SRC"));
     } else {
         return Ok((Naming::Walk, sources));
     };

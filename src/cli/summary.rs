@@ -46,7 +46,11 @@ pub(super) fn plan(plan: &PlanSummary) -> String {
 
 /// Names of the splits, with what decides them.
 fn splits(plan: &PlanSummary) -> String {
-    let counts = plan.split_files.iter().flatten().map(|n| format!(" ({} files)", HumanCount(*n)));
+    let counts = plan
+        .split_files
+        .iter()
+        .flatten()
+        .map(|n| format!(" ({} file{})", HumanCount(*n), if *n == 1 { "" } else { "s" }));
     let counts = counts.chain(std::iter::repeat(String::new()));
     let names: Vec<String> =
         plan.splits.iter().zip(counts).map(|(name, count)| format!("{name}{count}")).collect();
@@ -151,6 +155,12 @@ pub(super) fn report(report: &Report, plan: &PlanSummary, out: &Path, elapsed: D
                 HumanCount(l.p99)
             ));
         }
+    }
+    if let Some(count) = manifest.notes.get("after_damage") {
+        println!(
+            "  {} records are from compressed data that were read before damage was met in them: their text may be wrong",
+            HumanCount(*count)
+        );
     }
     for (code, count) in &manifest.reject_codes {
         lines.add(format!("  rejected: {} {code} (see {out}/rejects.jsonl)", HumanCount(*count)));

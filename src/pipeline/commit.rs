@@ -23,6 +23,7 @@ use crate::manifest::{
     Counts, FileEntry, MANIFEST_NAME, MANIFEST_VERSION, Manifest, PlanInfo, Sources, Split,
 };
 use crate::options::MaxRejects;
+use crate::printable::printable;
 use crate::schema::Schema;
 use crate::storage::{NewFile, Written, create_dir, lstat, rename, resolve, sync_dir, write_file};
 
@@ -47,6 +48,8 @@ pub(super) struct Commit<'a> {
     pub sources: Sources,
     /// The listing and its division into units.
     pub plan: PlanInfo,
+    /// Where nothing was found, and what is there instead.
+    pub looked_at: String,
     pub max_rejects: MaxRejects,
     /// Turns the content hash into the fingerprint.
     pub fingerprint: &'a dyn Fn(&str) -> String,
@@ -154,7 +157,7 @@ impl Commit<'_> {
             return Ok(());
         }
         let mut message = match counts.found {
-            0 => "nothing was found to convert".to_owned(),
+            0 => format!("nothing was found to convert{}", self.looked_at),
             found if records == 0 => format!(
                 "no record came out: of {found} items {} were rejected, {} filtered, {} duplicates",
                 counts.rejected, counts.filtered, counts.duplicates
@@ -319,7 +322,8 @@ fn read_rejects(path: &Path, shown: &mut Vec<String>) -> Result<()> {
         let reject: serde_json::Value = serde_json::from_str(&line)
             .map_err(|e| Error::corrupt("this is not a list of rejects").at_path(path).caused_by(e))?;
         let part = |name: &str| reject[name].as_str().unwrap_or_default().to_owned();
-        shown.push(format!("{}: {} ({})", part("origin"), part("message"), part("code")));
+        let line = format!("{}: {} ({})", part("origin"), part("message"), part("code"));
+        shown.push(printable(&line).into_owned());
     }
     Ok(())
 }

@@ -78,6 +78,19 @@ pub(super) struct Outcomes {
     pub text_bytes: u64,
     /// Hashes of the content that was read, in order.
     pub content: Vec<u128>,
+    /// What this task says of the members of a compressed file.
+    pub member: Member,
+}
+
+/// Converted items of the members of a compressed file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Member {
+    /// Another member starts among the items.
+    pub starts: bool,
+    /// Items that were converted: all, or those of the member that starts.
+    pub converted: u64,
+    /// The member is damaged.
+    pub damaged: bool,
 }
 
 impl Outcomes {

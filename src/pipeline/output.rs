@@ -61,7 +61,7 @@ pub(super) fn check(out: &Path, existing: Existing, sources: &[SourceSpec]) -> R
         if real.starts_with(&source_path) || source_path.starts_with(&real) {
             return Err(Error::usage(format!(
                 "the output directory and the source {} overlap",
-                source.path.display()
+                crate::printable::printable_path(&source.path)
             ))
             .at_path(out)
             .help("choose an --out that is not inside a source and does not contain one"));

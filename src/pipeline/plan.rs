@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
+use crate::printable::printable;
 use crate::source::splits::SplitBy;
 use crate::source::walk::SourceFile;
 use crate::source::warning::Warning;
@@ -166,7 +167,7 @@ pub(super) fn differing_option(old: &Value, new: &Value) -> Option<String> {
 }
 
 fn file_difference(old: Option<Value>, new: &Value) -> String {
-    let name = |v: &Value| v["origin"].as_str().unwrap_or_default().to_owned();
+    let name = |v: &Value| printable(v["origin"].as_str().unwrap_or_default()).into_owned();
     match old {
         Some(old) if old["origin"] == new["origin"] => format!("the source file {} changed", name(new)),
         Some(old) if name(&old) < name(new) => format!("the source file {} is gone", name(&old)),

@@ -18,7 +18,9 @@ use super::workers::on_threads;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Manifest, PlanInfo, Sources};
 use crate::options::{Existing, OutputOptions, RunOptions, SourceSpec};
+use crate::printable::{printable, printable_path};
 use crate::source::walk::SourceFile;
+use crate::source::warning::listed;
 use crate::storage::{Writeback, sync_dir};
 
 /// A planned conversion: its sources are listed, nothing is written yet.
@@ -58,6 +60,8 @@ pub(super) struct Planned<'a> {
     pub walked: bool,
     pub files: &'a [SourceFile],
     pub skipped: u64,
+    /// Files that are no items, by what their names end with, when nothing was found.
+    pub skipped_types: BTreeMap<String, u64>,
     pub options: &'a serde_json::Value,
     pub output: &'a OutputOptions,
     /// Source bytes at which a unit is full.
@@ -160,6 +164,7 @@ pub(super) fn run<C: Conversion>(
         text_bytes += dirs.result(unit, &plan_id)?.text_bytes;
     }
     panic_point("commit");
+    let looked_at = looked_at(&planned);
     let committed = Commit {
         dir: &dir,
         plan_id: &plan_id,
@@ -177,6 +182,7 @@ pub(super) fn run<C: Conversion>(
             unit_bytes: planned.unit_bytes,
             unit_pieces: planned.unit_pieces,
         },
+        looked_at,
         max_rejects: run.max_rejects,
         fingerprint: &|content| plan.fingerprint(content),
     }
@@ -196,6 +202,20 @@ fn note_leftovers(progress: &Progress, removed: Result<()>) {
     if let Err(error) = removed {
         progress.note(format!("the dataset is committed, but its working directory is still there: {error}"));
     }
+}
+
+/// `: in photos; 3 files were skipped: 2 .pdf, 1 .md`
+fn looked_at(planned: &Planned<'_>) -> String {
+    let paths: Vec<String> = planned.sources.iter().map(|s| printable_path(&s.path)).collect();
+    let mut text = format!(" in {}", listed(paths.into_iter()));
+    let skipped: u64 = planned.skipped_types.values().sum();
+    if skipped > 0 {
+        let mut types: Vec<_> = planned.skipped_types.iter().collect();
+        types.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+        let types = types.into_iter().map(|(ending, count)| format!("{count} {}", printable(ending)));
+        text.push_str(&format!("; {skipped} files were skipped: {}", listed(types)));
+    }
+    text
 }
 
 /// The dataset is there: the same command has nothing to do, another one is refused.

@@ -63,6 +63,8 @@ pub(super) struct UnitSink {
     source_bytes: u64,
     text_bytes: u64,
     content: ContentHash,
+    /// Items of the compressed member that is being read which were converted before its checksum was met.
+    unchecked: u64,
     /// With `--shuffle`.
     window: Option<Window>,
 }
@@ -138,6 +140,7 @@ impl UnitSink {
             source_bytes: 0,
             text_bytes: 0,
             content: ContentHash::default(),
+            unchecked: 0,
             window: cuts.shuffle_seed.map(Window::new),
             dir,
         })
@@ -149,6 +152,12 @@ impl UnitSink {
         self.source_bytes += outcomes.source_bytes;
         self.text_bytes += outcomes.text_bytes;
         self.content.add(&outcomes.content);
+        let member = outcomes.member;
+        self.unchecked = if member.starts { member.converted } else { self.unchecked + member.converted };
+        if member.damaged && self.unchecked > 0 {
+            let unchecked = std::mem::take(&mut self.unchecked);
+            *self.notes.entry("after_damage".to_owned()).or_default() += unchecked;
+        }
         for (name, count) in outcomes.notes {
             *self.notes.entry(name.to_owned()).or_default() += count;
         }

@@ -1,11 +1,13 @@
 //! Patterns in the names of sources, for shells that do not expand them: `corpus/*/part-*.jsonl.zst`.
 
+use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use glob::MatchOptions;
 
 use super::portable_name;
+use super::walk::ending;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::storage::{contained, stat};
@@ -17,6 +19,8 @@ pub struct Matches {
     pub sources: Vec<SourceSpec>,
     /// Files that match and are not wanted.
     pub skipped: u64,
+    /// The same files by what their names end with.
+    pub skipped_types: BTreeMap<String, u64>,
 }
 
 /// Replaces every source that is a pattern, and not there under that very name, by what matches it, in byte order. The
@@ -82,6 +86,7 @@ impl Matches {
                 self.sources.push(SourceSpec { label, path });
             } else {
                 self.skipped += 1;
+                *self.skipped_types.entry(ending(&label)).or_default() += 1;
             }
         }
         Ok(())

@@ -16,6 +16,7 @@ use super::walk::SourceFile;
 use super::{portable_name, retried};
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
+use crate::printable::printable;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::storage::stat;
 
@@ -172,7 +173,7 @@ pub(super) fn check_named_once(
             "{} and {} both name {}",
             place(pair[0]),
             place(pair[1]),
-            files[pair[0]].origin
+            printable(&files[pair[0]].origin)
         ))
         .at_path(list)
         .help("a file gives one record: name it once")),

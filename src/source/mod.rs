@@ -8,6 +8,7 @@ pub mod jsonl;
 pub mod labels;
 pub mod lines;
 pub mod listing;
+mod members;
 pub mod metadata;
 mod name;
 pub mod planned;

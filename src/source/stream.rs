@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bzip2::bufread::MultiBzDecoder;
-use flate2::bufread::MultiGzDecoder;
-use liblzma::stream::{Action, CONCATENATED, Status, Stream as XzStream};
+use bzip2::bufread::BzDecoder;
+use flate2::bufread::GzDecoder;
 
 use super::compression::Compression;
+use super::members::{Frames, MemberStarts, Members, XzStreams};
 use super::planned::{OpenedFile, PlannedFile};
 use super::retried;
 use crate::error::{Error, Result};
@@ -67,39 +67,6 @@ impl BufRead for Watched {
     }
 }
 
-/// The decoder of xz. That of the library drops what it has decoded when it meets damage.
-struct Xz<R> {
-    raw: R,
-    stream: XzStream,
-    failure: Option<io::Error>,
-}
-
-impl<R: BufRead> Read for Xz<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if let Some(failure) = self.failure.take() {
-            return Err(failure);
-        }
-        loop {
-            let input = self.raw.fill_buf()?;
-            let is_end = input.is_empty();
-            let (taken, given) = (self.stream.total_in(), self.stream.total_out());
-            let action = if is_end { Action::Finish } else { Action::Run };
-            let status = self.stream.process(input, buffer, action);
-            let (taken, given) = (self.stream.total_in() - taken, self.stream.total_out() - given);
-            self.raw.consume(taken as usize);
-            match status {
-                Err(e) if given > 0 => self.failure = Some(e.into()),
-                Err(e) => return Err(e.into()),
-                Ok(Status::StreamEnd) => {}
-                Ok(_) if given > 0 || buffer.is_empty() => {}
-                Ok(_) if is_end => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(_) => continue,
-            }
-            return Ok(given as usize);
-        }
-    }
-}
-
 /// A file that its reader and its stream share.
 struct SharedFile(Arc<OpenedFile>);
 
@@ -116,6 +83,7 @@ pub struct Stream {
     file: Option<Arc<OpenedFile>>,
     reader: Box<dyn Read + Send>,
     seen: Arc<Seen>,
+    members: MemberStarts,
     produced: u64,
     compressed: bool,
     /// The content is not what its name says.
@@ -167,23 +135,27 @@ impl Stream {
         let input = BufReader::with_capacity(BUFFER_BYTES, input);
         let mut raw = Watched { input, seen: Arc::clone(&seen) };
         let misnamed = misnamed(raw.fill_buf().map_err(fail)?, compression);
+        let members = MemberStarts::default();
         let reader: Box<dyn Read + Send> = match compression {
             None => Box::new(raw),
-            Some(Compression::Gzip) => Box::new(MultiGzDecoder::new(raw)),
-            Some(Compression::Zstd) => Box::new(zstd::stream::read::Decoder::with_buffer(raw).map_err(fail)?),
-            Some(Compression::Bzip2) => Box::new(MultiBzDecoder::new(raw)),
-            Some(Compression::Xz) => {
-                let stream = XzStream::new_stream_decoder(XZ_MEMORY_BYTES, CONCATENATED);
-                Box::new(Xz { raw, stream: stream.map_err(|e| fail(e.into()))?, failure: None })
-            }
+            Some(Compression::Gzip) => Box::new(Members::<_, GzDecoder<_>>::new(raw, members.clone())),
+            Some(Compression::Zstd) => Box::new(Frames::new(raw, members.clone()).map_err(fail)?),
+            Some(Compression::Bzip2) => Box::new(Members::<_, BzDecoder<_>>::new(raw, members.clone())),
+            Some(Compression::Xz) => Box::new(XzStreams::new(raw, XZ_MEMORY_BYTES, members.clone())),
         };
         let path = path.to_owned();
-        Ok(Self { path, file: None, reader, seen, produced: 0, compressed: compression.is_some(), misnamed })
+        let compressed = compression.is_some();
+        Ok(Self { path, file: None, reader, seen, members, produced: 0, compressed, misnamed })
     }
 
     /// Bytes of the file that were used so far.
     pub fn raw_bytes(&self) -> u64 {
         self.seen.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Where members of compressed data start in the decompressed bytes: those that were met since the last call.
+    pub fn take_member_starts(&self) -> Vec<u64> {
+        self.members.take()
     }
 
     /// Fills `buffer` as far as there are bytes, and says how far. After an error there is nothing more to read.

@@ -3,7 +3,7 @@
 //! Entries of a directory sort by the bytes of their name, a directory as name + `/`. That is the order of full paths,
 //! and the one in which object stores list, so it does not depend on the file system.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::fs::Metadata;
 use std::io::ErrorKind;
@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::compression::Compression;
 use super::listing::names_nothing;
 use super::planned::{PlannedFile, modified_ns};
 use super::portable_name;
@@ -66,6 +67,28 @@ pub struct Listing {
     pub files: Vec<SourceFile>,
     /// Files left out: not kept by the filter, hidden, links that are not followed, sockets and devices.
     pub skipped: u64,
+    /// The same files by what their names end with.
+    pub skipped_types: BTreeMap<String, u64>,
+}
+
+impl Listing {
+    fn skip(&mut self, name: &str) {
+        self.skipped += 1;
+        *self.skipped_types.entry(ending(name)).or_default() += 1;
+    }
+}
+
+/// What the name of a file ends with, as `.txt.gz`; a name that starts with a dot is hidden.
+pub(crate) fn ending(name: &str) -> String {
+    let name = name.rsplit('/').next().unwrap_or_default();
+    if name.starts_with('.') {
+        return "hidden".to_owned();
+    }
+    let (stem, compression) = Compression::of_name(name);
+    match stem.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase()) {
+        Some(extension) => format!(".{extension}{}", compression.map_or("", Compression::extension)),
+        None => "without an extension".to_owned(),
+    }
 }
 
 /// Lists the files of all `sources` that `keep` (given the file name) wants. Names that begin with a dot are skipped,
@@ -139,7 +162,7 @@ impl Walk<'_> {
             } else if (self.keep)(&text) {
                 self.file(relative, origin, &meta);
             } else {
-                self.listing.skipped += 1;
+                self.listing.skip(&text);
             }
         }
         self.ancestors.remove(&id);
@@ -161,7 +184,9 @@ impl Walk<'_> {
                 }
             }
             if name.as_bytes().starts_with(b".") || !(meta.is_file() || meta.is_dir()) {
-                self.listing.skipped += u64::from(!meta.is_dir());
+                if !meta.is_dir() {
+                    self.listing.skip(&portable_name(&name));
+                }
             } else {
                 entries.push((name, meta));
             }

@@ -64,8 +64,6 @@ pub enum Warning {
     MetadataSkipped {
         /// Where it is.
         path: PathBuf,
-        /// Why.
-        why: String,
     },
     /// None of the rows that were looked at has a field that is kept.
     FieldNotSeen {
@@ -95,15 +93,17 @@ impl Warning {
         const FLAT: Remedy = Remedy { option: "layout", value: "flat", effect: "puts everything into train" };
         const SPLITS: Remedy =
             Remedy { option: "layout", value: "splits", effect: "makes the folders splits" };
-        const NO_METADATA: Remedy =
-            Remedy { option: "metadata", value: "none", effect: "leaves it out without a warning" };
+        const METADATA: [Remedy; 2] = [
+            Remedy { option: "metadata", value: "FILE", effect: "takes images and fields from its rows" },
+            Remedy { option: "metadata", value: "none", effect: "leaves it out without a warning" },
+        ];
         match self {
             Self::UnusualSplitNames { .. }
             | Self::StrayFolders { .. }
             | Self::UnassignedFiles { .. }
             | Self::SplitOfSource { .. } => &[FLAT],
             Self::SplitNamedClass { .. } => &[SPLITS],
-            Self::MetadataSkipped { .. } => &[NO_METADATA],
+            Self::MetadataSkipped { .. } => &METADATA,
             Self::MixedSourceLabels { .. } | Self::FieldNotSeen { .. } => &[],
         }
     }
@@ -141,8 +141,8 @@ impl fmt::Display for Warning {
             Self::SplitOfSource { label, split } => {
                 write!(f, "everything is in the split {split}, because the source is called {label:?}")
             }
-            Self::MetadataSkipped { path, why } => {
-                write!(f, "{}: the table beside the images is not used: {why}", printable_path(path))
+            Self::MetadataSkipped { path } => {
+                write!(f, "{}: the table beside the images is not used", printable_path(path))
             }
             Self::FieldNotSeen { field, rows, there } => {
                 let there = listed(there.iter().map(|name| format!("{name:?}")));

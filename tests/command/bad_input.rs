@@ -144,11 +144,11 @@ fn a_mistyped_text_field_makes_no_dataset() {
     let source = dir.path().join("c.jsonl");
     corpus(&source, 20);
     let out = dir.path().join("out");
-    convert("text", &source, &out, "--tokenizer bytes --text-field txet").exits(3).says(&[
-        "no record came out",
-        "\"txet\"",
-        "--text-field",
-        "c.jsonl#0",
+    convert("text", &source, &out, "--tokenizer bytes --text-field txet").exits(2).says(&[
+        "text_field",
+        "no row has the field \"txet\"",
+        "\"text\"",
+        "c.jsonl",
     ]);
     assert!(!out.exists());
 }

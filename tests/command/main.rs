@@ -14,6 +14,7 @@ mod open_files;
 mod output_directory;
 mod resume;
 mod simulate;
+mod source_names;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]
 mod support;
 mod text_documents;

@@ -158,6 +158,7 @@ fn names_that_lie_and_bombs_are_one_reject_each() {
     put("h-none.parquet", b"PAR1, or so it says");
     put("i-none.arrow", b"ARROW1\0\0 and nothing of it");
     put("j-header.csv", b"id,body\n1,x\n");
+    put("k-good.csv", b"id,text\n1,x\n");
     let out = dir.path().join("out");
     convert("text", &source, &out, "--tokenizer bytes --max-rejects 100%").exits(0);
     let found: Vec<(String, String)> = rejects(&out);
@@ -174,7 +175,7 @@ fn names_that_lie_and_bombs_are_one_reject_each() {
     ];
     let found: Vec<_> = found.iter().map(|(origin, code)| (origin.as_str(), code.as_str())).collect();
     assert_eq!(found, expected);
-    assert_outcomes(&out, [1, 0, 0, 9]);
+    assert_outcomes(&out, [2, 0, 0, 9]);
 }
 
 #[test]

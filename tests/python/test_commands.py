@@ -108,7 +108,7 @@ def text(*options, source="fixtures/corpus", tokenizer="bytes"):
 @pytest.mark.parametrize(
     ("request_", "status", "words"),
     [
-        (text("--text-field", "txet"), 3, ["txet"]),
+        (text("--text-field", "txet"), 2, ["txet"]),
         (text(tokenizer="missing.json"), 2, ["missing.json"]),
         (text(tokenizer="fixtures/photos/dunes/notes.txt"), 2, ["notes.txt"]),
         (text("--split", "train=0.9,validation=0.2"), 2, ["--split", "1"]),

@@ -6,6 +6,7 @@ use std::path::Path;
 use indicatif::{HumanBytes, HumanCount};
 
 use crate::index::LengthSummary;
+use crate::printable::{printable, printable_path};
 use crate::reader::{DatasetDescription, Description, HistogramBucket, ShardDescription};
 use crate::schema::Schema;
 
@@ -22,7 +23,7 @@ pub(super) fn print(path: &Path, description: &Description, out: &mut impl Write
 }
 
 fn print_dataset(path: &Path, d: &DatasetDescription, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "{}: {} dataset, {}", path.display(), d.kind.name(), d.format)?;
+    writeln!(out, "{}: {} dataset, {}", printable_path(path), d.kind.name(), d.format)?;
     writeln!(
         out,
         "  {} records in {} shards, {}; written by dsconvert {}",
@@ -49,7 +50,7 @@ fn print_dataset(path: &Path, d: &DatasetDescription, out: &mut impl Write) -> i
     writeln!(
         out,
         "  from {} ({} files, {}, {} others skipped)",
-        d.sources.labels.join(", "),
+        printable(&d.sources.labels.join(", ")),
         HumanCount(d.sources.files),
         HumanBytes(d.sources.bytes),
         HumanCount(d.sources.skipped)
@@ -75,7 +76,7 @@ fn print_dataset(path: &Path, d: &DatasetDescription, out: &mut impl Write) -> i
 }
 
 fn print_shard(path: &Path, s: &ShardDescription, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "{}: {} shard, {}", path.display(), s.kind.name(), s.format)?;
+    writeln!(out, "{}: {} shard, {}", printable_path(path), s.kind.name(), s.format)?;
     writeln!(out, "  {} records, {}", HumanCount(s.records), HumanBytes(s.bytes))?;
     print_schema(&s.schema, out)?;
     writeln!(out)?;
@@ -87,13 +88,14 @@ fn print_schema(schema: &Schema, out: &mut impl Write) -> io::Result<()> {
     let width = schema.fields.iter().map(|f| f.name.chars().count()).max().unwrap_or(0);
     for field in &schema.fields {
         let nullable = if field.nullable { ", may be missing" } else { "" };
-        writeln!(out, "  {:width$}  {}{nullable}", field.name, field.ty.name())?;
+        writeln!(out, "  {:width$}  {}{nullable}", printable(&field.name), field.ty.name())?;
     }
     if !schema.class_names.is_empty() {
         let shown: Vec<&str> = schema.class_names.iter().take(SHOWN_CLASSES).map(String::as_str).collect();
         let more = schema.class_names.len() - shown.len();
         let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-        writeln!(out, "  {} classes: {}{rest}", schema.class_names.len(), shown.join(", "))?;
+        let shown = shown.join(", ");
+        writeln!(out, "  {} classes: {}{rest}", schema.class_names.len(), printable(&shown))?;
     }
     Ok(())
 }
@@ -108,7 +110,7 @@ fn print_options(value: &serde_json::Value, depth: usize, out: &mut impl Write) 
                 writeln!(out, "{indent}{name}")?;
                 print_options(value, depth + 1, out)?;
             }
-            serde_json::Value::String(text) => writeln!(out, "{indent}{name}: {text}")?,
+            serde_json::Value::String(text) => writeln!(out, "{indent}{name}: {}", printable(text))?,
             other => writeln!(out, "{indent}{name}: {other}")?,
         }
     }

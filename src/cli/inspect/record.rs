@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value as Json, json};
 
 use crate::error::{Error, Result};
+use crate::printable::printable;
 use crate::reader::Record;
 use crate::sample::Value;
 use crate::schema::{FieldType, IMAGE, INPUT_IDS};
@@ -43,18 +44,14 @@ pub(super) fn print(record: &Record, out: &mut impl Write) -> io::Result<()> {
                 text.join(" ")
             }
         };
-        writeln!(out, "  {name}: {text}")?;
+        writeln!(out, "  {}: {text}", printable(name))?;
     }
     Ok(())
 }
 
 /// The text with control characters shown as escapes, cut after some characters: a dataset must not drive a terminal.
 fn cut(text: &str) -> String {
-    let mut shown: String = text
-        .chars()
-        .take(SHOWN_CHARACTERS)
-        .flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] })
-        .collect();
+    let mut shown = printable(&text.chars().take(SHOWN_CHARACTERS).collect::<String>()).into_owned();
     if text.chars().nth(SHOWN_CHARACTERS).is_some() {
         shown.push('…');
     }

@@ -10,6 +10,7 @@ use serde_json::json;
 use super::{Out, is_shard, open_dataset, print_error, print_json};
 use crate::cli::Ending;
 use crate::error::Result;
+use crate::printable::{printable, printable_path};
 use crate::reader::{Record, ShardFile, VerifyOptions, verify};
 use crate::storage::Access;
 use crate::transform::image::{Encode, ImageOptions, ImageTransform, Outcome, Scratch};
@@ -42,13 +43,13 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
         )?;
     } else {
         for problem in &report.problems {
-            writeln!(out, "{problem}").map_err(print_error)?;
+            writeln!(out, "{}", printable(&problem.to_string())).map_err(print_error)?;
         }
         if report.more_problems > 0 {
             writeln!(out, "and {} more problems", HumanCount(report.more_problems)).map_err(print_error)?;
         }
         for file in &report.unlisted {
-            writeln!(out, "not of this dataset: {file}").map_err(print_error)?;
+            writeln!(out, "not of this dataset: {}", printable(file)).map_err(print_error)?;
         }
         if report.more_unlisted > 0 {
             let more = HumanCount(report.more_unlisted);
@@ -58,7 +59,7 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
         writeln!(
             out,
             "{}: {verdict}; {} files ({}) and {} records checked",
-            path.display(),
+            printable_path(path),
             HumanCount(report.files),
             HumanBytes(report.bytes),
             HumanCount(report.records)
@@ -98,7 +99,7 @@ fn verify_shard(path: &Path, access: Access, json: bool, out: &mut Out) -> Resul
             None => "every record decodes; only the dataset has checksums".to_owned(),
             Some(problem) => format!("NOT WHOLE: {problem}"),
         };
-        writeln!(out, "{}: {} records; {verdict}", path.display(), HumanCount(records))
+        writeln!(out, "{}: {} records; {verdict}", printable_path(path), HumanCount(records))
             .map_err(print_error)?;
     }
     Ok(if problem.is_none() { Ending::Fine } else { Ending::NotVerified })

@@ -17,6 +17,7 @@ use crate::source::labels::{Folders, Layout};
 use crate::source::listing::Detail;
 use crate::source::splits::Names;
 use crate::source::walk::{SourceFile, list};
+use crate::source::warning::Warning;
 use crate::source::webdataset::is_tar;
 use crate::transform::image::{has_image_extension, sniff};
 
@@ -97,6 +98,15 @@ fn images_among<'a>(files: &'a [SourceFile], sources: &[SourceSpec]) -> Vec<&'a 
         }
     }
     kept
+}
+
+/// Tables that describe images to the Hub and lie beside those of `files`.
+pub(super) fn tables_beside(files: &[SourceFile], sources: &[SourceSpec]) -> Vec<Warning> {
+    let is_table = |f: &&SourceFile| {
+        let name = f.origin.rsplit('/').next().unwrap_or_default();
+        !f.is_named() && ["metadata.csv", "metadata.jsonl", "metadata.parquet"].contains(&name)
+    };
+    files.iter().filter(is_table).map(|f| Warning::MetadataSkipped { path: f.path(sources) }).collect()
 }
 
 /// Origin of the folder that `file` is in.

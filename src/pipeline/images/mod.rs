@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
-use self::find::{describe, find, shuffle};
+use self::find::{describe, find, shuffle, tables_beside};
 pub use self::predict::Prediction;
 use self::tars::TarFeed;
 use crate::error::{Error, Result};
@@ -33,7 +33,8 @@ use crate::source::files_from::FilesFrom;
 use crate::source::labels::{Folders, Layout};
 use crate::source::listing::Detail;
 use crate::source::metadata::MetadataFile;
-use crate::source::walk::SourceFile;
+use crate::source::walk::{SourceFile, ending};
+use crate::source::warning::Warning;
 use crate::source::webdataset::{self, is_tar};
 use crate::threads;
 use crate::transform::image::{self as transform, DEFAULT_KEPT_BYTES, ImageOptions, ImageTransform, Scratch};
@@ -112,7 +113,10 @@ impl ImagesJob {
         options.sources = braces::expand(&options.sources)?;
         let transform = ImageTransform::new(options.image.clone())?;
         let found = find(&options)?;
-        let folders = found.folders(&options)?;
+        let mut folders = found.folders(&options)?;
+        if options.naming == Naming::Walk {
+            folders.warnings.extend(tables_beside(&found.files, &options.sources));
+        }
         let described = describe(&options, found.content)?;
         let class_names = found.class_names.or_else(|| folders.class_names.clone());
         let extra_fields = found.fields.len();
@@ -144,6 +148,22 @@ impl ImagesJob {
             extra_fields,
             transform,
         })
+    }
+
+    /// Leaves out warnings of what the caller knows.
+    #[must_use]
+    pub fn without_warnings(mut self, is_known: impl Fn(&Warning) -> bool) -> Self {
+        self.folders.warnings.retain(|warning| !is_known(warning));
+        self
+    }
+
+    /// Number of files by what their names end with.
+    fn file_types(&self) -> BTreeMap<String, u64> {
+        let mut types = BTreeMap::new();
+        for file in &self.files {
+            *types.entry(ending(&file.origin)).or_default() += 1;
+        }
+        types
     }
 
     /// Whether the file is read as a tar file; one that is named as an image is not.
@@ -224,6 +244,7 @@ impl Job for ImagesJob {
             walked: self.options.naming == Naming::Walk,
             files: &self.files,
             skipped: self.skipped,
+            skipped_types: self.file_types(),
             options: &self.described,
             output: &self.options.output,
             unit_bytes: unit_bytes(&self.options.output),

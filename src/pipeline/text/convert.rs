@@ -15,7 +15,7 @@ use super::options::{Overflow, TextInput};
 use crate::error::{Error, ErrorKind, Result};
 use crate::panics::caught;
 use crate::pipeline::conversion::{Conversion, Converting, Feed};
-use crate::pipeline::outcome::{Converted, Outcome, Outcomes};
+use crate::pipeline::outcome::{Converted, Member, Outcome, Outcomes};
 use crate::pipeline::progress::Stop;
 use crate::pipeline::testing::item_panic_point;
 use crate::sample::{Ids, PackedIds, Record, Reject, RejectCode, Text, Value};
@@ -84,8 +84,18 @@ impl Conversion for Texts<'_> {
         }
         let duplicates = std::mem::take(&mut task.duplicates);
         let Worker { tokens, ids, text } = worker;
-        let mut documents = Documents { job: self.job, tokens, ids, careful: task.careful, duplicates };
-        self.job.take_apart(task, text, &mut documents, out)
+        let member = MemberCount { start: task.member, converted: 0 };
+        let mut documents =
+            Documents { job: self.job, tokens, ids, careful: task.careful, duplicates, member };
+        let (starts, damaged) = (task.member.is_some(), task.work.is_corrupt());
+        let file = &self.job.details[self.job.parts[task.part].file];
+        let is_compressed = file.kind.compression.is_some();
+        let converting = self.job.take_apart(task, text, &mut documents, out)?;
+        out.member = match is_compressed {
+            true => Member { starts, converted: documents.member.converted, damaged },
+            false => Member { starts: true, ..Member::default() },
+        };
+        Ok(converting)
     }
 }
 
@@ -96,10 +106,28 @@ struct Documents<'a> {
     ids: &'a mut PackedIds,
     careful: bool,
     duplicates: Duplicates,
+    member: MemberCount,
+}
+
+/// Counts the converted documents that have bytes of the last compressed member of a piece.
+struct MemberCount {
+    start: Option<u64>,
+    converted: u64,
+}
+
+impl MemberCount {
+    /// A document starts at `mark`.
+    fn document(&mut self, mark: Option<u64>) {
+        // Until another document starts before it, this may be the one in which the member starts.
+        if self.start.is_some_and(|start| mark.unwrap_or(0) <= start) {
+            self.converted = 0;
+        }
+    }
 }
 
 impl Items for Documents<'_> {
     fn item(&mut self, place: Place, item: Result<Document<'_>, Reject>, out: &mut Outcomes) -> Converting {
+        self.member.document(place.mark);
         let origin = self.job.origin(place);
         let document = match item {
             Ok(document) => document,
@@ -165,7 +193,10 @@ impl Items for Documents<'_> {
                 let origin = identity.origin.as_str().to_owned();
                 out.list.push(Outcome::Rejected { split, origin, reject });
             }
-            Ok(()) if matches!(out.list.last(), Some(Outcome::Converted(_))) => out.text_bytes += bytes,
+            Ok(()) if matches!(out.list.last(), Some(Outcome::Converted(_))) => {
+                out.text_bytes += bytes;
+                self.member.converted += 1;
+            }
             Ok(()) => {}
         }
         Converting::Done

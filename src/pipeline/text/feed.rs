@@ -13,6 +13,8 @@ pub(in crate::pipeline) struct Task {
     /// Ordinal of the part.
     pub(super) part: usize,
     pub(super) work: Work,
+    /// Start of a compressed member, as in [`Step`].
+    pub(super) member: Option<u64>,
     /// Bytes of the file that it stands for.
     pub(super) source_bytes: u64,
     pub(super) careful: bool,
@@ -78,6 +80,7 @@ impl Feed<Task> for PartFeed<'_> {
         let task = Task {
             part,
             work: step.work,
+            member: step.member,
             source_bytes: step.source_bytes,
             careful: self.careful,
             is_first: std::mem::take(&mut self.is_first),

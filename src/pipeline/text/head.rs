@@ -10,9 +10,7 @@ use super::plan::TextFile;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::source::PlannedFile;
-use crate::source::lines::Piece;
-use crate::source::stream::Stream;
-use crate::source::text::cut::{Cut, Cutter, Rule, lines};
+use crate::source::stream::{Broken, Stream};
 use crate::source::text::json::Path;
 use crate::source::text::kind::Format;
 use crate::source::text::rows;
@@ -23,10 +21,8 @@ use crate::source::warning::{Warning, listed};
 const ROWS: usize = 1000;
 /// Files that are looked at, evenly spaced in the listing.
 const FILES: usize = 16;
-/// Bytes of a file that are read, unless one row has more.
+/// Bytes of a file that are read.
 const FILE_BYTES: usize = 1 << 20;
-/// Bytes that are read at a time.
-const PIECE_BYTES: usize = 64 << 10;
 /// Names of fields that are remembered for messages.
 const NAMES: usize = 64;
 
@@ -87,7 +83,7 @@ pub(super) fn check(
         let file = with_fields[at * with_fields.len() / looked_at];
         let planned = files[file].planned(sources, options.follow_symlinks);
         // What cannot be read is told by the run, which tries again.
-        let read = head.read(&planned, &details[file], options.max_document_bytes);
+        let read = head.read(&planned, &details[file]);
         head.complete &= read.unwrap_or(false);
         first.get_or_insert(planned.path);
     }
@@ -96,34 +92,30 @@ pub(super) fn check(
 
 impl<'a> Head<'a> {
     /// Reads the first rows of a file; returns whether these are all.
-    fn read(&mut self, planned: &PlannedFile, detail: &TextFile, max_document_bytes: u64) -> Result<bool> {
+    fn read(&mut self, planned: &PlannedFile, detail: &TextFile) -> Result<bool, Broken> {
         let format = detail.kind.format;
-        let stream = Stream::open(planned, detail.kind.compression)?;
-        let rule = if format == Format::JsonLines { Rule::Lines } else { rows::rule(format) };
-        let mut cutter = Cutter::new(stream, rule, max_document_bytes);
-        let (mut found, mut read) = (0, 0);
-        while let Some(cut) = cutter.next(PIECE_BYTES)? {
-            let Cut::Piece(Piece::Lines { bytes, .. }) = cut else { continue };
-            if format != Format::JsonLines {
-                // All that is to be known is in the first line.
-                if let Some(names) = rows::names(format, &bytes) {
-                    self.rows += 1;
-                    self.columns(&names);
-                }
-                return Ok(true);
+        let mut stream = Stream::open(planned, detail.kind.compression).map_err(Broken::Failed)?;
+        let mut bytes = vec![0; FILE_BYTES];
+        let filled = stream.fill(&mut bytes)?;
+        let is_end = filled < bytes.len();
+        bytes.truncate(filled);
+        if format != Format::JsonLines {
+            // All that is to be known is in the first line.
+            if let Some(names) = rows::names(format, &bytes) {
+                self.rows += 1;
+                self.columns(&names);
             }
-            for (_, line) in lines(&bytes) {
-                if found == ROWS {
-                    return Ok(false);
-                }
-                found += usize::from(self.line(line));
-            }
-            read += bytes.len();
-            if read >= FILE_BYTES {
+            return Ok(true);
+        }
+        let mut found = 0;
+        for line in bytes.split_inclusive(|&b| b == b'\n') {
+            let is_whole = is_end || line.ends_with(b"\n");
+            if found == ROWS || !is_whole {
                 return Ok(false);
             }
+            found += usize::from(self.line(line));
         }
-        Ok(true)
+        Ok(is_end)
     }
 
     fn columns(&mut self, names: &[String]) {
@@ -136,7 +128,8 @@ impl<'a> Head<'a> {
     /// Looks at a line of JSON; returns whether it is an object.
     fn line(&mut self, line: &[u8]) -> bool {
         let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
-        let Ok(serde_json::Value::Object(object)) = serde_json::from_slice(line) else { return false };
+        let line = String::from_utf8_lossy(line);
+        let Ok(serde_json::Value::Object(object)) = serde_json::from_str(&line) else { return false };
         self.rows += 1;
         for asked in self.asked() {
             asked.seen = asked.seen || asked.path.is_in(&object);

@@ -15,6 +15,7 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -53,6 +54,7 @@ pub struct TextJob {
     /// One per file.
     details: Vec<TextFile>,
     skipped: u64,
+    skipped_types: BTreeMap<String, u64>,
     splits: Vec<String>,
     /// What decides the split of a file, where no hash does.
     split_by: Option<SplitBy>,
@@ -100,12 +102,12 @@ impl TextJob {
                 (given.names, Some(given.by), of_files)
             }
         };
-        warnings.extend(found.warnings);
         let mut extra = found.fields.clone();
         if options.shape.pack.is_some() {
             extra.extend(PACK_FIELDS.map(|name| Field::required(name, FieldType::IdsU32)));
         }
         let schema = Arc::new(Schema::text(options.tokenizer.id_width(), extra)?);
+        warnings.extend(head::check(&options, &found.files, &found.sources, &found.details)?);
         Ok(Self {
             described: options.describe()?,
             rule: items::rule(&options.documents),
@@ -115,6 +117,7 @@ impl TextJob {
             files: found.files,
             details: found.details,
             skipped: found.skipped,
+            skipped_types: found.skipped_types,
             splits,
             split_by,
             file_splits,
@@ -192,6 +195,7 @@ impl Job for TextJob {
             walked: self.options.input == TextInput::Walk,
             files: &self.files,
             skipped: self.skipped,
+            skipped_types: self.skipped_types.clone(),
             options: &self.described,
             output: &self.options.output,
             unit_bytes: unit_bytes(&self.options.output),

@@ -43,6 +43,11 @@ pub(super) enum Work {
 }
 
 impl Work {
+    /// Whether the file is damaged here.
+    pub(super) fn is_corrupt(&self) -> bool {
+        matches!(self, Work::Defect { reject, .. } if reject.code == RejectCode::Corrupt)
+    }
+
     /// The first mark that is none of its documents'.
     pub(super) fn end(&self) -> u64 {
         match self {
@@ -60,13 +65,15 @@ impl Work {
 /// Work, the bytes of the file it stands for, and those it holds.
 pub(super) struct Step {
     pub(super) work: Work,
+    /// Of compressed files: the start of the last member that `work` has bytes of, when it is another one than before.
+    pub(super) member: Option<u64>,
     pub(super) source_bytes: u64,
     pub(super) held: u64,
 }
 
 impl Step {
     pub(super) fn defect(mark: Option<u64>, reject: Reject) -> Self {
-        Self { work: Work::Defect { mark, reject }, source_bytes: 0, held: 0 }
+        Self { work: Work::Defect { mark, reject }, member: None, source_bytes: 0, held: 0 }
     }
 }
 
@@ -164,7 +171,8 @@ impl Source {
 impl<'a> Reader<'a> {
     pub(super) fn open(job: &'a TextJob, part: &Part) -> Result<Self, Broken> {
         let (options, file, detail) = (&job.options, &job.files[part.file], &job.details[part.file]);
-        let once = |work, source_bytes, held| Ok(Self::Once(Some(Step { work, source_bytes, held })));
+        let once =
+            |work, source_bytes, held| Ok(Self::Once(Some(Step { work, member: None, source_bytes, held })));
         if let Some(reject) = detail.defect.clone() {
             return once(Work::Defect { mark: None, reject }, part.source_bytes, 0);
         }
@@ -249,7 +257,7 @@ impl<'a> Reader<'a> {
                     Piece::Overlong { bytes, .. } => *bytes,
                 };
                 let work = Work::Piece(piece);
-                Step { held: held(&work), work, source_bytes }
+                Step { held: held(&work), work, member: None, source_bytes }
             })),
             Self::Cuts { cutter, read } => {
                 let Some(cut) = cutter.next(TASK_BYTES)? else { return Ok(None) };
@@ -259,11 +267,13 @@ impl<'a> Reader<'a> {
                         Work::Defect { mark: (offset > 0).then_some(offset), reject }
                     }
                 };
-                Ok(Some(step(work, read, cutter.raw_bytes())))
+                let member = cutter.take_member_start();
+                Ok(Some(Step { member, ..step(work, read, cutter.raw_bytes()) }))
             }
             Self::Rows { table, read } => {
                 let Some(work) = table.next()? else { return Ok(None) };
-                Ok(Some(step(work, read, table.cutter.raw_bytes())))
+                let member = table.cutter.take_member_start();
+                Ok(Some(Step { member, ..step(work, read, table.cutter.raw_bytes()) }))
             }
             Self::Batches { source, read, rest, memory_bytes, columns } => loop {
                 if let Some(all) = rest.as_mut().filter(|rows| !rows.is_empty()) {
@@ -289,7 +299,7 @@ impl<'a> Reader<'a> {
 /// A step of a stream of which `raw_bytes` bytes are read, `read` of them for the steps before.
 fn step(work: Work, read: &mut u64, raw_bytes: u64) -> Step {
     let source_bytes = raw_bytes - std::mem::replace(read, raw_bytes);
-    Step { held: held(&work), work, source_bytes }
+    Step { held: held(&work), work, member: None, source_bytes }
 }
 
 fn held(work: &Work) -> u64 {

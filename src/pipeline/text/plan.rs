@@ -1,12 +1,12 @@
 //! The files of the sources, divided.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::head;
 use super::options::{TextInput, TextOptions};
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
@@ -79,18 +79,18 @@ pub(super) struct Found {
     /// One per file.
     pub(super) details: Vec<TextFile>,
     pub(super) skipped: u64,
+    pub(super) skipped_types: BTreeMap<String, u64>,
     /// Fields that are kept.
     pub(super) fields: Vec<Field>,
     /// In record order.
     pub(super) parts: Vec<Part>,
     /// Ranges of `parts`.
     pub(super) units: Vec<Range<usize>>,
-    pub(super) warnings: Vec<Warning>,
 }
 
 /// Lists the sources and divides them into units of about `unit_bytes`.
 pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<Found> {
-    let Listed { sources, files, defects, skipped } = listed(options)?;
+    let Listed { sources, files, defects, skipped, skipped_types } = listed(options)?;
     crate::pipeline::check_origins(&files, &sources)?;
     let mut types: Vec<Option<FieldType>> = options.keep_fields.iter().map(|k| k.ty).collect();
     let shuffle = options.output.shuffle;
@@ -104,7 +104,6 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<Found> {
         details.push(detail.map_err(|e| if e.place().path.is_none() { e.at_path(path) } else { e })?);
     }
     let mut parts = finder.parts;
-    let warnings = head::check(options, &files, &sources, &details)?;
     if shuffle {
         let seed = options.output.seed ^ SHUFFLE_SALT;
         parts.sort_by_cached_key(|p| {
@@ -115,7 +114,7 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<Found> {
     let kept = options.keep_fields.iter().zip(types);
     let fields = kept.map(|(k, ty)| Field::nullable(&k.name, ty.unwrap_or(FieldType::String))).collect();
     let units = group(&parts, unit_bytes);
-    Ok(Found { units, sources, files, details, skipped, fields, parts, warnings })
+    Ok(Found { units, sources, files, details, skipped, skipped_types, fields, parts })
 }
 
 /// The files of the sources.
@@ -125,6 +124,7 @@ struct Listed {
     /// One per file that is named by a list.
     defects: Vec<Option<Reject>>,
     skipped: u64,
+    skipped_types: BTreeMap<String, u64>,
 }
 
 fn listed(options: &TextOptions) -> Result<Listed> {
@@ -141,6 +141,7 @@ fn listed(options: &TextOptions) -> Result<Listed> {
                 files: vec![file],
                 defects: Vec::new(),
                 skipped: 0,
+                skipped_types: BTreeMap::new(),
             })
         }
         TextInput::FilesFrom(from) => {
@@ -151,7 +152,8 @@ fn listed(options: &TextOptions) -> Result<Listed> {
             };
             let (files, details) = from.list(folder, options.follow_symlinks)?;
             let defects = details.into_iter().map(|d| d.defect.map(|defect| *defect)).collect();
-            Ok(Listed { sources: options.sources.clone(), files, defects, skipped: 0 })
+            let (sources, skipped_types) = (options.sources.clone(), BTreeMap::new());
+            Ok(Listed { sources, files, defects, skipped: 0, skipped_types })
         }
         TextInput::Walk => {
             // What a pattern matches is named, as if the shell had expanded it.
@@ -169,11 +171,16 @@ fn listed(options: &TextOptions) -> Result<Listed> {
                 }
             }
             let listing = list(&matches.sources, options.follow_symlinks, &wanted)?;
+            let mut skipped_types = listing.skipped_types;
+            for (ending, count) in matches.skipped_types {
+                *skipped_types.entry(ending).or_default() += count;
+            }
             Ok(Listed {
                 sources: matches.sources,
                 files: listing.files,
                 defects: Vec::new(),
                 skipped: listing.skipped + matches.skipped,
+                skipped_types,
             })
         }
     }

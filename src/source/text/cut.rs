@@ -36,6 +36,8 @@ pub struct Cutter {
     offset: u64,
     ended: bool,
     damage: Option<Reject>,
+    /// Starts of compressed members that nothing was given of yet.
+    members: Vec<u64>,
 }
 
 impl Cutter {
@@ -50,7 +52,16 @@ impl Cutter {
             offset: 0,
             ended: false,
             damage: None,
+            members: Vec::new(),
         }
+    }
+
+    /// Start of the last compressed member that what was given since the last call has bytes of; after
+    /// [`Cut::Broken`], of the one that is damaged. `None` when no other member started.
+    pub fn take_member_start(&mut self) -> Option<u64> {
+        let is_broken = self.ended && self.damage.is_none() && self.buffer.is_empty();
+        let given = self.members.iter().take_while(|&&start| is_broken || start < self.offset).count();
+        self.members.drain(..given).next_back()
     }
 
     /// Bytes read from the file so far.
@@ -136,6 +147,7 @@ impl Cutter {
             }
         };
         self.buffer.truncate(have + filled);
+        self.members.extend(self.stream.take_member_starts());
         self.ended = filled == 0;
         self.scanner.scan(&self.buffer);
         Ok(())

@@ -1,0 +1,314 @@
+//! Compressed data as the members they are made of.
+//!
+//! Members of gzip, frames of zstd and streams of xz and bzip2 stand one after the other in a file. Each has a checksum of its
+//! own at its end. The readers here note where each member starts in the decompressed bytes, so that what came out of a
+//! damaged one can be told from the rest.
+
+use std::io::{self, BufRead, Read};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bzip2::bufread::BzDecoder;
+use flate2::bufread::GzDecoder;
+use liblzma::stream::{Action, Status, Stream as XzStream};
+use zstd::stream::raw::{InBuffer, Operation, OutBuffer};
+
+/// Where members start in the decompressed bytes, as far as that is known.
+#[derive(Debug, Clone, Default)]
+pub(super) struct MemberStarts(Arc<Mutex<Vec<u64>>>);
+
+impl MemberStarts {
+    fn add(&self, start: u64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(start);
+    }
+
+    /// Those that were not taken before, in order.
+    pub(super) fn take(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A decoder of one member.
+pub(super) trait Member<R>: Read + Sized {
+    /// Starts at the member that `raw` is at.
+    fn start(raw: R) -> io::Result<Self>;
+
+    /// What follows the member, after its end was read.
+    fn rest(self) -> R;
+}
+
+impl<R: BufRead> Member<R> for GzDecoder<R> {
+    fn start(raw: R) -> io::Result<Self> {
+        Ok(Self::new(raw))
+    }
+
+    fn rest(self) -> R {
+        self.into_inner()
+    }
+}
+
+impl<R: BufRead> Member<R> for BzDecoder<R> {
+    fn start(raw: R) -> io::Result<Self> {
+        Ok(Self::new(raw))
+    }
+
+    fn rest(self) -> R {
+        self.into_inner()
+    }
+}
+
+/// Members one after the other.
+pub(super) struct Members<R, M> {
+    member: Option<M>,
+    /// What is read next, between members.
+    raw: Option<R>,
+    starts: MemberStarts,
+    produced: u64,
+}
+
+impl<R: BufRead, M: Member<R>> Members<R, M> {
+    pub(super) fn new(raw: R, starts: MemberStarts) -> Self {
+        Self { member: None, raw: Some(raw), starts, produced: 0 }
+    }
+}
+
+impl<R: BufRead, M: Member<R>> Read for Members<R, M> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            if let Some(mut raw) = self.raw.take() {
+                if raw.fill_buf()?.is_empty() {
+                    self.raw = Some(raw);
+                    return Ok(0);
+                }
+                self.starts.add(self.produced);
+                self.member = Some(M::start(raw)?);
+            }
+            let Some(member) = &mut self.member else { return Ok(0) };
+            let given = match member.read(buffer) {
+                Ok(given) => given,
+                Err(e) => {
+                    // Behind damage, nothing is read.
+                    self.member = None;
+                    return Err(e);
+                }
+            };
+            self.produced += given as u64;
+            if given > 0 {
+                return Ok(given);
+            }
+            self.raw = self.member.take().map(M::rest);
+        }
+    }
+}
+
+/// Frames of zstd.
+pub(super) struct Frames<R> {
+    raw: R,
+    decoder: zstd::stream::raw::Decoder<'static>,
+    starts: MemberStarts,
+    produced: u64,
+    /// The last frame is complete, and no other has begun.
+    between: bool,
+}
+
+impl<R: BufRead> Frames<R> {
+    pub(super) fn new(raw: R, starts: MemberStarts) -> io::Result<Self> {
+        let decoder = zstd::stream::raw::Decoder::new()?;
+        Ok(Self { raw, decoder, starts, produced: 0, between: true })
+    }
+}
+
+impl<R: BufRead> Read for Frames<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let input = self.raw.fill_buf()?;
+            let is_end = input.is_empty();
+            if buffer.is_empty() || (is_end && self.between) {
+                return Ok(0);
+            }
+            if self.between {
+                self.starts.add(self.produced);
+                self.decoder.reinit()?;
+                self.between = false;
+            }
+            let (mut source, mut target) = (InBuffer::around(input), OutBuffer::around(&mut *buffer));
+            let hint = self.decoder.run(&mut source, &mut target)?;
+            let (taken, given) = (source.pos(), target.pos());
+            self.raw.consume(taken);
+            self.produced += given as u64;
+            self.between = hint == 0;
+            if given > 0 {
+                return Ok(given);
+            }
+            if is_end && !self.between {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+}
+
+/// Streams of xz. The reader of the library drops what it has decoded when it meets damage.
+pub(super) struct XzStreams<R> {
+    raw: R,
+    stream: Option<XzStream>,
+    starts: MemberStarts,
+    produced: u64,
+    memory_bytes: u64,
+    failure: Option<io::Error>,
+    /// A stream has ended, and zeros may follow.
+    ended: bool,
+}
+
+impl<R: BufRead> XzStreams<R> {
+    pub(super) fn new(raw: R, memory_bytes: u64, starts: MemberStarts) -> Self {
+        Self { raw, stream: None, starts, produced: 0, memory_bytes, failure: None, ended: false }
+    }
+
+    /// Passes over zeros between streams, of which there are four or a multiple.
+    fn padding(&mut self) -> io::Result<()> {
+        let mut zeros = 0;
+        loop {
+            let input = self.raw.fill_buf()?;
+            let count = input.iter().take_while(|&&b| b == 0).count();
+            let more = count > 0 && count == input.len();
+            self.raw.consume(count);
+            zeros += count;
+            if !more {
+                let whole = zeros % 4 == 0;
+                return if whole {
+                    Ok(())
+                } else {
+                    Err(io::Error::other("the padding of xz streams is odd"))
+                };
+            }
+        }
+    }
+}
+
+impl<R: BufRead> Read for XzStreams<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        loop {
+            if buffer.is_empty() {
+                return Ok(0);
+            }
+            if std::mem::take(&mut self.ended) {
+                self.padding()?;
+            }
+            let input = self.raw.fill_buf()?;
+            let is_end = input.is_empty();
+            if self.stream.is_none() {
+                if is_end {
+                    return Ok(0);
+                }
+                self.starts.add(self.produced);
+            }
+            let stream = match &mut self.stream {
+                Some(stream) => stream,
+                none => none.insert(XzStream::new_stream_decoder(self.memory_bytes, 0)?),
+            };
+            let (taken, given) = (stream.total_in(), stream.total_out());
+            let action = if is_end { Action::Finish } else { Action::Run };
+            let status = stream.process(input, buffer, action);
+            let (taken, given) = (stream.total_in() - taken, stream.total_out() - given);
+            self.raw.consume(taken as usize);
+            self.produced += given;
+            match status {
+                Err(e) if given > 0 => self.failure = Some(e.into()),
+                Err(e) => return Err(e.into()),
+                Ok(Status::StreamEnd) => {
+                    (self.stream, self.ended) = (None, true);
+                    if given == 0 {
+                        continue;
+                    }
+                }
+                Ok(_) if given > 0 => {}
+                Ok(_) if is_end => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => continue,
+            }
+            return Ok(given as usize);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn bzip2(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::default());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn xz(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 1);
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    /// All bytes of a reader, and where its members start.
+    fn read(mut reader: impl Read, starts: &MemberStarts) -> io::Result<(Vec<u8>, Vec<u64>)> {
+        let mut bytes = Vec::new();
+        reader.read_to_end(&mut bytes)?;
+        Ok((bytes, starts.take()))
+    }
+
+    #[test]
+    fn members_are_read_one_after_the_other() {
+        let parts: [&[u8]; 4] = [b"one", b"", &[7; 300_000], b"last"];
+        let expected: Vec<u8> = parts.concat();
+        let mut reads: Vec<io::Result<(Vec<u8>, Vec<u64>)>> = Vec::new();
+        let concat = |compress: &dyn Fn(&[u8]) -> Vec<u8>| {
+            parts.iter().flat_map(|part| compress(part)).collect::<Vec<u8>>()
+        };
+        let starts = MemberStarts::default();
+        let bytes = concat(&gzip);
+        reads.push(read(Members::<_, GzDecoder<_>>::new(&bytes[..], starts.clone()), &starts));
+        let bytes = concat(&bzip2);
+        reads.push(read(Members::<_, BzDecoder<_>>::new(&bytes[..], starts.clone()), &starts));
+        let bytes = concat(&|part| zstd::encode_all(part, 3).unwrap());
+        reads.push(read(Frames::new(&bytes[..], starts.clone()).unwrap(), &starts));
+        let bytes = concat(&|part| [xz(part), vec![0; 8]].concat());
+        reads.push(read(XzStreams::new(&bytes[..], 128 << 20, starts.clone()), &starts));
+        for found in reads {
+            let (bytes, starts) = found.unwrap();
+            assert!(bytes == expected);
+            assert_eq!(starts, [0, 3, 3, 300_003]);
+        }
+    }
+
+    #[test]
+    fn an_end_in_the_middle_is_no_end() {
+        let starts = MemberStarts::default();
+        for (name, bytes) in [
+            ("gz", gzip(&[1; 9000])),
+            ("bz2", bzip2(&[1; 9000])),
+            ("zst", zstd::encode_all(&[1u8; 9000][..], 3).unwrap()),
+            ("xz", xz(&[1; 9000])),
+        ] {
+            for cut in 1..bytes.len() {
+                let cut = &bytes[..cut];
+                let found = match name {
+                    "gz" => read(Members::<_, GzDecoder<_>>::new(cut, starts.clone()), &starts),
+                    "bz2" => read(Members::<_, BzDecoder<_>>::new(cut, starts.clone()), &starts),
+                    "zst" => read(Frames::new(cut, starts.clone()).unwrap(), &starts),
+                    _ => read(XzStreams::new(cut, 128 << 20, starts.clone()), &starts),
+                };
+                assert_eq!(found.unwrap_err().kind(), io::ErrorKind::UnexpectedEof, "{name} {}", cut.len());
+            }
+        }
+    }
+}

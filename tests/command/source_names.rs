@@ -1,0 +1,387 @@
+//! What the names of sources, folders, files and fields mean, and what is said when they may not mean it.
+
+use std::path::Path;
+
+use crate::images_sources::{image, run as run_images};
+use crate::support::*;
+
+/// Writes files of one document each, whose text is the name of the file.
+fn documents(dir: &Path, names: &[&str]) {
+    for name in names {
+        let path = dir.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let text = match name.rsplit_once('.').unwrap().1 {
+            "jsonl" => serde_json::json!({"text": name, "id": 1}).to_string() + "\n",
+            "csv" => format!("id,text\n1,{name}\n"),
+            _ => (*name).to_owned(),
+        };
+        std::fs::write(path, text).unwrap();
+    }
+}
+
+/// Runs `dsconvert text` with the tokenizer `bytes` in the folder `dir`.
+fn run_text(dir: &Path, args: &[&str]) -> Ran {
+    let args = ["text", "--tokenizer", "bytes"].iter().chain(args);
+    Ran::of(command(args).current_dir(dir).output().unwrap())
+}
+
+/// Origins of the records, by split.
+fn origins(out: &Path) -> Vec<(String, Vec<String>)> {
+    let dataset = dsconvert::reader::Dataset::open(out).unwrap();
+    let origins = |split: dsconvert::reader::Split| {
+        split.iter().map(|record| record.unwrap().origin().unwrap().to_owned()).collect()
+    };
+    dataset.splits().map(|split| (split.name().to_owned(), origins(split))).collect()
+}
+
+fn expected(splits: &[(&str, &[&str])]) -> Vec<(String, Vec<String>)> {
+    let own = |names: &[&str]| names.iter().map(|&n| n.to_owned()).collect();
+    splits.iter().map(|&(split, names)| (split.to_owned(), own(names))).collect()
+}
+
+#[test]
+fn text_has_the_splits_that_names_say() {
+    for (names, by, splits) in [
+        (
+            &["train/a.txt", "val/b.txt", "test/c.txt"][..],
+            "by first-level folders",
+            &[
+                ("test", &["s/test/c.txt"][..]),
+                ("train", &["s/train/a.txt"]),
+                ("validation", &["s/val/b.txt"]),
+            ][..],
+        ),
+        (
+            &["en/train.txt", "en/dev-00.txt"],
+            "by the names of files",
+            &[("train", &["s/en/train.txt"]), ("validation", &["s/en/dev-00.txt"])],
+        ),
+        (
+            &["data/train-00000-of-00001.txt", "data/hard-00000-of-00001.txt"],
+            "by the names of shards",
+            &[("hard", &["s/data/hard-00000-of-00001.txt"]), ("train", &["s/data/train-00000-of-00001.txt"])],
+        ),
+        (
+            &["x/train-clean/a.txt", "x/test-clean/b.txt"],
+            "by the names of folders",
+            &[("test", &["s/x/test-clean/b.txt"]), ("train", &["s/x/train-clean/a.txt"])],
+        ),
+        (&["a.txt", "b.txt"], "splits: train (2 files)\n", &[("train", &["s/a.txt", "s/b.txt"])]),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        documents(&dir.path().join("s"), names);
+        let planned = run_text(dir.path(), &["s", "--out", "out", "--dry-run"]).exits(0);
+        assert!(planned.stdout.contains(by.trim_start_matches("splits: ").trim_end()), "{}", planned.stdout);
+        let ran = run_text(dir.path(), &["s", "--out", "out"]).exits(0);
+        assert_eq!(ran.stderr, "", "nothing may be warned of");
+        assert!(ran.stdout.contains(by), "{}", ran.stdout);
+        assert_eq!(origins(&dir.path().join("out")), expected(splits));
+        run_text(dir.path(), &["s", "--out", "flat", "--layout", "flat"]).exits(0);
+        assert_eq!(origins(&dir.path().join("flat")).len(), 1);
+    }
+}
+
+#[test]
+fn sources_that_are_named_as_splits_are_splits() {
+    let dir = tempfile::tempdir().unwrap();
+    documents(dir.path(), &["a.jsonl", "b.jsonl", "c/x.jsonl"]);
+    run_text(dir.path(), &["train=a.jsonl", "validation=b.jsonl", "test=c", "--out", "out"]).exits(0);
+    let splits =
+        [("test", &["test/x.jsonl#0"][..]), ("train", &["train#0"]), ("validation", &["validation#0"])];
+    assert_eq!(origins(&dir.path().join("out")), expected(&splits));
+    let ran = run_text(dir.path(), &["train=a.jsonl", "other=b.jsonl", "--out", "mixed"]).exits(0);
+    ran.says(&["warning", "\"train\"", "\"other\""]);
+    assert_eq!(origins(&dir.path().join("mixed")).len(), 1);
+    run_text(dir.path(), &["train=a.jsonl", "test=b.jsonl", "--out", "no", "--split", "a=0.5,b=0.5"])
+        .exits(2)
+        .says(&["test, train are splits already", "--split", "--layout flat"]);
+    // Where everything is for training, it can be divided.
+    let one = ["train=a.jsonl", "--out", "divided", "--split", "train=0.5,validation=0.5"];
+    run_text(dir.path(), &one).exits(0);
+    run_text(dir.path(), &["a.jsonl", "--out", "no", "--layout", "labels"])
+        .exits(2)
+        .says(&["--layout labels"]);
+
+    for name in ["p/cat/x.jpg", "q/dog/y.jpg"] {
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, image(0)).unwrap();
+    }
+    let ran = run_images(dir.path(), b"", &["train=p", "val=q", "--out", "images"]).exits(0);
+    let splits = [("train", &["train/cat/x.jpg"][..]), ("validation", &["val/dog/y.jpg"])];
+    assert_eq!(origins(&dir.path().join("images")), expected(&splits));
+    assert!(ran.stdout.contains("classes: 2 (cat, dog)"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("by the labels of the sources"), "{}", ran.stdout);
+}
+
+#[test]
+fn names_that_may_not_mean_splits_are_told() {
+    for (names, splits, said) in [
+        (
+            &["Train/c/a.jpg", "Test/c/b.jpg"][..],
+            &["test", "train"][..],
+            &["\"Test\" is read as the split test"][..],
+        ),
+        (
+            &["training/c/a.jpg", "testing/c/b.jpg"],
+            &["test", "train"],
+            &["\"testing\" is read as the split test"],
+        ),
+        (
+            &["train/c/a.jpg", "dev/c/b.jpg"],
+            &["train", "validation"],
+            &["\"dev\" is read as the split validation"],
+        ),
+        (
+            &["train/c/a.jpg", "val/c/b.jpg", "extra/c/d.jpg"],
+            &["extra", "train", "validation"],
+            &["\"extra\""],
+        ),
+        (
+            &["train/c/a.jpg", "val/c/b.jpg", "d.jpg"],
+            &["train", "validation"],
+            &["1 of the files", "s/d.jpg"],
+        ),
+        (&["bus/a.jpg", "train/b.jpg"], &["train"], &["\"train\" is a class", "--layout splits"]),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        for name in names.iter().chain(&["README.md", "docs/notes.txt"]) {
+            let path = dir.path().join("s").join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, if name.ends_with("jpg") { image(0) } else { b"no image".to_vec() })
+                .unwrap();
+        }
+        let planned = run_images(dir.path(), b"", &["s", "--out", "out", "--dry-run"]).exits(0).says(said);
+        assert!(planned.stdout.contains("classes  "), "{}", planned.stdout);
+        let ran = run_images(dir.path(), b"", &["s", "--out", "out"]).exits(0).says(said);
+        ran.says(&["dsconvert: warning: "]);
+        let found: Vec<String> = origins(&dir.path().join("out")).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(found, splits, "{names:?}");
+        let quiet = run_images(dir.path(), b"", &["s", "--out", "quiet", "-q"]).exits(0);
+        assert_eq!(quiet.stderr, "");
+        assert_same(&tree(&dir.path().join("out")), &tree(&dir.path().join("quiet")));
+    }
+}
+
+#[test]
+fn what_lies_beside_images_is_no_class_and_no_split() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, bytes) in [
+        ("train/cat/a.jpg", image(0)),
+        ("val/dog/b", image(1)),
+        ("README.md", b"text".to_vec()),
+        ("docs/notes.txt", b"text".to_vec()),
+    ] {
+        let path = dir.path().join("s").join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+    let ran = run_images(dir.path(), b"", &["s", "--out", "out"]).exits(0);
+    assert_eq!(ran.stderr, "");
+    let splits = [("train", &["s/train/cat/a.jpg"][..]), ("validation", &["s/val/dog/b"])];
+    assert_eq!(origins(&dir.path().join("out")), expected(&splits));
+    assert!(ran.stdout.contains("classes: 2 (cat, dog)"), "{}", ran.stdout);
+}
+
+#[test]
+fn urls_are_refused_and_nothing_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    documents(dir.path(), &["a.jsonl"]);
+    std::fs::write(dir.path().join("x.jpg"), image(0)).unwrap();
+    let before = tree(dir.path());
+    for args in [
+        &["a.jsonl", "--out", "s3://bucket/x"][..],
+        &["s3://bucket/x", "--out", "out"],
+        &["train=gs://bucket/x", "--out", "out"],
+        &["hf://datasets/x/*.parquet", "--out", "out"],
+        &["--files-from", "https://host/list", "--out", "out"],
+    ] {
+        run_text(dir.path(), args).exits(2).says(&["is a URL", "object storage"]);
+        assert_same(&tree(dir.path()), &before);
+        assert!(!dir.path().join("s3:").exists());
+    }
+    for args in [
+        &["x.jpg", "--out", "file:///tmp/x"][..],
+        &["x.jpg", "--out", "out", "--classes", "s3://bucket/classes"],
+        &["--metadata", "s3://bucket/m.csv", "--out", "out"],
+    ] {
+        run_images(dir.path(), b"", args).exits(2).says(&["is a URL"]);
+        assert_same(&tree(dir.path()), &before);
+    }
+    let ran = Ran::of(command(["inspect", "s3://bucket/x"]).current_dir(dir.path()).output().unwrap());
+    ran.exits(2).says(&["is a URL"]);
+}
+
+#[test]
+fn a_field_that_no_row_has_is_refused_before_anything_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let lines: String =
+        (0..3000).map(|i| serde_json::json!({"id": i, "body": "x"}).to_string() + "\n").collect();
+    std::fs::write(dir.path().join("a.jsonl"), &lines).unwrap();
+    std::fs::write(dir.path().join("z.jsonl.zst"), zstd::encode_all(lines.as_bytes(), 3).unwrap()).unwrap();
+    std::fs::write(dir.path().join("b.csv"), "id,body\n1,x\n").unwrap();
+    std::fs::write(dir.path().join("c.tsv"), "id\tbody\n1\tx\n").unwrap();
+    for name in ["a.jsonl", "z.jsonl.zst", "b.csv", "c.tsv"] {
+        let run = |options: &[&str]| run_text(dir.path(), &[&[name, "--out", "out"], options].concat());
+        run(&[]).exits(2).says(&["text_field", "\"text\"", "\"body\"", "\"id\"", name]);
+        run(&["--text-field", "body", "--key-field", "key"]).exits(2).says(&[
+            "key_field",
+            "\"key\"",
+            "\"id\"",
+        ]);
+        run(&["--text-field", "body", "--keep-fields", "id,lang"])
+            .exits(2)
+            .says(&["keep_fields", "\"lang\""]);
+        assert!(!dir.path().join("out").exists());
+    }
+    // A field may be that of later rows, when its type says that it is meant.
+    let fields = ["a.jsonl", "--out", "out", "--text-field", "body", "--keep-fields", "lang:string"];
+    run_text(dir.path(), &fields).exits(0).says(&["warning", "none of the first 1000 rows", "\"lang\""]);
+    // Where all rows are seen, a type does not help.
+    let fields = ["b.csv", "--out", "no", "--text-field", "body", "--keep-fields", "lang:string"];
+    run_text(dir.path(), &fields).exits(2).says(&["keep_fields"]);
+    // One odd file among others is no wrong name.
+    documents(dir.path(), &["t/good.jsonl", "t/odd.csv"]);
+    std::fs::write(dir.path().join("t/odd.csv"), "id,body\n1,x\n").unwrap();
+    run_text(dir.path(), &["t", "--out", "odd", "--max-rejects", "50%"]).exits(0);
+    assert_outcomes(&dir.path().join("odd"), [1, 0, 0, 1]);
+}
+
+#[test]
+fn names_with_control_characters_are_printed_as_escapes() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = "a\n\u{1b}[31mdsconvert: fine\r";
+    std::fs::create_dir(dir.path().join(name)).unwrap();
+    let file = format!("{name}/{name}.jpg");
+    std::fs::write(dir.path().join(&file), image(0)).unwrap();
+    std::fs::create_dir_all(dir.path().join("s").join(name)).unwrap();
+    std::fs::write(dir.path().join("s").join(&file), image(0)).unwrap();
+    let clean = |text: &str| text.chars().all(|c| c == '\n' || !c.is_control());
+    let check = |ran: Ran| {
+        assert!(clean(&ran.stdout) && clean(&ran.stderr), "{ran:?}");
+        assert!(
+            !ran.stdout.contains("\ndsconvert: fine") && !ran.stderr.contains("\ndsconvert: fine"),
+            "{ran:?}"
+        );
+        ran
+    };
+    check(run_images(dir.path(), b"", &["s", "--out", name, "--dry-run"]).exits(0));
+    check(run_images(dir.path(), b"", &["s", "--out", &format!("{name}/out")]).exits(0));
+    check(run_images(dir.path(), b"", &["s", &format!("other=s/{name}"), "--out", name]).exits(2));
+    check(run_images(dir.path(), b"", &["s", &format!("s=s/{name}/../../s"), "--out", "no"]).exits(2));
+    check(run_images(dir.path(), b"", &[&format!("{name}/missing"), "--out", "no"]).exits(2));
+    std::fs::write(dir.path().join("s").join(format!("{name}/bad.jpg")), b"\xff\xd8\xff\xe0 damaged")
+        .unwrap();
+    check(run_images(dir.path(), b"", &["s", "--out", "out"]).exits(3));
+    for args in [&["inspect"][..], &["inspect", "--verify"], &["inspect", "--record", "0"]] {
+        let out = format!("{name}/out");
+        check(
+            Ran::of(command(args.iter().chain(&[out.as_str()])).current_dir(dir.path()).output().unwrap())
+                .exits(0),
+        );
+    }
+}
+
+#[test]
+fn a_table_beside_images_is_used_or_told() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("s")).unwrap();
+    std::fs::write(dir.path().join("s/a.jpg"), image(0)).unwrap();
+    std::fs::write(dir.path().join("s/metadata.csv"), "file_name,caption\na.jpg,one\n").unwrap();
+    let ran = run_images(dir.path(), b"", &["s", "--out", "skipped"]).exits(0);
+    ran.says(&["s/metadata.csv", "not used", "--metadata FILE", "--metadata none"]);
+    let ran = run_images(dir.path(), b"", &["s", "--out", "told", "--metadata", "none"]).exits(0);
+    assert_eq!(ran.stderr, "");
+    assert_same(&tree(&dir.path().join("skipped")), &tree(&dir.path().join("told")));
+    let ran = run_images(dir.path(), b"", &["--metadata", "s/metadata.csv", "--out", "used"]).exits(0);
+    assert_eq!(ran.stderr, "");
+    assert_eq!(crate::images_sources::texts(&dir.path().join("used"), "train", "caption"), ["one"]);
+    run_images(dir.path(), b"", &["--metadata", "none", "--out", "no"]).exits(2).says(&["SRC"]);
+}
+
+#[test]
+fn nothing_found_names_what_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    documents(&dir.path().join("s"), &["a.pdf", "b.pdf", "c.md"]);
+    run_text(dir.path(), &["s", "--out", "out"]).exits(3).says(&["in s", "3 files", "2 .pdf", "1 .md"]);
+    run_images(dir.path(), b"", &["s", "--out", "out"])
+        .exits(3)
+        .says(&["in s", "3 files", "2 .pdf", "1 .md"]);
+}
+
+/// Records that came out of the damaged member of a file are counted; those of the members before are not.
+#[test]
+fn records_of_a_damaged_member_are_counted() {
+    use std::io::Write;
+    let dir = tempfile::tempdir().unwrap();
+    let lines = |from: usize, to: usize| -> String {
+        (from..to)
+            .map(|i| {
+                serde_json::json!({"text": format!("document {i} {}", i * 7919 % 1009)}).to_string() + "\n"
+            })
+            .collect()
+    };
+    let gzip = |text: &str| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let zstd = |text: &str| {
+        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 3).unwrap();
+        encoder.include_checksum(true).unwrap();
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let bzip2 = |text: &str| {
+        let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::default());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let compressors: [(&str, usize, &dyn Fn(&str) -> Vec<u8>); 2] = [("gz", 8, &gzip), ("zst", 4, &zstd)];
+    for (name, checksum, compress) in compressors {
+        // The first member ends in the middle of a line, which is the first record of the second.
+        let (one, two) = (lines(0, 3000), lines(3000, 20_000));
+        let cut = one.len() - 10;
+        let all = [one.as_str(), two.as_str()].concat();
+        let mut second = compress(&all[cut..]);
+        let at = second.len() - checksum;
+        second[at] ^= 1;
+        for (file, bytes, converted, after) in [
+            ("both", [compress(&all[..cut]), second.clone()].concat(), 20_000, Some(17_001)),
+            (
+                "alone",
+                {
+                    let mut whole = compress(&all);
+                    let at = whole.len() - checksum;
+                    whole[at] ^= 1;
+                    whole
+                },
+                20_000,
+                Some(20_000),
+            ),
+            ("garbage", [compress(&all), b"no compressed data".to_vec()].concat(), 20_000, None),
+            ("whole", compress(&all), 20_000, None),
+        ] {
+            let source = dir.path().join(format!("{file}.jsonl.{name}"));
+            std::fs::write(&source, bytes).unwrap();
+            for threads in [1, 3] {
+                let out = dir.path().join(format!("{file}-{name}-{threads}"));
+                let ran = convert("text", &source, &out, &format!("--tokenizer bytes --threads {threads}"))
+                    .exits(0);
+                let rejected = u64::from(file != "whole");
+                assert_outcomes(&out, [converted, 0, 0, rejected]);
+                assert_eq!(manifest(&out)["notes"]["after_damage"].as_u64(), after, "{file}.{name}");
+                assert_eq!(ran.stdout.contains("before damage was met"), after.is_some(), "{}", ran.stdout);
+            }
+        }
+    }
+    let mut bytes = bzip2(&lines(0, 20_000));
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    let source = dir.path().join("middle.jsonl.bz2");
+    std::fs::write(&source, bytes).unwrap();
+    let out = dir.path().join("middle");
+    convert("text", &source, &out, "--tokenizer bytes").exits(0);
+    let manifest = manifest(&out);
+    assert_eq!(manifest["notes"]["after_damage"], manifest["converted"]);
+}
