@@ -66,7 +66,8 @@ fn flips_at_both_ends_of_a_shard_are_errors() {
             let mut command = Command::new(std::env::current_exe().unwrap());
             command.args(["--exact", "one_process", "--ignored", "--nocapture"]);
             command.env(CASE, case.to_string()).env(REPORT, report(case)).env("RUST_BACKTRACE", "0");
-            let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            let child =
+                command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
             running.push((case, child, Instant::now()));
         }
         std::thread::sleep(Duration::from_millis(50));

@@ -123,7 +123,7 @@ fn selected_columns_are_checked_like_whole_records() {
         let rows: Vec<u64> = (0..30).collect();
         let schema = open().schema().clone();
         let mut refused = 0;
-        for at in (0..bytes.len()).step_by(37) {
+        for at in (0..bytes.len()).step_by(97) {
             bytes[at] ^= 1 << (at % 8);
             std::fs::write(&shard, &bytes).unwrap();
             bytes[at] ^= 1 << (at % 8);
@@ -175,7 +175,7 @@ fn lengths_of_an_altered_index_are_errors() {
     for name in ["records-0000", "lengths-0000", "histogram"] {
         let path = dir.path().join(format!("index/train.{name}.arrow"));
         let mut bytes = std::fs::read(&path).unwrap();
-        for at in 0..bytes.len() {
+        for at in (0..bytes.len()).step_by(5) {
             bytes[at] ^= 1 << (at % 8);
             std::fs::write(&path, &bytes).unwrap();
             bytes[at] ^= 1 << (at % 8);
@@ -188,7 +188,9 @@ fn lengths_of_an_altered_index_are_errors() {
             assert!(runs(&split).is_err() || name != "histogram", "byte {at}");
             assert!(runs(&split).is_ok() || name != "records-0000", "byte {at}");
             // Records have checksums of their own, and need no other.
-            assert!(split.get(5).is_ok_and(|r| r.into_inner() == record(Kind::Text, 5)) || name == "records-0000");
+            assert!(
+                split.get(5).is_ok_and(|r| r.into_inner() == record(Kind::Text, 5)) || name == "records-0000"
+            );
             let unchecked = all_lengths(&open(false));
             unnoticed += u32::from(unchecked.is_ok_and(|lengths| lengths != expected.0));
         }

@@ -93,7 +93,8 @@ pub(in crate::format::parquet) fn check_page_index(blob: &Blob, file: &ParquetMe
                 _ => false,
             };
             if !sound {
-                let what = format!("row group {number}: the page index of {} is damaged", column.column_path());
+                let what =
+                    format!("row group {number}: the page index of {} is damaged", column.column_path());
                 return Err(Error::corrupt(what).at_path(blob.path()));
             }
         }
