@@ -77,9 +77,17 @@ pub(crate) fn run(
     Ok(report(&done, findings))
 }
 
+/// A directory in memory where there is one: conversions sync every file.
+fn scratch() -> Result<tempfile::TempDir> {
+    let memory = Path::new("/dev/shm");
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("dsconvert-fuzz-");
+    Ok(if memory.is_dir() { builder.tempdir_in(memory)? } else { builder.tempdir()? })
+}
+
 impl Job {
     fn start(&mut self, seed: u64, findings: &Path) -> Result<()> {
-        let dir = tempfile::Builder::new().prefix("dsconvert-fuzz-").tempdir()?;
+        let dir = scratch()?;
         let (cases, time) = match self.left {
             Budget::Cases(cases) => (cases, Duration::MAX / 2),
             Budget::Time(time) => (u64::MAX, time),
@@ -167,7 +175,7 @@ impl Job {
             self.aborts += 1;
             format!("abort: {status}")
         };
-        let scratch = tempfile::Builder::new().prefix("dsconvert-fuzz-").tempdir()?;
+        let scratch = scratch()?;
         let target = targets::build(self.target, scratch.path())?;
         Finding::of(&*target, self.target, seed, case).save(findings, &what)
     }

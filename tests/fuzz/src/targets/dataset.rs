@@ -92,7 +92,7 @@ impl Target for Datasets {
             return Verdict::Wrong(format!("a file of the dataset cannot be written: {e}"));
         }
         self.cases += 1;
-        let access = if self.cases % 2 == 0 { Access::Map } else { Access::Read };
+        let access = if self.cases.is_multiple_of(2) { Access::Map } else { Access::Read };
         let kind = if self.inputs[input].name.starts_with(KINDS[0]) { KINDS[0] } else { KINDS[1] };
         let Ok(dataset) = OpenOptions::new().access(access).open(self.root.join(kind)) else {
             return Verdict::Refused;

@@ -28,7 +28,7 @@ fn batch(first: &str, value: impl Fn(usize) -> String) -> Result<RecordBatch> {
 }
 
 fn label(i: usize) -> &'static str {
-    if i % 2 == 0 { "a" } else { "b" }
+    if i.is_multiple_of(2) { "a" } else { "b" }
 }
 
 /// Text of document `i`.
