@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use dsconvert::format::{Format, Placed, infer_schema, open, sniff};
-use dsconvert::sample::Record;
+use dsconvert::sample::{Record, Value};
 use dsconvert::schema::{IdWidth, Schema};
 use dsconvert::storage::Blob;
 use format_common::{any_record, images_with_everything, write};
@@ -156,4 +156,35 @@ fn a_page_with_too_few_levels_is_an_error() {
     .unwrap();
     assert!((0..40).any(|row| reader.get(Placed::in_group(0, row, 0)).is_err()));
     assert!(reader.scan().unwrap().any(|record| record.is_err()));
+}
+
+/// After skipping a value that is longer than its page, the `parquet` crate allocated a negative size.
+#[test]
+fn a_value_longer_than_its_page_is_an_error() {
+    let schema = Schema::images(None, vec![]).unwrap();
+    let image = |i: u8| -> Bytes { (0..500u32).map(|k| (k * k) as u8 ^ i).collect() };
+    let record = |i: u8| Record {
+        values: vec![
+            Value::Text(format!("key-{i}").as_str().into()),
+            Value::Bytes(image(i)),
+            Value::UInt(1),
+            Value::UInt(1),
+            Value::Text("origin".into()),
+        ],
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("shard");
+    let placed = write(Format::Parquet, &schema, &(0..20).map(record).collect::<Vec<_>>(), &path);
+    let whole = std::fs::read(&path).unwrap();
+    let at = whole.windows(500).position(|w| w == &image(3)[..]).unwrap();
+    for (byte, xor) in [(at - 1, 0x40), (at - 2, 0x10), (at - 3, 0x40), (at - 4, 0x01)] {
+        let mut bytes = whole.clone();
+        bytes[byte] ^= xor;
+        let blob = Blob::from_bytes(Path::new("long-value.parquet"), bytes.into());
+        let reader = open(Format::Parquet, Arc::new(schema.clone()), blob).unwrap();
+        assert!(reader.get(placed[4]).is_err(), "byte {byte}");
+        assert!(reader.get_many(&[placed[0], placed[6]]).is_err(), "byte {byte}");
+        assert!(reader.get_columns(&[placed[9]], &[0, 1]).is_err(), "byte {byte}");
+        assert!(reader.get_columns(&[placed[9]], &[0]).is_ok(), "the other columns are whole");
+    }
 }

@@ -123,7 +123,7 @@ fn selected_columns_are_checked_like_whole_records() {
         let rows: Vec<u64> = (0..30).collect();
         let schema = open().schema().clone();
         let mut refused = 0;
-        for at in (0..bytes.len()).step_by(37) {
+        for at in (0..bytes.len()).step_by(97) {
             bytes[at] ^= 1 << (at % 8);
             std::fs::write(&shard, &bytes).unwrap();
             bytes[at] ^= 1 << (at % 8);
@@ -175,7 +175,7 @@ fn lengths_of_an_altered_index_are_errors() {
     for name in ["records-0000", "lengths-0000", "histogram"] {
         let path = dir.path().join(format!("index/train.{name}.arrow"));
         let mut bytes = std::fs::read(&path).unwrap();
-        for at in 0..bytes.len() {
+        for at in (0..bytes.len()).step_by(5) {
             bytes[at] ^= 1 << (at % 8);
             std::fs::write(&path, &bytes).unwrap();
             bytes[at] ^= 1 << (at % 8);

@@ -174,14 +174,15 @@ def test_a_spawned_child_reads_the_same(corpus_in):
         assert pool.apply(_keys_in_child, (dataset,)) == keys(dataset)
 
 
+@pytest.mark.parametrize("fields", [None, ["origin"]])
 @pytest.mark.parametrize("mmap", [True, False])
-def test_an_altered_shard_is_an_error_with_its_place(corpus_in, tmp_path, mmap):
+def test_an_altered_shard_is_an_error_with_its_place(corpus_in, tmp_path, mmap, fields):
     shutil.copytree(corpus_in("msgpack").path, tmp_path / "altered")
     shard = sorted((tmp_path / "altered/train").iterdir())[1]
     data = bytearray(shard.read_bytes())
     data[len(data) // 2] ^= 1
     shard.write_bytes(data)
-    split = dsconvert.open(tmp_path / "altered", "train", mmap=mmap)
+    split = dsconvert.open(tmp_path / "altered", "train", mmap=mmap, fields=fields)
     caught, whole, records = [], 0, iter(split)
     while True:
         try:
@@ -198,6 +199,23 @@ def test_an_altered_shard_is_an_error_with_its_place(corpus_in, tmp_path, mmap):
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is dsconvert.CorruptError
     assert (str(again), again.kind, again.place, again.remedy) == (str(error), error.kind, error.place, error.remedy)
+
+
+def test_lengths_of_an_altered_index_are_an_error(corpus_in, tmp_path):
+    shutil.copytree(corpus_in("msgpack").path, tmp_path / "altered")
+    index = tmp_path / "altered/index/train.records-0000.arrow"
+    right = dsconvert.open(tmp_path / "altered", "train").lengths()
+    data = bytearray(index.read_bytes())
+    at = data.index(right.tobytes()) + 8 * (len(right) // 2)
+    data[at] ^= 1
+    index.write_bytes(data)
+    split = dsconvert.open(tmp_path / "altered", "train")
+    with pytest.raises(dsconvert.CorruptError, match="SHA-256"):
+        split.lengths()
+    with pytest.raises(dsconvert.CorruptError, match="SHA-256"):
+        split.length(len(right) // 2)
+    unchecked = dsconvert.open(tmp_path / "altered", "train", verify_checksums=False)
+    assert (unchecked.lengths() != right).sum() == 1
 
 
 def test_each_failure_has_its_class(corpus_in, tmp_path):

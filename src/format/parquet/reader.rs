@@ -41,7 +41,7 @@ pub(in crate::format) struct Reader {
     schema: Arc<Schema>,
     blob: Blob,
     metadata: ArrowReaderMetadata,
-    counted: guard::CountedPages,
+    checked: guard::CheckedPages,
     all: Columns,
 }
 
@@ -59,8 +59,8 @@ impl Reader {
         guard::check_footer(metadata.metadata(), blob.len())
             .map_err(|why| Error::corrupt(why).at_path(blob.path()))?;
         let all = Columns { mask: ProjectionMask::all(), schema: Arc::clone(&schema) };
-        let counted = guard::CountedPages::new(metadata.metadata());
-        Ok(Self { schema, blob, metadata, counted, all })
+        let checked = guard::CheckedPages::new(metadata.metadata());
+        Ok(Self { schema, blob, metadata, checked, all })
     }
 
     fn file(&self) -> &ParquetMetaData {
@@ -76,7 +76,7 @@ impl Reader {
     ) -> Result<impl Iterator<Item = Result<Rows>> + use<'a>> {
         let (file, ranges_to_check) = (self.file(), ranges.as_deref());
         let dictionary =
-            guard::check_pages(&self.blob, file, group, ranges_to_check, &columns.mask, &self.counted)
+            guard::check_pages(&self.blob, file, group, ranges_to_check, &columns.mask, &self.checked)
                 .map_err(|e| self.damaged(group, e))?;
         let batch_rows = (BATCH_BYTES / dictionary.max(1)).clamp(1, BATCH_ROWS as u64) as usize;
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(

@@ -1,6 +1,8 @@
-//! Repetition levels of a page, counted before rows in it are skipped.
+//! Levels and lengths inside a page, checked before rows in it are skipped.
 //!
-//! The `parquet` crate never returns from skipping rows in a page that has fewer repetition levels than its header says.
+//! The `parquet` crate checks them when it reads, but not when it skips: it never returns from skipping rows in a page that
+//! has fewer repetition levels than its header says, and after skipping a value that is longer than the page it computes a
+//! negative size, for which it allocates.
 //!
 //! Format: <https://parquet.apache.org/docs/file-format/data-pages/encodings/>
 
@@ -41,6 +43,26 @@ pub(super) fn rows(page: &[u8], levels: u64) -> Option<u64> {
     Some(rows)
 }
 
+/// Whether the values of the decompressed data page `page` are byte strings that fill it: each after its length, which is a
+/// 32-bit integer. The page has no repetition levels; `has_definition` says whether it has definition levels.
+pub(super) fn are_whole_strings(page: &[u8], has_definition: bool) -> bool {
+    let after = |bytes: &mut &[u8]| -> Option<()> {
+        let (size, rest) = bytes.split_first_chunk::<4>()?;
+        *bytes = rest.get(usize::try_from(u32::from_le_bytes(*size)).ok()?..)?;
+        Some(())
+    };
+    let mut rest = page;
+    if has_definition && after(&mut rest).is_none() {
+        return false;
+    }
+    while !rest.is_empty() {
+        if after(&mut rest).is_none() {
+            return false;
+        }
+    }
+    true
+}
+
 fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..35).step_by(7) {
@@ -70,5 +92,17 @@ mod tests {
         assert_eq!(rows(&page[..7], 10), None, "cut short");
         assert_eq!(rows(&[2, 0, 0, 0, 0, 0], 1), None, "an empty run");
         assert_eq!(rows(&[255, 255, 255, 255], 1), None);
+    }
+
+    #[test]
+    fn strings_must_end_where_the_page_ends() {
+        let page = [&[2, 0, 0, 0, 8, 1][..], &[1, 0, 0, 0, b'a'], &[0, 0, 0, 0]].concat();
+        assert!(are_whole_strings(&page, true) && are_whole_strings(&page[6..], false));
+        assert!(are_whole_strings(&[], false) && !are_whole_strings(&[], true));
+        for end in 1..9 {
+            assert!(end == 5 || !are_whole_strings(&page[6..6 + end], false), "{end}");
+        }
+        assert!(!are_whole_strings(&[255, 255, 255, 255, 1], false));
+        assert!(!are_whole_strings(&[7, 0, 0, 0, 1], true));
     }
 }

@@ -18,6 +18,7 @@ use ::parquet::basic::{Compression, Type};
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use ::parquet::file::page_index::offset_index::PageLocation;
+use bytes::Bytes;
 
 use super::GROUP_ROWS;
 use crate::error::{Error, Result};
@@ -159,26 +160,40 @@ fn begin_of(pages: &[PageLocation], page: usize, total: usize) -> usize {
     pages.get(page).and_then(|p| usize::try_from(p.first_row_index).ok()).unwrap_or(total)
 }
 
-/// Pages whose repetition levels were counted: `[row group][column][page]`, with no pages for columns without lists.
-pub(super) struct CountedPages(Vec<Vec<Vec<AtomicBool>>>);
+/// Pages whose content was checked: `[row group][column][page]`. Later reads of a page need not check it again.
+pub(super) struct CheckedPages(Vec<Vec<Vec<AtomicBool>>>);
 
-impl CountedPages {
+impl CheckedPages {
     /// None of the pages of `file` yet.
     pub(super) fn new(file: &ParquetMetaData) -> Self {
-        let pages = |group: usize, column: usize, list: bool| {
+        let column = |group: usize, column: usize| {
             let index = file.page_index_for_row_group(group);
-            let pages = index.page_locations(column).filter(|_| list).map_or(0, Vec::len);
+            let pages = index.page_locations(column).map_or(0, Vec::len);
             std::iter::repeat_with(AtomicBool::default).take(pages).collect()
         };
         let group = |(number, group): (usize, &RowGroupMetaData)| {
-            let lists = group.columns().iter().map(|column| column.column_descr().max_rep_level() > 0);
-            lists.enumerate().map(|(column, list)| pages(number, column, list)).collect()
+            (0..group.num_columns()).map(|i| column(number, i)).collect()
         };
         Self(file.row_groups().iter().enumerate().map(group).collect())
     }
 
-    fn get(&self, group: usize, column: usize, page: usize) -> Option<&AtomicBool> {
-        self.0.get(group)?.get(column)?.get(page)
+    /// Runs `check` unless it has succeeded before.
+    fn once(
+        &self,
+        group: usize,
+        column: usize,
+        page: usize,
+        check: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let done = self.0.get(group).and_then(|group| group.get(column)?.get(page));
+        if done.is_some_and(|done| done.load(Ordering::Relaxed)) {
+            return Ok(());
+        }
+        check()?;
+        if let Some(done) = done {
+            done.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 }
 
@@ -190,13 +205,13 @@ pub(super) fn check_pages(
     number: usize,
     ranges: Option<&[Range<usize>]>,
     columns: &ProjectionMask,
-    counted: &CountedPages,
+    checked: &CheckedPages,
 ) -> Result<u64> {
     let Some(group) = file.row_groups().get(number) else { return Ok(0) };
     let index = file.page_index_for_row_group(number);
     let total = usize::try_from(group.num_rows()).unwrap_or_default();
-    // Only between two ranges are rows of a page skipped after others of it were read.
-    let skips = ranges.is_some_and(|ranges| ranges.len() > 1);
+    // Pages of lists are decoded whole, so only between two ranges can rows of one be skipped.
+    let skips_lists = ranges.is_some_and(|ranges| ranges.len() > 1);
     let mut largest_dictionary = 0;
     for (i, column) in group.columns().iter().enumerate().filter(|(i, _)| columns.leaf_included(*i)) {
         let (Some(all), Some((begin, _))) = (index.page_locations(i), extent(column)) else { continue };
@@ -209,30 +224,39 @@ pub(super) fn check_pages(
         let is_list = column.column_descr().max_rep_level() > 0;
         let check = |page: usize| -> Result<()> {
             let Some(location) = all.get(page) else { return Ok(()) };
-            let rows = (begin_of(all, page + 1, total) - begin_of(all, page, total)) as u64;
-            let header = pages.check_data(location, rows, has_dictionary)?;
-            let done = counted.get(number, i, page);
-            if is_list && skips && !done.is_some_and(|done| done.load(Ordering::Relaxed)) {
-                pages.check_levels(location, rows, &header)?;
-                if let Some(done) = done {
-                    done.store(true, Ordering::Relaxed);
-                }
+            let rows = begin_of(all, page, total)..begin_of(all, page + 1, total);
+            let count = (rows.end - rows.start) as u64;
+            let header = pages.check_data(location, count, has_dictionary)?;
+            if is_list && skips_lists {
+                checked.once(number, i, page, || pages.check_levels(location, count, &header))
+            } else if header.encoding == header::PLAIN
+                && column.column_type() == Type::BYTE_ARRAY
+                && ranges.is_some_and(|ranges| !covers(ranges, &rows))
+            {
+                checked.once(number, i, page, || pages.check_lengths(location, &header))
+            } else {
+                Ok(())
             }
-            Ok(())
         };
         let Some(ranges) = ranges else {
             (0..all.len()).try_for_each(check)?;
             continue;
         };
-        let mut checked = 0;
+        let mut next = 0;
         for range in ranges {
             let end = page_of(all, range.end - 1) + 1;
-            let begin = page_of(all, range.start).max(checked).min(end);
+            let begin = page_of(all, range.start).max(next).min(end);
             (begin..end).try_for_each(check)?;
-            checked = end;
+            next = end;
         }
     }
     Ok(largest_dictionary)
+}
+
+/// Whether one of `ranges` holds all of `rows`.
+fn covers(ranges: &[Range<usize>], rows: &Range<usize>) -> bool {
+    let after = ranges.partition_point(|range| range.end < rows.end);
+    ranges.get(after).is_some_and(|range| range.start <= rows.start)
 }
 
 /// The pages of one column chunk.
@@ -272,16 +296,27 @@ impl Pages<'_> {
 
     /// Checks that the data page has the repetition levels of `rows` rows.
     fn check_levels(&self, page: &PageLocation, rows: u64, header: &PageHeader) -> Result<()> {
+        let found = levels::rows(&self.content(page, header)?, header.values);
+        if found == Some(rows) { Ok(()) } else { Err(self.damaged(page.offset.cast_unsigned())) }
+    }
+
+    /// Checks that the values of the data page, which are plain byte strings, end where it ends.
+    fn check_lengths(&self, page: &PageLocation, header: &PageHeader) -> Result<()> {
+        let has_definition = self.column.column_descr().max_def_level() > 0;
+        let whole = levels::are_whole_strings(&self.content(page, header)?, has_definition);
+        if whole { Ok(()) } else { Err(self.damaged(page.offset.cast_unsigned())) }
+    }
+
+    /// The decompressed content of a data page.
+    fn content(&self, page: &PageLocation, header: &PageHeader) -> Result<Bytes> {
         let offset = page.offset.cast_unsigned();
         let stored = self.blob.read(offset + header.header_bytes, header.stored_bytes)?;
-        let found = if self.column.compression() == Compression::UNCOMPRESSED {
-            levels::rows(&stored, header.values)
-        } else {
-            // At most what the footer claims for the column, which is limited.
-            let bytes = zstd::bulk::decompress(&stored, header.decoded_bytes as usize);
-            bytes.ok().and_then(|page| levels::rows(&page, header.values))
-        };
-        if found == Some(rows) { Ok(()) } else { Err(self.damaged(offset)) }
+        if self.column.compression() == Compression::UNCOMPRESSED {
+            return Ok(stored);
+        }
+        // At most what the footer claims for the column, which is limited.
+        let content = zstd::bulk::decompress(&stored, header.decoded_bytes as usize);
+        content.map(Bytes::from).map_err(|e| self.damaged(offset).caused_by(e))
     }
 
     /// The header of the page of `size` bytes at `offset`.

@@ -1,0 +1,53 @@
+//! Decoding, resizing and encoding of images in every container.
+
+use bytes::Bytes;
+use dsconvert::transform::image::{ImageOptions, ImageTransform, Outcome, Scratch};
+
+use super::{Input, Target, Verdict, files, fixture};
+use crate::Result;
+
+/// Largest file that is mutated: small ones decode in less time.
+const MAX_BYTES: usize = 12 << 10;
+/// Most pixels of an image, so that a damaged header cannot make a case slow.
+const MAX_PIXELS: u64 = 1 << 20;
+
+pub(super) struct Images {
+    inputs: Vec<Input>,
+    transforms: [ImageTransform; 2],
+    scratch: Scratch,
+}
+
+impl Images {
+    pub(super) fn new() -> Result<Self> {
+        let mut inputs = files(&fixture("photos"))?;
+        inputs.extend(files(&fixture("golden/v1/source/photos"))?);
+        inputs.retain(|input| input.bytes.len() <= MAX_BYTES && !input.name.ends_with(".txt"));
+        let options = |resize: &str| -> Result<ImageTransform> {
+            let resize = resize.parse()?;
+            Ok(ImageTransform::new(ImageOptions {
+                resize,
+                max_pixels: MAX_PIXELS,
+                ..ImageOptions::default()
+            })?)
+        };
+        let transforms = [options("shorter:24")?, options("none")?];
+        let mut scratch = Scratch::new();
+        inputs.retain(|input| transforms[0].convert(&Bytes::from(input.bytes.clone()), &mut scratch).is_ok());
+        Ok(Self { inputs, transforms, scratch })
+    }
+}
+
+impl Target for Images {
+    fn inputs(&self) -> &[Input] {
+        &self.inputs
+    }
+
+    fn check(&mut self, input: usize, bytes: &[u8]) -> Verdict {
+        let bytes = Bytes::copy_from_slice(bytes);
+        let transform = &self.transforms[input % 2];
+        match transform.convert(&bytes, &mut self.scratch) {
+            Err(_) | Ok(Outcome::Filtered(_)) => Verdict::Refused,
+            Ok(Outcome::Converted(_)) => Verdict::Accepted,
+        }
+    }
+}

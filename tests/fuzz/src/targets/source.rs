@@ -1,0 +1,153 @@
+//! Sources of conversions: each case is a whole run of the command, in this process.
+//!
+//! A run that commits must leave a dataset that passes its own verification.
+
+use std::path::{Path, PathBuf};
+
+use dsconvert::reader::{Dataset, VerifyOptions, verify};
+use parquet::file::properties::WriterVersion;
+
+use super::{Input, Target, Verdict, files, fixture, tables};
+use crate::Result;
+
+/// Exit status of a run that was not committed: everything was rejected.
+const NOT_COMMITTED: u8 = 3;
+/// Largest image in a tar.
+const MAX_IMAGE_BYTES: usize = 4 << 10;
+
+pub(super) struct Sources {
+    inputs: Vec<Input>,
+    source: PathBuf,
+    out: PathBuf,
+    /// The command without its directories.
+    command: Vec<String>,
+    /// Option that names the input, when it is not the source itself.
+    metadata: bool,
+}
+
+impl Sources {
+    pub(super) fn new(kind: &str, scratch: &Path) -> Result<Self> {
+        let source = scratch.join("source");
+        std::fs::create_dir_all(&source)?;
+        let text = ["text", "--tokenizer", "bytes"];
+        let (inputs, command): (Vec<Input>, &[&str]) = match kind {
+            "text" => (texts()?, &text),
+            "table" => (documents()?, &text),
+            "tar" => (tars()?, &["images", "--resize", "shorter:8"]),
+            "metadata" => (metadata(&source)?, &["images"]),
+            _ => return Err(format!("unknown source `{kind}`").into()),
+        };
+        let options = ["--threads", "1", "--max-rejects", "100%", "--format", "msgpack", "--quiet"];
+        let command = command.iter().chain(&options).map(|s| (*s).to_owned()).collect();
+        Ok(Self { inputs, source, out: scratch.join("out"), command, metadata: kind == "metadata" })
+    }
+
+    fn run(&self, file: &Path) -> u8 {
+        let mut argv: Vec<std::ffi::OsString> = vec!["dsconvert".into()];
+        argv.extend(self.command.iter().map(Into::into));
+        if self.metadata {
+            argv.extend(["--metadata".into(), file.into()]);
+        }
+        argv.extend([self.source.clone().into(), "--out".into(), self.out.clone().into()]);
+        dsconvert::cli::run(argv)
+    }
+}
+
+impl Target for Sources {
+    fn inputs(&self) -> &[Input] {
+        &self.inputs
+    }
+
+    fn check(&mut self, input: usize, bytes: &[u8]) -> Verdict {
+        let _ = std::fs::remove_dir_all(&self.out);
+        let file = self.source.join(&self.inputs[input].name);
+        if let Err(e) = std::fs::write(&file, bytes) {
+            return Verdict::Wrong(format!("the source cannot be written: {e}"));
+        }
+        let status = self.run(&file);
+        let _ = std::fs::remove_file(&file);
+        match status {
+            0 => match Dataset::open(&self.out) {
+                Ok(dataset) => {
+                    let report = verify(&dataset, &VerifyOptions::default());
+                    match report.problems.first() {
+                        None => Verdict::Accepted,
+                        Some(problem) => Verdict::Wrong(format!("the dataset is not whole: {problem}")),
+                    }
+                }
+                Err(e) => Verdict::Wrong(format!("the dataset cannot be opened: {e}")),
+            },
+            1 | 2 | NOT_COMMITTED => Verdict::Refused,
+            other => Verdict::Wrong(format!("exit status {other}")),
+        }
+    }
+}
+
+fn texts() -> Result<Vec<Input>> {
+    let jsonl = tables::jsonl("text", tables::text);
+    let mut inputs = vec![
+        Input { name: "a.csv".to_owned(), bytes: tables::csv("text", tables::text) },
+        Input { name: "a.txt".to_owned(), bytes: tables::text(4).into_bytes() },
+    ];
+    for (extension, bytes) in tables::compressed(&jsonl)? {
+        inputs.push(Input { name: format!("a.jsonl.{extension}"), bytes });
+    }
+    inputs.push(Input { name: "a.jsonl".to_owned(), bytes: jsonl });
+    Ok(inputs)
+}
+
+fn documents() -> Result<Vec<Input>> {
+    let parquet = |version| tables::parquet("text", tables::text, version);
+    Ok(vec![
+        Input { name: "one.parquet".to_owned(), bytes: parquet(WriterVersion::PARQUET_1_0)? },
+        Input { name: "two.parquet".to_owned(), bytes: parquet(WriterVersion::PARQUET_2_0)? },
+        Input { name: "a.arrow".to_owned(), bytes: tables::arrow_file("text", tables::text)? },
+        Input { name: "b.arrow".to_owned(), bytes: tables::arrow_stream("text", tables::text)? },
+    ])
+}
+
+fn small_images() -> Result<Vec<Input>> {
+    let mut images = files(&fixture("golden/v1/source/photos"))?;
+    images.extend(files(&fixture("photos/signs"))?);
+    images.retain(|image| image.bytes.len() <= MAX_IMAGE_BYTES);
+    images.truncate(3);
+    Ok(images)
+}
+
+fn tars() -> Result<Vec<Input>> {
+    let mut tar = tar::Builder::new(Vec::new());
+    for (i, image) in small_images()?.iter().enumerate() {
+        let extension = image.name.rsplit('.').next().unwrap_or("jpg");
+        for (extension, bytes) in
+            [(extension, &image.bytes[..]), ("cls", b"1"), ("json", br#"{"caption":"x"}"#)]
+        {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(bytes.len() as u64);
+            header.set_mode(0o644);
+            header.set_cksum();
+            tar.append_data(&mut header, format!("part/sample-{i}.{extension}"), bytes)?;
+        }
+    }
+    Ok(vec![Input { name: "a.tar".to_owned(), bytes: tar.into_inner()? }])
+}
+
+/// Tables that name the images that are put into `source`.
+fn metadata(source: &Path) -> Result<Vec<Input>> {
+    let images = small_images()?;
+    for (i, image) in images.iter().cycle().take(tables::ROWS).enumerate() {
+        std::fs::write(source.join(format!("{i}.jpg")), &image.bytes)?;
+    }
+    let name = |i: usize| format!("{i}.jpg");
+    Ok(vec![
+        Input { name: "metadata.csv".to_owned(), bytes: tables::csv("file_name", name) },
+        Input { name: "metadata.jsonl".to_owned(), bytes: tables::jsonl("file_name", name) },
+        Input {
+            name: "metadata.parquet".to_owned(),
+            bytes: tables::parquet("file_name", name, WriterVersion::PARQUET_1_0)?,
+        },
+        Input {
+            name: "other.parquet".to_owned(),
+            bytes: tables::parquet("file_name", name, WriterVersion::PARQUET_2_0)?,
+        },
+    ])
+}

@@ -1,0 +1,107 @@
+//! Tables of documents in the formats of other programs, made anew for each search.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_ipc::writer::{FileWriter, StreamWriter};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::file::properties::{WriterProperties, WriterVersion};
+
+use crate::Result;
+
+/// Rows of a table.
+pub(super) const ROWS: usize = 24;
+
+/// The column called `first`, a number and a label.
+fn batch(first: &str, value: impl Fn(usize) -> String) -> Result<RecordBatch> {
+    let texts: ArrayRef = Arc::new(StringArray::from_iter((0..ROWS).map(|i| (i % 7 != 6).then(|| value(i)))));
+    let numbers: ArrayRef =
+        Arc::new(Int64Array::from_iter((0..ROWS).map(|i| (i % 5 != 4).then_some(i as i64))));
+    let labels: ArrayRef = Arc::new(StringArray::from_iter_values((0..ROWS).map(label)));
+    Ok(RecordBatch::try_from_iter_with_nullable([
+        (first, texts, true),
+        ("number", numbers, true),
+        ("label", labels, false),
+    ])?)
+}
+
+fn label(i: usize) -> &'static str {
+    if i.is_multiple_of(2) { "a" } else { "b" }
+}
+
+/// Text of document `i`.
+pub(super) fn text(i: usize) -> String {
+    format!("Document {i}: {}", "the quick brown fox, ".repeat(i % 5))
+}
+
+/// The table as JSON lines.
+pub(super) fn jsonl(first: &str, value: impl Fn(usize) -> String) -> Vec<u8> {
+    let line = |i| {
+        let label = label(i);
+        serde_json::json!({ first: value(i), "number": i, "label": label }).to_string() + "\n"
+    };
+    (0..ROWS).map(line).collect::<String>().into_bytes()
+}
+
+/// The table as CSV.
+pub(super) fn csv(first: &str, value: impl Fn(usize) -> String) -> Vec<u8> {
+    let row = |i| format!("\"{}\",{i},{}\r\n", value(i), label(i));
+    format!("{first},number,label\r\n{}", (0..ROWS).map(row).collect::<String>()).into_bytes()
+}
+
+/// The table as Parquet: with pages of version 1 and dictionaries, or of version 2 and delta encodings.
+pub(super) fn parquet(
+    first: &str,
+    value: impl Fn(usize) -> String,
+    version: WriterVersion,
+) -> Result<Vec<u8>> {
+    let mut properties =
+        WriterProperties::builder().set_writer_version(version).set_max_row_group_row_count(Some(10));
+    properties = match version {
+        WriterVersion::PARQUET_1_0 => properties.set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?)),
+        WriterVersion::PARQUET_2_0 => properties
+            .set_compression(Compression::SNAPPY)
+            .set_dictionary_enabled(false)
+            .set_column_encoding(first.into(), Encoding::DELTA_LENGTH_BYTE_ARRAY)
+            .set_column_encoding("label".into(), Encoding::DELTA_BYTE_ARRAY)
+            .set_column_encoding("number".into(), Encoding::DELTA_BINARY_PACKED),
+    };
+    let batch = batch(first, value)?;
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties.build()))?;
+    writer.write(&batch)?;
+    Ok(writer.into_inner()?)
+}
+
+/// The table as an Arrow IPC file.
+pub(super) fn arrow_file(first: &str, value: impl Fn(usize) -> String) -> Result<Vec<u8>> {
+    let batch = batch(first, value)?;
+    let mut writer = FileWriter::try_new(Vec::new(), &batch.schema())?;
+    writer.write(&batch)?;
+    Ok(writer.into_inner()?)
+}
+
+/// The table as an Arrow IPC stream.
+pub(super) fn arrow_stream(first: &str, value: impl Fn(usize) -> String) -> Result<Vec<u8>> {
+    let batch = batch(first, value)?;
+    let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema())?;
+    writer.write(&batch)?;
+    Ok(writer.into_inner()?)
+}
+
+/// `bytes` compressed, with the extension of each kind.
+pub(super) fn compressed(bytes: &[u8]) -> Result<Vec<(&'static str, Vec<u8>)>> {
+    let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gz.write_all(bytes)?;
+    let mut bz2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+    bz2.write_all(bytes)?;
+    let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 1);
+    xz.write_all(bytes)?;
+    Ok(vec![
+        ("gz", gz.finish()?),
+        ("bz2", bz2.finish()?),
+        ("xz", xz.finish()?),
+        ("zst", zstd::stream::encode_all(bytes, 1)?),
+    ])
+}
