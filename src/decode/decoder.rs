@@ -5,12 +5,12 @@ use image::ImageDecoder;
 use libjpeg_turbo_rs::PixelFormat;
 
 use super::baseline::{self, Baseline};
+use super::jpeg::layout::Layout;
 use super::pixels::{Pixels, Rect, Size, luma};
 use super::reject::corrupt;
 use super::resize::{Part, resize};
 use super::samples::to_8_bits;
 use super::sniff::{ImageType, sniff};
-use super::jpeg::layout::Layout;
 use super::{general, inks, jpeg, other};
 use crate::sample::{Reject, RejectCode};
 

@@ -130,7 +130,11 @@ impl<'a> BitReader<'a> {
             self.refill();
         }
         let (length, symbol) = table.find((self.bits >> 48) as u32).ok_or_else(|| {
-            if self.is_over() { ended() } else { corrupt("the entropy-coded data has a code that no table has") }
+            if self.is_over() {
+                ended()
+            } else {
+                corrupt("the entropy-coded data has a code that no table has")
+            }
         })?;
         self.bits <<= length;
         self.count -= length;
@@ -176,7 +180,11 @@ impl<'a> BitReader<'a> {
     /// Whether all data was read.
     pub(super) fn check_end(&mut self) -> Result<(), Reject> {
         self.finish()?;
-        if self.at == self.data.len() { Ok(()) } else { Err(corrupt("a restart marker stands after the last block")) }
+        if self.at == self.data.len() {
+            Ok(())
+        } else {
+            Err(corrupt("a restart marker stands after the last block"))
+        }
     }
 }
 

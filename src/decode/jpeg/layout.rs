@@ -269,9 +269,11 @@ impl<'a> Walk<'a> {
             let is_new = |index: &usize| scan.components.iter().all(|other| other.index != *index);
             let mut found = layout.components.iter().enumerate().filter(|(_, c)| c.id == *id).map(|(n, _)| n);
             let index = found.find(is_new).ok_or_else(|| {
-                corrupt(format!("a scan names component {id}, which the frame does not have or the scan has already"))
+                corrupt(format!(
+                    "a scan names component {id}, which the frame does not have or the scan has already"
+                ))
             })?;
-            let mut table = |is_needed: bool, is_ac: bool, slot: u8| {
+            let table = |is_needed: bool, is_ac: bool, slot: u8| {
                 let is_read = is_needed && !layout.is_arithmetic;
                 is_read.then(|| self.huffman.checked(is_ac, slot, layout.process)).transpose()
             };

@@ -22,7 +22,8 @@ pub(super) fn payload(bytes: &[u8], at: usize) -> Result<&[u8], Reject> {
     let cut = || truncated("a segment");
     let (length, rest) = bytes.get(at..).and_then(|rest| rest.split_first_chunk()).ok_or_else(cut)?;
     let length = usize::from(u16::from_be_bytes(*length));
-    let length = length.checked_sub(2).ok_or_else(|| corrupt(format!("a segment has a length of {length}")))?;
+    let length =
+        length.checked_sub(2).ok_or_else(|| corrupt(format!("a segment has a length of {length}")))?;
     rest.get(..length).ok_or_else(cut)
 }
 

@@ -20,7 +20,8 @@ impl QuantSlots {
     pub(super) fn read(&mut self, mut payload: &[u8]) -> Result<(), Reject> {
         let short = || corrupt("a quantization table has the wrong length");
         while let [place, rest @ ..] = payload {
-            let slot = self.0.get_mut(usize::from(place & 15)).ok_or_else(|| no_slot("quantization", place & 15))?;
+            let slot =
+                self.0.get_mut(usize::from(place & 15)).ok_or_else(|| no_slot("quantization", place & 15))?;
             let mut table = [0; 64];
             let bytes_per_number = if place >> 4 == 0 { 1 } else { 2 };
             let (numbers, rest) = rest.split_at_checked(64 * bytes_per_number).ok_or_else(short)?;
@@ -35,7 +36,8 @@ impl QuantSlots {
 
     /// The table in `slot`.
     pub(super) fn get(&self, slot: usize) -> Result<[u16; 64], Reject> {
-        let missing = || corrupt(format!("a component needs quantization table {slot}, which is not defined"));
+        let missing =
+            || corrupt(format!("a component needs quantization table {slot}, which is not defined"));
         self.0.get(slot).copied().flatten().ok_or_else(missing)
     }
 }
@@ -59,7 +61,8 @@ impl<'a> HuffmanSlots<'a> {
             }
             let (symbols, rest) = rest.split_at_checked(count).ok_or_else(short)?;
             let tables = if place & 0x10 != 0 { &mut self.ac } else { &mut self.dc };
-            let slot = tables.get_mut(usize::from(place & !0x10)).ok_or_else(|| no_slot("Huffman", *place))?;
+            let slot =
+                tables.get_mut(usize::from(place & !0x10)).ok_or_else(|| no_slot("Huffman", *place))?;
             *slot = Some(HuffmanSpec { counts, symbols });
             payload = rest;
         }

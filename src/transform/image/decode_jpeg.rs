@@ -4,7 +4,8 @@
 
 use libjpeg_turbo_rs::{Decoder, JpegError, PixelFormat};
 
-use super::container::jpeg::{self, Header, Process};
+use super::container::jpeg::{Header, Process};
+use super::container::{self, jpeg};
 use super::geometry::{Rect, Size};
 use super::icc::Conversion;
 use super::options::ImageOptions;
@@ -17,6 +18,9 @@ use crate::decode::jpeg as codec;
 use crate::decode::jpeg::layout::Layout;
 use crate::decode::{general, inks};
 use crate::sample::{Reject, RejectCode};
+
+/// Pixels per byte that a JPEG has at most: the DC coefficient of a block of 64 takes a bit or more.
+const MAX_PIXELS_PER_BYTE: u64 = 64 * 8;
 
 /// The largest power of two, up to 8, by which a decode of `source` may be reduced so that the result keeps at least
 /// twice the pixels of `target` in each direction. Down to that, Lanczos sees no difference that JPEG has not already
@@ -58,6 +62,10 @@ impl Asked<'_> {
     /// Inks are the exception: they are brought to RGB, by the profile if it is one for inks.
     pub(super) fn decode(&self, scratch: &mut Scratch) -> Result<bool, Reject> {
         let is_cmyk = self.header.frame.components == 4;
+        if !self.options.lenient {
+            let (size, stored) = (self.source.structure.size, self.source.bytes.len() as u64);
+            container::decoded_bytes(size.pixels(), stored, MAX_PIXELS_PER_BYTE)?;
+        }
         let (format, channels) = match (self.options.color, self.profile) {
             (Color::Gray, None | Some(Conversion::Table(_))) => (PixelFormat::Grayscale, 1),
             _ => (PixelFormat::Rgb, 3),
@@ -99,11 +107,13 @@ impl Asked<'_> {
         samples: general::Samples,
         out: &mut Vec<u8>,
     ) -> Result<general::Decoded, Reject> {
-        let decoded =
-            general::decode(layout, self.reduction as usize, samples, self.options.lenient, out)?;
+        let decoded = general::decode(layout, self.reduction as usize, samples, self.options.lenient, out)?;
         let expected = reduced(self.source.structure.size, self.reduction);
         if size(decoded.width, decoded.height) != expected {
-            return Err(Reject::new(RejectCode::Corrupt, "its frame header is not the one that was read first"));
+            return Err(Reject::new(
+                RejectCode::Corrupt,
+                "its frame header is not the one that was read first",
+            ));
         }
         Ok(decoded)
     }
@@ -156,9 +166,7 @@ impl Asked<'_> {
     ) -> Result<bool, Reject> {
         let reject = |error| self.reject(error);
         let is_damaged = match engine {
-            general::Engine::General => {
-                self.general(layout, general::Samples::Inks, buffer)?.is_damaged
-            }
+            general::Engine::General => self.general(layout, general::Samples::Inks, buffer)?.is_damaged,
             general::Engine::Library => {
                 let mut decoder = self.decoder()?;
                 decoder.set_output_format(PixelFormat::Cmyk);
