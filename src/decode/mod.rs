@@ -13,6 +13,7 @@ pub(crate) mod inks;
 pub(crate) mod jpeg;
 pub(crate) mod other;
 mod pixels;
+mod png;
 mod reject;
 mod resize;
 mod samples;

@@ -2,13 +2,12 @@
 
 use std::io::Cursor;
 
-use image::codecs::{
-    bmp::BmpDecoder, gif::GifDecoder, png::PngDecoder, tiff::TiffDecoder, webp::WebPDecoder,
-};
+use image::codecs::{bmp::BmpDecoder, gif::GifDecoder, tiff::TiffDecoder, webp::WebPDecoder};
 use image::error::{ImageError, LimitErrorKind};
 use image::{ImageDecoder, Limits};
 
 use super::pixels::Size;
+use super::png::StrictPng;
 use super::reject::{corrupt, truncated, unsupported};
 use super::sniff::ImageType;
 use crate::sample::{Reject, RejectCode};
@@ -33,8 +32,7 @@ pub(crate) fn open(
     Ok(match image_type {
         ImageType::Png => {
             // Eight bytes per pixel is the widest it decodes to.
-            let limits = limits(size.pixels().saturating_mul(8));
-            Box::new(PngDecoder::with_limits(reader, limits)?)
+            Box::new(StrictPng::new(bytes, &limits(size.pixels().saturating_mul(8)))?)
         }
         ImageType::Webp => Box::new(WebPDecoder::new(reader)?),
         ImageType::Gif => Box::new(GifDecoder::new(reader)?),

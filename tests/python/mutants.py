@@ -125,11 +125,15 @@ def rejects(binary, folder, out, encoding):
     command = [binary, "images", folder, "--out", out, "--encode", encoding, "--max-rejects", "100%", "--quiet"]
     done = subprocess.run([*map(str, command), "--threads", "2"], capture_output=True, text=True)
     assert done.returncode == 0 and "panicked" not in done.stderr, f"exit status {done.returncode}: {done.stderr}"
+    return read_rejects(out)
+
+
+def read_rejects(out):
+    """Code and message of each reject of a dataset, by the name of the file."""
     found = {}
     for line in (Path(out) / "rejects.jsonl").read_text().splitlines():
         reject = json.loads(line)
-        name = reject["origin"].rsplit("/", 1)[-1]
-        found[name] = f"{reject.get('code', reject.get('reason'))}: {reject.get('message')}"
+        found[reject["origin"].rsplit("/", 1)[-1]] = f"{reject['code']}: {reject['message']}"
     return found
 
 

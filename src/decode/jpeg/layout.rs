@@ -273,7 +273,7 @@ impl<'a> Walk<'a> {
                     "a scan names component {id}, which the frame does not have or the scan has already"
                 ))
             })?;
-            let mut table = |is_needed: bool, is_ac: bool, slot: u8| {
+            let table = |is_needed: bool, is_ac: bool, slot: u8| {
                 let is_read = is_needed && !layout.is_arithmetic;
                 is_read.then(|| self.huffman.checked(is_ac, slot, layout.process)).transpose()
             };

@@ -4,7 +4,8 @@
 
 use libjpeg_turbo_rs::{Decoder, JpegError, PixelFormat};
 
-use super::container::jpeg::{self, Header, Process};
+use super::container::jpeg::{Header, Process};
+use super::container::{self, jpeg};
 use super::geometry::{Rect, Size};
 use super::icc::Conversion;
 use super::options::ImageOptions;
@@ -17,6 +18,9 @@ use crate::decode::jpeg as codec;
 use crate::decode::jpeg::layout::Layout;
 use crate::decode::{general, inks};
 use crate::sample::{Reject, RejectCode};
+
+/// Pixels per byte that a JPEG has at most: the DC coefficient of a block of 64 takes a bit or more.
+const MAX_PIXELS_PER_BYTE: u64 = 64 * 8;
 
 /// The largest power of two, up to 8, by which a decode of `source` may be reduced so that the result keeps at least
 /// twice the pixels of `target` in each direction. Down to that, Lanczos sees no difference that JPEG has not already
@@ -58,6 +62,10 @@ impl Asked<'_> {
     /// Inks are the exception: they are brought to RGB, by the profile if it is one for inks.
     pub(super) fn decode(&self, scratch: &mut Scratch) -> Result<bool, Reject> {
         let is_cmyk = self.header.frame.components == 4;
+        if !self.options.lenient {
+            let (size, stored) = (self.source.structure.size, self.source.bytes.len() as u64);
+            container::decoded_bytes(size.pixels(), stored, MAX_PIXELS_PER_BYTE)?;
+        }
         let (format, channels) = match (self.options.color, self.profile) {
             (Color::Gray, None | Some(Conversion::Table(_))) => (PixelFormat::Grayscale, 1),
             _ => (PixelFormat::Rgb, 3),

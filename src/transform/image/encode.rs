@@ -62,6 +62,8 @@ fn jpeg(pixels: &Pixels, quality: u8, subsampling: Subsampling) -> Result<Vec<u8
     };
     Encoder::new(&pixels.data, pixels.width as usize, pixels.height as usize, format)
         .quality(quality)
+        // Numbers of more than 8 bits are not baseline; few readers know them.
+        .force_baseline(true)
         .subsampling(match subsampling {
             Subsampling::S420 => libjpeg_turbo_rs::Subsampling::S420,
             Subsampling::S444 => libjpeg_turbo_rs::Subsampling::S444,

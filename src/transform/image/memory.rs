@@ -15,10 +15,15 @@ pub(super) fn memory_bytes(source: &Source<'_>, plan: &Plan) -> u64 {
         // for one scan its data without stuffing.
         Some(header) => {
             let components = header.frame.components as u64;
-            let is_progressive = header.frame.process == jpeg::Process::Progressive;
+            let keeps_coefficients =
+                header.frame.process == jpeg::Process::Progressive || header.has_several_scans(source.bytes);
+            // Components are padded to whole MCUs, of up to 32 pixels a side.
+            let side = |side: u32| u64::from(side.next_multiple_of(8 * header.frame.max_factor));
+            let pixels = side(source.structure.size.width) * side(source.structure.size.height);
             let scans =
-                if is_progressive { pixels * (2 * components + 1) } else { source.bytes.len() as u64 };
-            pixels * (4 + components) + scans
+                if keeps_coefficients { pixels * (2 * components + 1) } else { source.bytes.len() as u64 };
+            // Inks are in memory beside the colours they become.
+            pixels * (4 + components + if components == 4 { 4 } else { 0 }) + scans
         }
         // Up to 8 bytes as stored, 4 as converted, and as much again inside the decoder.
         None => pixels * 20,

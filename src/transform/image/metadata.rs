@@ -3,21 +3,22 @@
 //! The orientation is set to upright, since the pixels are. XMP, IPTC, comments and profiles are not carried over:
 //! they describe the old file's pixels in ways that cannot be corrected here.
 
-use super::container::{jpeg, png, webp};
+use std::borrow::Cow;
+
+use super::container::{jpeg, png_exif, webp};
 use super::exif;
 use super::source::Source;
 use crate::decode::ImageType;
 
 /// The EXIF block of `source`, with its orientation set to upright.
 pub(super) fn upright_exif(source: &Source<'_>) -> Option<Vec<u8>> {
-    let block = match source.image_type {
-        ImageType::Jpeg => source.jpeg.as_ref()?.exif?,
-        ImageType::Png => png::chunks(source.bytes).find(|chunk| &chunk.kind == b"eXIf")?.data,
-        ImageType::Webp => webp::chunks(source.bytes).find(|chunk| &chunk.kind == b"EXIF")?.data,
+    let block: Cow<'_, [u8]> = match source.image_type {
+        ImageType::Jpeg => source.jpeg.as_ref()?.exif?.into(),
+        ImageType::Png => png_exif::exif(source.bytes)?,
+        ImageType::Webp => webp::chunks(source.bytes).find(|chunk| &chunk.kind == b"EXIF")?.data.into(),
         _ => return None,
     };
-    let block = block.strip_prefix(jpeg::EXIF_MARK).unwrap_or(block);
-    let mut block = block.to_vec();
+    let mut block = block.strip_prefix(jpeg::EXIF_MARK).unwrap_or(&block).to_vec();
     exif::set_upright(&mut block);
     Some(block)
 }

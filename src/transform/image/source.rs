@@ -20,6 +20,13 @@ pub struct Header {
     pub memory_bytes: u64,
 }
 
+/// Pixels per byte of a file up to which it is decoded: what LZW reaches, and more than pictures do. Lossless WebP could
+/// say more in fewer bytes, but only about a single colour.
+const MAX_PIXELS_PER_BYTE: u64 = 4096;
+
+/// The same for TIFF, where an empty page of a fax takes one bit a row.
+const MAX_TIFF_PIXELS_PER_BYTE: u64 = 1 << 17;
+
 /// A source file whose structure has been walked over and whose size is within the limits.
 #[derive(Debug)]
 pub(super) struct Source<'a> {
@@ -54,6 +61,13 @@ impl<'a> Source<'a> {
             ImageType::Tiff | ImageType::Raw => decode_other::tiff_structure(bytes)?,
         };
         check_pixels(structure.size, options.max_pixels, "the image")?;
+        let ratio = match image_type {
+            ImageType::Webp | ImageType::Gif => MAX_PIXELS_PER_BYTE,
+            ImageType::Tiff => MAX_TIFF_PIXELS_PER_BYTE,
+            // Checked where their data is known.
+            ImageType::Jpeg | ImageType::Png | ImageType::Bmp | ImageType::Raw => u64::MAX,
+        };
+        container::decoded_bytes(structure.size.pixels(), bytes.len() as u64, ratio)?;
         Ok(Self { bytes, image_type, structure, jpeg })
     }
 

@@ -21,13 +21,7 @@ pub(super) fn strip(bytes: &Bytes, source: &Source<'_>) -> Bytes {
 }
 
 fn strip_jpeg(bytes: &Bytes, header: &jpeg::Header<'_>) -> Bytes {
-    let end = if bytes.ends_with(&[0xff, jpeg::EOI]) && !header.has_metadata {
-        // The usual end; anything behind an earlier one is found below, where bytes are copied anyway.
-        Some(bytes.len())
-    } else {
-        jpeg::end(bytes, header.first_scan)
-    };
-    let Some(end) = end else { return bytes.clone() };
+    let Some(end) = jpeg::end(bytes, header.first_scan) else { return bytes.clone() };
     if !header.has_metadata {
         return bytes.slice(..end);
     }
@@ -62,7 +56,7 @@ const WEBP_METADATA_FLAGS: u8 = 0x20 | 0x08 | 0x04;
 fn strip_webp(bytes: &Bytes) -> Bytes {
     let is_metadata = |kind: &[u8; 4]| matches!(kind, b"ICCP" | b"EXIF" | b"XMP ");
     if !webp::chunks(bytes).any(|chunk| is_metadata(&chunk.kind)) {
-        return bytes.clone();
+        return bytes.slice(..webp::container(bytes).len());
     }
     let mut out = b"RIFF\0\0\0\0WEBP".to_vec();
     for chunk in webp::chunks(bytes).filter(|chunk| !is_metadata(&chunk.kind)) {

@@ -1,23 +1,80 @@
 //! BMP: a file header of 14 bytes and a DIB header whose first number is its own size.
 
-use super::{Structure, corrupt, size, truncated, u16_le, u32_le};
+use super::{Structure, corrupt, decoded_bytes, size, truncated, u16_le, u32_le};
 use crate::sample::Reject;
 
 /// Size of the OS/2 1.x header, which counts in 16 bits.
 const CORE_HEADER_BYTES: u32 = 12;
 
-/// The structure of the BMP file `bytes`.
+/// Values of the compression field: run lengths of 8 and of 4 bits per pixel.
+const RLE8: u32 = 1;
+const RLE4: u32 = 2;
+
+/// Pixels per stored byte up to which a file of run lengths is decoded. Runs alone reach 128.
+const MAX_RLE_RATIO: u64 = 1024;
+
+/// The structure of the BMP file `bytes`. Its pixel data is whole.
 pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Reject> {
     let cut = || truncated("its header");
-    let (width, height) = if u32_le(bytes, 14).ok_or_else(cut)? == CORE_HEADER_BYTES {
-        (u32::from(u16_le(bytes, 18).ok_or_else(cut)?), u32::from(u16_le(bytes, 20).ok_or_else(cut)?))
+    let is_core = u32_le(bytes, 14).ok_or_else(cut)? == CORE_HEADER_BYTES;
+    let (width, height, depth) = if is_core {
+        let side = |at| u16_le(bytes, at).ok_or_else(cut);
+        (u32::from(side(18)?), u32::from(side(20)?), side(24)?)
     } else {
         let width = u32_le(bytes, 18).ok_or_else(cut)?.cast_signed();
         // A negative height means rows from top to bottom.
         let height = u32_le(bytes, 22).ok_or_else(cut)?.cast_signed().unsigned_abs();
         let width =
             u32::try_from(width).map_err(|_| corrupt(format!("the header says {width} pixels of width")))?;
-        (width, height)
+        (width, height, u16_le(bytes, 28).ok_or_else(cut)?)
     };
-    Ok(Structure::of_size(size(width, height)?))
+    let mut structure = Structure::of_size(size(width, height)?);
+    let compression = if is_core { 0 } else { u32_le(bytes, 30).ok_or_else(cut)? };
+    let start = usize::try_from(u32_le(bytes, 10).ok_or_else(cut)?).unwrap_or(usize::MAX);
+    let data = bytes.get(start..).unwrap_or_default();
+    if matches!(compression, RLE8 | RLE4) {
+        decoded_bytes(structure.size.pixels(), bytes.len() as u64, MAX_RLE_RATIO)?;
+        if let Err(damage) = check_runs(data, (width.into(), height.into()), compression == RLE4) {
+            structure.note(damage);
+        }
+        return Ok(structure);
+    }
+    let row_bytes = (u64::from(width) * u64::from(depth)).div_ceil(32) * 4;
+    if (data.len() as u64) < row_bytes.saturating_mul(height.into()) {
+        structure.note(truncated("its pixels"));
+    }
+    Ok(structure)
+}
+
+/// Checks that run lengths reach the end of the last row.
+fn check_runs(mut data: &[u8], (width, height): (u64, u64), is_rle4: bool) -> Result<(), Reject> {
+    let (mut x, mut y) = (0, 0);
+    let is_full = |x: u64, y: u64| y >= height || (y + 1 == height && x == width);
+    while !is_full(x, y) {
+        let [first, second, rest @ ..] = data else {
+            return Err(truncated("its run lengths"));
+        };
+        data = rest;
+        match (*first, *second) {
+            (0, 0) => (x, y) = (0, y + 1),
+            (0, 1) => return Err(corrupt("the run lengths end before the last row does")),
+            (0, 2) => {
+                let [right, up, rest @ ..] = data else { return Err(truncated("its run lengths")) };
+                (x, y) = (x + u64::from(*right), y + u64::from(*up));
+                data = rest;
+            }
+            (0, count) => {
+                let stored = if is_rle4 { usize::from(count).div_ceil(2) } else { count.into() };
+                let rest = data.get(stored.next_multiple_of(2)..);
+                data = rest.ok_or_else(|| truncated("its run lengths"))?;
+                x += u64::from(count);
+            }
+            // Readers cut a run off where the row ends.
+            (count, _) => x = (x + u64::from(count)).min(width),
+        }
+        if x > width || y > height {
+            return Err(corrupt("the run lengths go beyond the last row or column"));
+        }
+    }
+    Ok(())
 }

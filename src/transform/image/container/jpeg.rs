@@ -40,6 +40,8 @@ pub(in crate::transform::image) struct Frame {
     pub(in crate::transform::image) is_read_everywhere: bool,
     /// Number of components: 1, 3 or 4.
     pub(in crate::transform::image) components: usize,
+    /// Largest sampling factor, in either direction.
+    pub(in crate::transform::image) max_factor: u32,
 }
 
 /// What stands before the first scan.
@@ -57,6 +59,11 @@ pub(in crate::transform::image) struct Header<'a> {
 }
 
 impl Header<'_> {
+    /// Whether the first scan leaves components to others.
+    pub(in crate::transform::image) fn has_several_scans(&self, bytes: &[u8]) -> bool {
+        bytes.get(self.first_scan + 4).is_some_and(|count| usize::from(*count) < self.frame.components)
+    }
+
     /// The ICC profile, put together; `None` when there is none or parts are missing.
     pub(in crate::transform::image) fn icc_profile(&self) -> Option<Vec<u8>> {
         let count = usize::from(self.icc_parts.first()?.1);
@@ -166,15 +173,18 @@ fn frame(marker: u8, payload: &[u8]) -> Result<Option<(Frame, super::Size)>, Rej
         return Err(corrupt(format!("the frame header announces {components} components")));
     }
     // Sampling factors, horizontal and vertical.
+    let mut max_factor = 1u32;
     for component in rest.chunks_exact(3).take(components) {
         let factors = (component[1] >> 4, component[1] & 15);
         if !(1..=4).contains(&factors.0) || !(1..=4).contains(&factors.1) {
             return Err(corrupt(format!("a component has the sampling factors {factors:?}")));
         }
+        max_factor = max_factor.max(factors.0.max(factors.1).into());
     }
     let is_read_everywhere = *precision == 8 && matches!(marker, 0xc0..=0xc2);
     let size = size(width.into(), height.into())?;
-    Ok(Some((Frame { process, precision: *precision, is_read_everywhere, components }, size)))
+    let frame = Frame { process, precision: *precision, is_read_everywhere, components, max_factor };
+    Ok(Some((frame, size)))
 }
 
 /// Reads everything before the first scan of the JPEG file `bytes`.

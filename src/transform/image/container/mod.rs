@@ -9,12 +9,13 @@ pub(super) mod bmp;
 pub(super) mod gif;
 pub(super) mod jpeg;
 pub(super) mod png;
+pub(super) mod png_exif;
 pub(super) mod webp;
 
 use super::exif::Orientation;
 use super::geometry::Size;
 pub(super) use crate::decode::{corrupt, truncated, unsupported};
-use crate::sample::Reject;
+use crate::sample::{Reject, RejectCode};
 
 /// What the walk over a file found.
 #[derive(Debug)]
@@ -37,6 +38,20 @@ impl Structure {
     pub(super) fn note(&mut self, damage: Reject) {
         self.damage.get_or_insert(damage);
     }
+}
+
+/// Decoded bytes up to which no ratio is checked.
+const UNCHECKED_BYTES: u64 = 4 << 20;
+
+/// Rejects a file whose `stored` bytes would become more than `ratio` times as many: a small file must not make the
+/// converter allocate gigabytes.
+pub(super) fn decoded_bytes(decoded: u64, stored: u64, ratio: u64) -> Result<(), Reject> {
+    if decoded <= stored.saturating_mul(ratio).max(UNCHECKED_BYTES) {
+        return Ok(());
+    }
+    let message =
+        format!("the header announces {decoded} bytes of samples, but the file has {stored} bytes of data");
+    Err(Reject::new(RejectCode::TooLarge, message))
 }
 
 /// A size from a header, both sides at least 1.

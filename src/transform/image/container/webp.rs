@@ -14,14 +14,20 @@ pub(in crate::transform::image) struct Chunk<'a> {
     pub(in crate::transform::image) data: &'a [u8],
 }
 
+/// The bytes of the RIFF container, without what follows it; cut where the file is.
+pub(in crate::transform::image) fn container(bytes: &[u8]) -> &[u8] {
+    let end = u32_le(bytes, 4).and_then(|size| usize::try_from(size).ok()?.checked_add(8));
+    end.and_then(|end| bytes.get(..end)).unwrap_or(bytes)
+}
+
 /// The chunks of a WebP file, up to its end or to the first that is cut.
 pub(in crate::transform::image) fn chunks(bytes: &[u8]) -> impl Iterator<Item = Chunk<'_>> {
-    let mut rest = bytes.get(HEADER_BYTES..).unwrap_or_default();
+    let mut rest = container(bytes).get(HEADER_BYTES..).unwrap_or_default();
     std::iter::from_fn(move || {
         let kind = *rest.first_chunk()?;
         let length = usize::try_from(u32_le(rest, 4)?).ok()?;
         let data = rest.get(8..)?.get(..length)?;
-        // Chunks are padded to an even length; the pad of the last one may be missing.
+        // Chunks are padded to an even length; where the pad of the last one is missing, the walk has noticed it.
         rest = rest.get(8 + length + length % 2..).unwrap_or_default();
         Some(Chunk { kind, data })
     })
@@ -57,8 +63,7 @@ fn dimensions(first: &Chunk<'_>) -> Option<(u32, u32)> {
 pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Reject> {
     let cut = || truncated("its chunks");
     let announced = u64::from(u32_le(bytes, 4).ok_or_else(cut)?) + 8;
-    // The last pad byte is often missing in the wild, and says nothing.
-    let is_cut = (bytes.len() as u64) + 1 < announced;
+    let is_cut = (bytes.len() as u64) < announced;
     let first = chunks(bytes)
         .next()
         .ok_or_else(|| if is_cut { cut() } else { corrupt("the WebP holds no chunk") })?;
@@ -67,6 +72,8 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
     let mut structure = Structure::of_size(size(width, height)?);
     if is_cut {
         structure.note(cut());
+    } else if let Err(damage) = check_chunks(bytes, &first, (width, height)) {
+        structure.note(damage);
     }
     if &first.kind == b"VP8X" {
         structure.animated = first.data.first().is_some_and(|flags| flags & ANIMATION_FLAG != 0)
@@ -76,4 +83,35 @@ pub(in crate::transform::image) fn walk(bytes: &[u8]) -> Result<Structure, Rejec
         }
     }
     Ok(structure)
+}
+
+/// Checks the chunks as `demux.c` of libwebp does: they fill the container, and the image is there once, in the size that
+/// the container states.
+fn check_chunks(bytes: &[u8], first: &Chunk<'_>, canvas: (u32, u32)) -> Result<(), Reject> {
+    let used: usize = chunks(bytes).map(|chunk| 8 + chunk.data.len().next_multiple_of(2)).sum();
+    if HEADER_BYTES + used != container(bytes).len() {
+        return Err(corrupt("the chunks of the WebP do not fill its container"));
+    }
+    if &first.kind != b"VP8X" {
+        return Ok(());
+    }
+    let count = |kinds: &[&[u8; 4]]| chunks(bytes).filter(|chunk| kinds.contains(&&chunk.kind)).count();
+    if count(&[b"VP8X"]) > 1 {
+        return Err(corrupt("the WebP has two VP8X chunks"));
+    }
+    if first.data.first().is_some_and(|flags| flags & ANIMATION_FLAG != 0) {
+        return if count(&[b"ANMF"]) > 0 { Ok(()) } else { Err(corrupt("the animated WebP holds no frame")) };
+    }
+    let image = chunks(bytes).find(|chunk| matches!(&chunk.kind, b"VP8 " | b"VP8L"));
+    match image.as_ref().map(dimensions) {
+        _ if count(&[b"VP8 ", b"VP8L"]) > 1 || count(&[b"ALPH"]) > 1 => {
+            Err(corrupt("the WebP holds more than one image"))
+        }
+        None => Err(corrupt("the WebP holds no image")),
+        Some(size) if size != Some(canvas) => Err(corrupt(format!(
+            "the image of the WebP is not as large as its canvas, {}×{}",
+            canvas.0, canvas.1
+        ))),
+        Some(_) => Ok(()),
+    }
 }

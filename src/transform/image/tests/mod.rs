@@ -6,6 +6,7 @@ mod passthrough;
 mod policy;
 mod properties;
 mod quality;
+mod strict;
 
 use bytes::Bytes;
 

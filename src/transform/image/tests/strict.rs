@@ -1,0 +1,218 @@
+//! Files that libjpeg, libpng or libwebp refuse are rejects, and small files cannot claim much memory.
+
+use libjpeg_turbo_rs::ColorSpace;
+
+use super::files::*;
+use super::*;
+
+fn marker(jpeg: &[u8], marker: u8) -> usize {
+    jpeg.windows(2).position(|w| w == [0xff, marker]).unwrap()
+}
+
+fn with(bytes: &[u8], at: usize, new: &[u8]) -> Vec<u8> {
+    let mut out = bytes.to_vec();
+    out[at..at + new.len()].copy_from_slice(new);
+    out
+}
+
+/// `bytes` put into `file` at `at`.
+fn inserted(file: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
+    [&file[..at], bytes, &file[at..]].concat()
+}
+
+#[test]
+fn what_is_fatal_to_libjpeg_is_a_reject() {
+    let baseline = jpeg(48, 32);
+    let progressive = progressive(48, 32);
+    let huffman = marker(&baseline, 0xc4);
+    let last_scan = progressive.windows(2).rposition(|w| w == [0xff, 0xda]).unwrap();
+    let frame = marker(&progressive, 0xc2);
+    let frame = &progressive[frame..frame + 2 + usize::from(progressive[frame + 3])];
+    // Number of components, one of two bytes each, then Ss, Se, and Ah and Al.
+    let parameters = |file: &[u8], scan: usize| scan + 5 + 2 * usize::from(file[scan + 4]);
+    let spectral = parameters(&progressive, last_scan);
+    let cases = [
+        ("too many codes of one bit", with(&baseline, huffman + 5, &[3])),
+        ("a DC symbol of 16", with(&baseline, huffman + 21, &[16])),
+        ("Ss above Se", with(&progressive, spectral, &[40, 3])),
+        ("Se of 64", with(&progressive, spectral + 1, &[64])),
+        ("Al above 13", with(&progressive, spectral + 2, &[0x0e])),
+        ("two frame headers", inserted(&progressive, last_scan, frame)),
+        ("an unknown marker", inserted(&progressive, last_scan, &[0xff, 0x02, 0, 2])),
+        ("a reserved marker", inserted(&baseline, huffman, &[0xff, 0xf0, 0, 2])),
+        ("a table in place 4", with(&baseline, huffman + 4, &[4])),
+        ("no quantization table", with(&progressive, marker(&progressive, 0xdb) + 4, &[3])),
+        ("a component twice", with(&progressive, marker(&progressive, 0xda) + 7, &[1])),
+    ];
+    for (name, file) in cases {
+        for encode in ["keep", "jpeg:90", "raw"] {
+            assert_eq!(code(&file, &[("encode", encode)]), RejectCode::Corrupt, "{name}");
+        }
+    }
+    for file in [&baseline, &progressive] {
+        assert!(convert(file, &[("encode", "keep")]).unwrap().passthrough);
+    }
+}
+
+#[test]
+fn a_component_without_a_scan_is_a_reject() {
+    // A progressive file that ends after its first scan has all components, one without a scan has not.
+    let file = jpeg(16, 16);
+    let scan = marker(&file, 0xda);
+    // One component in the scan: the frame has three.
+    let alone = [&file[..scan], &[0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0], &file[scan + 14..]].concat();
+    assert!(convert(&alone, &[]).is_err());
+}
+
+#[test]
+fn inks_of_any_sampling_are_converted() {
+    for (subsampling, space) in [
+        (libjpeg_turbo_rs::Subsampling::S420, ColorSpace::Ycck),
+        (libjpeg_turbo_rs::Subsampling::S422, ColorSpace::Ycck),
+        (libjpeg_turbo_rs::Subsampling::S420, ColorSpace::Cmyk),
+    ] {
+        for is_progressive in [false, true] {
+            let inks = [10, 80, 160, 30].repeat(33 * 17);
+            let file = libjpeg_turbo_rs::Encoder::new(&inks, 33, 17, libjpeg_turbo_rs::PixelFormat::Cmyk)
+                .quality(100)
+                .subsampling(subsampling)
+                .colorspace(space)
+                .progressive(is_progressive)
+                .encode()
+                .unwrap();
+            let image = raw(&file, &[]);
+            assert_eq!((image.width, image.height), (33, 17), "{subsampling:?} {space:?}");
+            assert!(near(pixel(&image, 20, 9), pixel(&image, 0, 0), 3));
+            assert!(convert(&file[..file.len() / 2], &[]).is_err());
+        }
+    }
+}
+
+#[test]
+fn png_data_is_checked_behind_a_repaired_checksum() {
+    let file = png(20, 15);
+    let data = file.windows(4).position(|w| w == b"IDAT").unwrap();
+    let length = u32::from_be_bytes(file[data - 4..data].try_into().unwrap()) as usize;
+    let end = data + 4 + length;
+    for at in [end - 1, end - 4] {
+        let mut bad = with(&file, at, &[file[at] ^ 1]);
+        let crc = crc32fast::hash(&bad[data..end]);
+        bad[end..end + 4].copy_from_slice(&crc.to_be_bytes());
+        for encode in ["keep", "png", "jpeg:90"] {
+            assert_eq!(code(&bad, &[("encode", encode)]), RejectCode::Corrupt);
+        }
+    }
+    let unknown = inserted(&file, 33, &png_chunk(b"NEWS", b"what is this"));
+    assert_eq!(code(&unknown, &[]), RejectCode::Corrupt);
+    assert!(convert(&inserted(&file, 33, &png_chunk(b"neWs", b"ancillary")), &[]).is_ok());
+    let twice = inserted(&file, 33, &file[8..33]);
+    assert_eq!(code(&twice, &[]), RejectCode::Corrupt);
+}
+
+#[test]
+fn webp_containers_are_read_to_their_end() {
+    let plain = webp(21, 17);
+    let block = exif::tests::block(6, true);
+    let file = metadata::with_exif(plain.clone(), ImageType::Webp, (21, 17), &block);
+    assert_eq!((raw(&file, &[]).width, raw(&file, &[]).height), (17, 21));
+    for missing in 1..block.len() {
+        assert_eq!(
+            code(&file[..file.len() - missing], &[]),
+            RejectCode::Truncated,
+            "{missing} bytes are missing"
+        );
+    }
+    let riff =
+        |chunks: &[u8]| [b"RIFF", &(chunks.len() as u32 + 4).to_le_bytes()[..], b"WEBP", chunks].concat();
+    let cases = [
+        ("two headers", riff(&[&file[12..30], &file[12..]].concat())),
+        ("no image", riff(&file[12..30])),
+        ("two images", riff(&[&file[12..], &plain[12..]].concat())),
+        ("another canvas", riff(&with(&file[12..], 12, &[99]))),
+        ("a cut chunk header", riff(&[&file[12..], b"EXI"].concat())),
+        ("a chunk that is too long", riff(&[&file[12..], b"EXIF\xff\0\0\0abcd"].concat())),
+    ];
+    for (name, file) in cases {
+        assert_eq!(code(&file, &[("encode", "keep")]), RejectCode::Corrupt, "{name}");
+    }
+    let longer = [&plain[..], b"bytes after the container"].concat();
+    let kept = convert(&longer, &[("encode", "keep")]).unwrap();
+    assert_eq!(kept.bytes, plain);
+}
+
+/// A bitmap of 8 bits per pixel with run lengths.
+fn rle(width: u32, height: u32, runs: &[u8]) -> Vec<u8> {
+    let mut out = b"BM\0\0\0\0\0\0\0\0\x3e\0\0\0\x28\0\0\0".to_vec();
+    out.extend(width.to_le_bytes());
+    out.extend(height.to_le_bytes());
+    out.extend(b"\x01\0\x08\0\x01\0\0\0");
+    out.resize(46, 0);
+    out.extend(2u32.to_le_bytes());
+    out.extend([0; 4]);
+    out.extend([0, 0, 0, 0, 255, 255, 255, 0]);
+    out.extend(runs);
+    out
+}
+
+#[test]
+fn run_lengths_reach_the_last_pixel() {
+    let whole = [3, 1, 0, 0, 0, 3, 0, 1, 0, 0, 0, 0, 0, 1];
+    assert_eq!((raw(&rle(3, 2, &whole), &[]).width, code(&rle(3, 3, &whole), &[])), (3, RejectCode::Corrupt));
+    for end in 0..10 {
+        assert_eq!(code(&rle(3, 2, &whole[..end]), &[]), RejectCode::Truncated, "cut at {end}");
+    }
+    assert_eq!(code(&rle(3, 2, &[3, 1, 0, 1]), &[]), RejectCode::Corrupt);
+    assert_eq!(code(&rle(3, 2, &[0, 2, 9, 9, 0, 1]), &[]), RejectCode::Corrupt);
+    // A skip to the last pixels leaves the others black.
+    assert_eq!(pixel(&raw(&rle(3, 2, &[0, 2, 0, 1, 3, 1, 0, 1]), &[]), 1, 0), [255; 3]);
+}
+
+#[test]
+fn small_files_cannot_claim_much_memory() {
+    let big = 12_000u32;
+    let sizes = |w: u32, h: u32| [h as u16, w as u16].map(u16::to_be_bytes).concat();
+    let jpeg = jpeg(16, 16);
+    let cases = [
+        ("JPEG", with(&jpeg, marker(&jpeg, 0xc0) + 5, &sizes(big, big))),
+        ("RLE", rle(big, big, &[1, 1, 0, 1])),
+        ("PNG", raw_png((big, big), 8, 2, &[], &[&[0; 30]])),
+        ("GIF", with(&gif(1), 6, &[0xe0, 0x2e, 0xe0, 0x2e])),
+    ];
+    for (name, file) in cases {
+        assert_eq!(code(&file, &[]), RejectCode::TooLarge, "{name}");
+    }
+    let bmp = with(&bmp(2, 2, &[&[1; 6], &[2; 6]]), 18, &big.to_le_bytes());
+    assert_eq!(code(&bmp, &[]), RejectCode::Truncated);
+}
+
+#[test]
+fn the_lowest_qualities_are_baseline_too() {
+    for quality in [1, 10, 23, 24] {
+        let file = convert(&jpeg(40, 30), &[("encode", &format!("jpeg:{quality}")), ("resize", "longer:20")])
+            .unwrap()
+            .bytes;
+        marker(&file, 0xc0);
+        let tables = marker(&file, 0xdb);
+        assert_eq!(file[tables + 4] >> 4, 0, "8-bit numbers at quality {quality}");
+    }
+}
+
+#[test]
+fn a_second_image_after_the_end_is_not_stored() {
+    let file = jpeg(40, 30);
+    let two = [&file[..], &jpeg(8, 8)].concat();
+    let kept = convert(&two, &[("encode", "keep")]).unwrap();
+    assert!(kept.passthrough);
+    assert_eq!(kept.bytes, file);
+}
+
+#[test]
+fn palette_images_pass_through() {
+    let palette = png_chunk(b"PLTE", &[255, 0, 0, 0, 255, 0, 0, 0, 255]);
+    let file = raw_png((3, 1), 8, 3, &[palette], &[&[0, 1, 2]]);
+    for encode in ["keep", "png"] {
+        let image = convert(&file, &[("encode", encode)]).unwrap();
+        assert!(image.passthrough, "{encode}");
+        assert_eq!(image.bytes, file);
+    }
+}
