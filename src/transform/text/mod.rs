@@ -18,6 +18,7 @@ mod special;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod unigram_scores;
 mod verify;
 
 use std::sync::atomic::AtomicUsize;

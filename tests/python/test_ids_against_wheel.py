@@ -1,0 +1,91 @@
+"""The ids of every family of tokenizers are those of the Python package `tokenizers`, at the version that the docs name.
+
+The package is built with another regular expression library and other features of its JSON parser than the crate inside
+dsconvert, so it is the one oracle that shares nothing with the program under test but the file.
+"""
+
+import json
+from importlib.metadata import version
+
+import pyarrow as pa
+import pytest
+from tokenizers import Tokenizer
+
+import sample_texts
+import tokenizer_families
+from conftest import ROOT
+
+ADVERSARIAL = 15_000
+SEED = 20_261_120
+SHOWN = 5
+# Which documents are encoded by which engine: all of them, or one in so many.
+STEPS = {"auto": 1, "reference": 4}
+
+
+def converted(dsconvert, out, jsonl, tokenizer, *options):
+    """The ids by key."""
+    dsconvert(
+        "text", jsonl, "--tokenizer", tokenizer, "--out", out, "--format", "arrow", "--key-field", "id", "--quiet", *options
+    )
+    ids = {}
+    for shard in sorted((out / "train").iterdir()):
+        with pa.memory_map(str(shard)) as source, pa.ipc.open_file(source) as reader:
+            table = reader.read_all().select(["key", "input_ids"])
+        ids.update(zip(table["key"].to_pylist(), table["input_ids"].to_pylist()))
+    return ids
+
+
+def shown(text, wheel, ours):
+    """Where the ids of a text differ."""
+    at = next((i for i, (a, b) in enumerate(zip(wheel, ours)) if a != b), min(len(wheel), len(ours)))
+    return f"from token {at}: package {wheel[at : at + 8]}, dsconvert {ours[at : at + 8]} for {text[:300]!r}"
+
+
+def test_the_package_is_of_the_version_that_the_docs_name():
+    assert f"`tokenizers` at version {version('tokenizers')}, as published for Python" in (ROOT / "docs/text.md").read_text()
+
+
+@pytest.mark.parametrize("name", tokenizer_families.FAMILIES)
+def test_ids_are_those_of_the_package(name, dsconvert, tmp_path):
+    made = tokenizer_families.FAMILIES[name]()
+    file = tmp_path / "tokenizer.json"
+    file.write_text(made if isinstance(made, str) else made.to_str())
+    # As any user of the package loads it: what a trainer has in memory may be more exact than what the package reads.
+    tokenizer = Tokenizer.from_file(str(file))
+    added = [token.content for _, token in sorted(tokenizer.get_added_tokens_decoder().items())]
+    texts = [*sample_texts.natural(), *sample_texts.adversarial(ADVERSARIAL, added, SEED)]
+    expected = [encoding.ids for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+    documents = list(enumerate(zip(texts, expected)))
+
+    different = []
+    for engine, step in STEPS.items():
+        jsonl = tmp_path / f"{engine}.jsonl"
+        jsonl.write_text("".join(json.dumps({"id": i, "text": text}) + "\n" for i, (text, _) in documents[::step]))
+        ids = converted(dsconvert, tmp_path / engine, jsonl, file, "--special-in-text", "parse", "--engine", engine)
+        for i, (text, wheel) in documents[::step]:
+            # A document without tokens has no record.
+            ours = ids.get(str(i), [])
+            if ours != wheel:
+                different.append(f"--engine {engine}: {shown(text, wheel, ours)}")
+    assert not different, f"{len(different)} of {len(texts)} documents:\n" + "\n".join(different[:SHOWN])
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama3-ignore-merges", "llama2-added", "bert-cased", "unigram-tied"])
+def test_special_tokens_are_text_as_the_package_encodes_them(name, dsconvert, tmp_path):
+    made = tokenizer_families.FAMILIES[name]()
+    file = tmp_path / "tokenizer.json"
+    file.write_text(made if isinstance(made, str) else made.to_str())
+    tokenizer = Tokenizer.from_file(str(file))
+    tokenizer.encode_special_tokens = True
+    tokens = list(tokenizer.get_added_tokens_decoder().values())
+    texts = sample_texts.adversarial(ADVERSARIAL // 5, [token.content for token in tokens], SEED)
+    # What the model itself has a piece for is the one difference that the docs name.
+    vocabulary = tokenizer.get_vocab(with_added_tokens=False)
+    texts = sample_texts.without(texts, [token.content for token in tokens if token.special and token.content in vocabulary])
+    assert len(texts) > ADVERSARIAL // 10
+    jsonl = tmp_path / "texts.jsonl"
+    jsonl.write_text("".join(json.dumps({"id": i, "text": text}) + "\n" for i, text in enumerate(texts)))
+    ids = converted(dsconvert, tmp_path / "out", jsonl, file)
+    wheel = [encoding.ids for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+    different = [shown(text, a, b) for i, (text, a) in enumerate(zip(texts, wheel)) if (b := ids.get(str(i), [])) != a]
+    assert not different, f"{len(different)} of {len(texts)} documents:\n" + "\n".join(different[:SHOWN])

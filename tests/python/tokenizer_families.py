@@ -1,0 +1,314 @@
+"""Small tokenizers of every family that `docs/text.md` names, trained here with the package `tokenizers`."""
+
+import base64
+import json
+import struct
+from functools import cache
+
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers.pre_tokenizers import ByteLevel, Digits, Metaspace, Sequence, Split
+
+import sample_texts
+
+CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+BLANKS = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+META = "\u2581"
+
+
+def cased(behind, numbers):
+    """The pattern of models that split where the case changes."""
+    words = "|".join(rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}{a}{LOWER}{b}{behind}" for a, b in ["*+", "+*"])
+    return rf"{words}|{numbers}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{BLANKS}"
+
+
+def llama3(numbers):
+    return rf"{CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{numbers}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{BLANKS}"
+
+
+PATTERNS = {
+    "llama3": [llama3(r"\p{N}{1,3}")],
+    "qwen2": [llama3(r"\p{N}")],
+    "qwen3.5": [
+        rf"{CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{BLANKS}"
+    ],
+    "o200k": [cased(CONTRACTIONS + "?", r"\p{N}{1,3}")],
+    "tekken": [cased("", r"\p{N}")],
+    "deepseek": [
+        r"\p{N}{1,3}",
+        "[一-龥぀-ゟ゠-ヿ]+",
+        r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|"""
+        + BLANKS,
+    ],
+    "bloom": [r" ?[^(\s|[.,!?…。，、।۔،])]+"],
+}
+
+# Added tokens of every kind. Those that look at their neighbours are in tokenizers of their own: a document that has one is
+# encoded by the reference.
+PLAIN = [
+    AddedToken("<|endoftext|>", special=True, normalized=False),
+    AddedToken("<|im_start|>", special=True, normalized=False),
+    AddedToken("<tool>", special=False, normalized=False),
+    AddedToken("<|endof", special=False, normalized=False),
+    AddedToken("    ", special=False, normalized=False),
+]
+NORMALIZED = [
+    AddedToken("<Dog>", special=False, normalized=True),
+    AddedToken("caf\u00e9", special=False, normalized=True),
+]
+NEIGHBOURS = [
+    AddedToken("<mask>", special=True, normalized=False, lstrip=True),
+    AddedToken("<right>", special=False, normalized=False, rstrip=True),
+    AddedToken("quick", special=False, normalized=True, single_word=True),
+    AddedToken("<both>", special=False, normalized=True, lstrip=True, rstrip=True, single_word=True),
+]
+
+
+def training():
+    return sample_texts.prose(400_000)
+
+
+@cache
+def byte_level_model():
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(vocab_size=3000, show_progress=False, initial_alphabet=ByteLevel.alphabet())
+    tokenizer.train_from_iterator(training(), trainer)
+    return tokenizer.to_str()
+
+
+def byte_level(steps=(), use_regex=False, normalizer=None, added=PLAIN, ignore_merges=False, prefix_space=False, more=()):
+    file = json.loads(byte_level_model())
+    file["model"]["ignore_merges"] = ignore_merges
+    tokenizer = Tokenizer.from_str(json.dumps(file))
+    steps = [Split(Regex(step), "isolated") if isinstance(step, str) else step for step in steps]
+    last = ByteLevel(add_prefix_space=prefix_space, use_regex=use_regex)
+    tokenizer.pre_tokenizer = Sequence([*steps, last]) if steps else last
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    tokenizer.add_tokens([*added, *more])
+    return tokenizer
+
+
+@cache
+def char_model(splits):
+    """BPE over characters with bytes for unknown ones; with `splits` no token has a space behind its first character."""
+    tokenizer = Tokenizer(models.BPE(byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = Metaspace(split=splits)
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    trainer = trainers.BpeTrainer(
+        vocab_size=3000, show_progress=False, special_tokens=tokens, limit_alphabet=900, max_token_length=12
+    )
+    tokenizer.train_from_iterator(training(), trainer)
+    file = json.loads(tokenizer.to_str())
+    file["added_tokens"] = file["added_tokens"][:3]
+    return json.dumps(file)
+
+
+def char_bpe(normalizer=None, pre_tokenizer=None, splits=True, added=()):
+    tokenizer = Tokenizer.from_str(char_model(splits))
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    # A file cannot say "none" through the property.
+    file = json.loads(tokenizer.to_str())
+    file["pre_tokenizer"] = None
+    tokenizer = Tokenizer.from_str(json.dumps(file))
+    if pre_tokenizer:
+        tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.add_tokens([*added])
+    return tokenizer
+
+
+@cache
+def wordpiece_model():
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=3000, show_progress=False, limit_alphabet=900, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    )
+    tokenizer.train_from_iterator(training(), trainer)
+    return tokenizer.to_str()
+
+
+def wordpiece(normalizer, pre_tokenizer=None, added=()):
+    tokenizer = Tokenizer.from_str(wordpiece_model())
+    tokenizer.normalizer = normalizer
+    if pre_tokenizer:
+        tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.add_tokens([*added])
+    return tokenizer
+
+
+@cache
+def unigram_model():
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.NFKC()
+    tokenizer.pre_tokenizer = Metaspace()
+    trainer = trainers.UnigramTrainer(
+        vocab_size=3000, show_progress=False, unk_token="<unk>", special_tokens=["<pad>", "</s>", "<unk>"], max_piece_length=10
+    )
+    tokenizer.train_from_iterator(training(), trainer)
+    return tokenizer.to_str()
+
+
+def unigram(normalizer=None, pre_tokenizer=None, added=(), byte_fallback=False, score=None, vocab=()):
+    """`score` replaces the score of each piece: of its number and its string."""
+    file = json.loads(unigram_model())
+    model = file["model"]
+    if score:
+        pieces = enumerate(piece for piece, _ in model["vocab"])
+        model["vocab"] = [[piece, score(number, piece)] for number, piece in pieces]
+    model["vocab"] += vocab
+    if byte_fallback:
+        model["byte_fallback"] = True
+        model["vocab"] += [[f"<0x{byte:02X}>", -20.0] for byte in range(256)]
+    file["normalizer"] = normalizer
+    return with_scores(file, pre_tokenizer, added)
+
+
+def with_scores(file, pre_tokenizer=None, added=()):
+    """The text of a file with exactly these scores: the package would write those that it has read."""
+    tokenizer = Tokenizer.from_str(json.dumps(file))
+    if pre_tokenizer:
+        tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.add_tokens([*added])
+    written = json.loads(tokenizer.to_str())
+    written["model"]["vocab"] = file["model"]["vocab"]
+    return json.dumps(written)
+
+
+def tied(number, piece):
+    """Scores that make every division of a word equally good, if they are parsed exactly; the package does not."""
+    return -2.8483543395996094 * len(piece)
+
+
+def by_length(number, piece):
+    """The same with numbers that no addition gives exactly."""
+    return -0.7123456789012345 * len(piece)
+
+
+def precompiled(pairs):
+    """A `Precompiled` normalizer that replaces each key by its value: a double array whose every block is of its own."""
+    block = 256
+    units, values = [0] * (2 * block), b""
+    units[0] = block << 10
+    for key, value in pairs:
+        base = block
+        data = key.encode()
+        for i, byte in enumerate(data):
+            at = base + byte
+            if units[at] == 0:
+                child = len(units)
+                units += [0] * block
+                units[at] = byte | (at ^ child) << 10
+            base = at ^ units[at] >> 10
+            if i + 1 == len(data):
+                units[at] |= 1 << 8
+                units[base] = len(values)
+        values += value.encode() + b"\0"
+    blob = struct.pack(f"<I{len(units)}I", 4 * len(units), *units) + values
+    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(blob).decode()}
+
+
+def nmt_nfkc():
+    """Part of the character map that T5 and XLM-R come with."""
+    import unicodedata
+
+    pairs = [(c, " ") for c in "\t\n\r\u00a0\u2003\u2028\u3000\u200b"] + [(chr(c), "") for c in [*range(1, 9), 0x7F, 0x9F, 0xAD]]
+    codes = [*range(0xA0, 0x180), *range(0x2070, 0x20A0), *range(0x2100, 0x2190), *range(0x3300, 0x3360), *range(0xFB00, 0xFB07),
+             *range(0xFF01, 0xFF60)]
+    seen = {key for key, _ in pairs}
+    for char in map(chr, codes):
+        normal = unicodedata.normalize("NFKC", char)
+        if normal != char and char not in seen:
+            pairs.append((char, normal))
+    return precompiled([*pairs, ("e\u0301", "\u00e9"), ("\ufdfa", "\u0635\u0644\u0649 \u0627\u0644\u0644\u0647")])
+
+
+def replace(pattern, content):
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+def in_order(*parts):
+    return {"type": "Sequence", "normalizers": [*parts]}
+
+
+def word_level(pre_tokenizer, normalizer=None, added=()):
+    tokenizer = Tokenizer(models.WordLevel(unk_token="[UNK]"))
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre_tokenizer
+    trainer = trainers.WordLevelTrainer(vocab_size=3000, show_progress=False, special_tokens=["[UNK]", "[CLS]"])
+    tokenizer.train_from_iterator(training(), trainer)
+    tokenizer.add_tokens([*added])
+    return tokenizer
+
+
+def clip():
+    tokenizer = Tokenizer(models.BPE(unk_token="<|endoftext|>", end_of_word_suffix="</w>"))
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()]
+    )
+    pattern = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+    tokenizer.pre_tokenizer = Sequence([Split(Regex(pattern), "removed", invert=True), ByteLevel(add_prefix_space=False)])
+    trainer = trainers.BpeTrainer(
+        vocab_size=2000, show_progress=False, end_of_word_suffix="</w>", initial_alphabet=ByteLevel.alphabet(),
+        special_tokens=["<|startoftext|>", "<|endoftext|>"],
+    )
+    tokenizer.train_from_iterator(training(), trainer)
+    return tokenizer
+
+
+N = normalizers
+PREPEND = N.Sequence([N.Prepend(META), N.Replace(" ", META)])
+META_FILE = replace({"String": " "}, META)
+XLM_R = [pre_tokenizers.WhitespaceSplit(), Metaspace()]
+
+# A tokenizer, or the text of its file.
+FAMILIES = {
+    # Byte-level BPE.
+    "gpt2": lambda: byte_level(use_regex=True),
+    "gpt-neox": lambda: byte_level(use_regex=True, normalizer=N.NFC(), more=NORMALIZED),
+    "roberta": lambda: byte_level(use_regex=True, prefix_space=True, more=NEIGHBOURS),
+    "starcoder": lambda: byte_level([Digits(individual_digits=True)], use_regex=True),
+    "smollm": lambda: byte_level([Digits(individual_digits=True)], use_regex=True, normalizer=N.NFC()),
+    "numbers": lambda: byte_level([r"\p{N}"], use_regex=True),
+    "llama3-ignore-merges": lambda: byte_level(PATTERNS["llama3"], ignore_merges=True),
+    "qwen2-nfc": lambda: byte_level(PATTERNS["qwen2"], normalizer=N.NFC()),
+    **{name: lambda steps=steps: byte_level(steps) for name, steps in PATTERNS.items()},
+    "falcon": lambda: byte_level(
+        [pre_tokenizers.Punctuation("contiguous"), ByteLevel(add_prefix_space=False), Digits(), Split(Regex("[0-9][0-9][0-9]"), "isolated")]
+    ),
+    "lowercase": lambda: byte_level(use_regex=True, normalizer=N.Sequence([N.NFKD(), N.StripAccents(), N.Lowercase()]), more=NORMALIZED),
+    "clip": clip,
+    # BPE over characters.
+    "llama2": lambda: char_bpe(PREPEND, splits=False),
+    "llama2-added": lambda: char_bpe(PREPEND, added=[*PLAIN, *NORMALIZED]),
+    "gemma": lambda: char_bpe(N.Replace(" ", META), Split(" ", "merged_with_previous"), splits=False, added=PLAIN[:3]),
+    "mistral": lambda: char_bpe(None, Metaspace(prepend_scheme="first", split=False), splits=False),
+    "metaspace-always": lambda: char_bpe(None, Metaspace(), added=[*PLAIN, *NEIGHBOURS]),
+    "metaspace-never": lambda: char_bpe(None, Metaspace(prepend_scheme="never"), added=PLAIN),
+    # WordPiece.
+    "bert-uncased": lambda: wordpiece(N.BertNormalizer()),
+    "bert-cased": lambda: wordpiece(N.BertNormalizer(lowercase=False), added=PLAIN),
+    "bert-accents": lambda: wordpiece(N.BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=False), added=NEIGHBOURS),
+    "bert-other": lambda: wordpiece(N.Sequence([N.NFKC(), N.Lowercase(), N.Strip()]), pre_tokenizers.Whitespace(), added=NORMALIZED),
+    # Unigram.
+    "unigram": unigram,
+    "unigram-tied": lambda: unigram(score=tied),
+    "unigram-by-length": lambda: unigram(score=by_length, added=PLAIN),
+    "t5": lambda: unigram(in_order(nmt_nfkc(), replace({"Regex": " {2,}"}, " ")), added=PLAIN),
+    "xlm-r": lambda: unigram(nmt_nfkc(), Sequence(XLM_R), added=NEIGHBOURS),
+    "albert": lambda: unigram(
+        in_order(replace({"String": "``"}, '"'), replace({"String": "''"}, '"'), {"type": "NFKD"}, {"type": "StripAccents"},
+                 {"type": "Lowercase"}, nmt_nfkc(), replace({"Regex": " {2,}"}, " ")), added=NORMALIZED),
+    "unigram-bytes": lambda: unigram({"type": "NFKC"}, byte_fallback=True),
+    "unigram-sentence": lambda: unigram(META_FILE, Metaspace(split=False), score=tied),
+    "unigram-nmt": lambda: unigram(in_order({"type": "Nmt"}, {"type": "NFC"}, {"type": "Strip", "strip_left": True, "strip_right": True})),
+    # WordLevel.
+    "words": lambda: word_level(pre_tokenizers.WhitespaceSplit()),
+    "words-punctuation": lambda: word_level(
+        Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Punctuation(), Digits(individual_digits=True)]), N.Lowercase(), NORMALIZED
+    ),
+}
