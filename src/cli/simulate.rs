@@ -59,11 +59,17 @@ pub(super) struct Args {
     slow_length: f64,
 
     /// Worker processes or threads
-    #[arg(long, value_name = "N", required_unless_present = "sweep", help_heading = "Loader")]
+    #[arg(
+        long,
+        allow_hyphen_values = true,
+        value_name = "N",
+        required_unless_present = "sweep",
+        help_heading = "Loader"
+    )]
     workers: Option<u32>,
 
     /// Batches that are loaded ahead, per worker
-    #[arg(long, value_name = "N", default_value_t = 2, help_heading = "Loader")]
+    #[arg(long, allow_hyphen_values = true, value_name = "N", default_value_t = 2, help_heading = "Loader")]
     prefetch: u32,
 
     /// pytorch: batch k belongs to worker k mod N, delivered in order. completed: delivered as completed (PyTorch's
@@ -72,7 +78,7 @@ pub(super) struct Args {
     order: Order,
 
     /// Capacity of the queue of --order pool, in batches [default: prefetch × workers]
-    #[arg(long, value_name = "N", help_heading = "Loader")]
+    #[arg(long, allow_hyphen_values = true, value_name = "N", help_heading = "Loader")]
     queue: Option<u32>,
 
     /// Time before a worker can start its first batch, in milliseconds
@@ -86,7 +92,7 @@ pub(super) struct Args {
     stagger: Option<Stagger>,
 
     /// Processor cores that the workers share [default: one for each worker]
-    #[arg(long, value_name = "N", help_heading = "Loader")]
+    #[arg(long, allow_hyphen_values = true, value_name = "N", help_heading = "Loader")]
     cores: Option<u32>,
 
     /// Mean time in which the model computes one step, in milliseconds
@@ -111,7 +117,13 @@ pub(super) struct Args {
     seconds: f64,
 
     /// Stop after N batches instead
-    #[arg(long, value_name = "N", conflicts_with = "seconds", help_heading = "Run")]
+    #[arg(
+        long,
+        allow_hyphen_values = true,
+        value_name = "N",
+        conflicts_with = "seconds",
+        help_heading = "Run"
+    )]
     batches: Option<u64>,
 
     /// Granularity of the clock in milliseconds: everything ends at a multiple of it [default: exact]
@@ -119,7 +131,7 @@ pub(super) struct Args {
     tick_ms: Option<u64>,
 
     /// Seed of random times
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Run")]
+    #[arg(long, allow_hyphen_values = true, value_name = "N", default_value_t = 0, help_heading = "Run")]
     seed: u64,
 
     /// Simulate each value of a range: workers=1..16, workers=1,2,4,8 or prefetch=1..8
