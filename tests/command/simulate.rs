@@ -146,7 +146,7 @@ fn pictures_and_pages_are_written_whole() {
     let (svg_text, html_text) = (fs::read_to_string(&svg).unwrap(), fs::read_to_string(&html).unwrap());
     assert!(svg_text.contains("&lt;script&gt;x") && !svg_text.contains("<script>"));
     assert!(html_text.contains("<h1>&lt;script&gt;x") && !html_text.contains("<script>x"));
-    assert_eq!(html_text.matches("type=\"range\"").count(), 6);
+    assert_eq!(html_text.matches("type=\"range\" min=").count(), 6);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "no temporary file is left");
     simulate_with(run, &[&svg, Path::new("--html"), &svg]).exits(2).says(&["same file"]);
     let nowhere = dir.path().join("missing/a.svg");

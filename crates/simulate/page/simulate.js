@@ -1,4 +1,4 @@
-// The simulator of `src/engine.rs`, with the same event log for the same options. Integers are nanoseconds below 2^53;
+// The simulator of `src/engine`, with the same event log for the same options. Integers are nanoseconds below 2^53;
 // floating-point functions are spelled out, because those of `Math` differ between browsers.
 const Simulate = (() => {
   "use strict";
@@ -120,7 +120,7 @@ const Simulate = (() => {
     return { uniform, normal, exponential: () => -ln(uniform()), gamma };
   }
 
-  // --- times.rs
+  // --- distribution.rs and load.rs
 
   function roundNs(ns) {
     const rounded = Math.floor(ns + 0.5);
@@ -163,7 +163,7 @@ const Simulate = (() => {
     };
   }
 
-  // --- engine.rs
+  // --- engine
 
   // Workers that are loading: a binary heap by finishing work, then by number.
   function makeHeap() {

@@ -44,87 +44,11 @@
   let playing = false;
   let lastFrame = null;
 
-  // --- text
-
-  const round = (x) => String(Number(x.toPrecision(3)));
-  const timeText = (ns) => (ns >= 1e9 ? `${round(ns / 1e9)} s` : ns >= MS ? `${round(ns / MS)} ms` : `${round(ns / 1e3)} µs`);
-  const percent = (share) => `${(100 * share).toFixed(1)}%`;
-
-  // Mean of a normal variable of mean 1, given that it is positive.
-  function truncatedMean(cv) {
-    const z = 1 / cv;
-    const density = Math.exp(-0.5 * z * z) / 2.506628274631;
-    const t = 1 / (1 + 0.2316419 * z);
-    const tail = density * t * (0.31938153 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429))));
-    return 1 + (cv * density) / (1 - tail);
-  }
-
-  function meanLoad() {
-    const { load, slow } = options;
-    const mean = load.trace_ns ? load.trace_ns.reduce((sum, ns) => sum + ns, 0) / load.trace_ns.length
-      : load.shape === "normal" && load.cv > 0 ? load.mean_ns * truncatedMean(load.cv) : load.mean_ns;
-    return mean * (slow === null ? 1 : 1 + slow.share * (slow.factor - 1));
-  }
-
-  function verdict() {
-    const parallel = options.cores === null ? options.workers : Math.min(options.cores, options.workers);
-    const perStep = options.step.mean_ns + options.transfer_ns;
-    const ratio = (parallel * perStep) / meanLoad();
-    if (report.first === null) return [true, "No batch arrives before the end of the run."];
-    const waits = `the model waits ${percent(report.stallShare)} of the time`;
-    if (report.stallShare <= 0.01 && ratio >= 0.99) {
-      return ratio < 1.1
-        ? [false, "Balanced: the workers load just as many batches as the model consumes, with no reserve."]
-        : [false, `The model is the bottleneck: the workers can load ${round(ratio)} times as many batches as it consumes.`];
-    }
-    if (ratio < 1 - 1e-9) {
-      const needed = Math.ceil(meanLoad() / perStep - 1e-9);
-      const how = options.cores !== null && needed > options.cores ? `${needed} workers on as many cores` : `at least ${needed} workers`;
-      return [true, `Loading ${report.stallShare > 0.01 ? `is the bottleneck: ${waits}` : "would be the bottleneck of a longer run"}. It needs ${how}, or loading that is at least ${round(1 / ratio)} times faster.`];
-    }
-    return [true, `Uneven loading is the bottleneck: the workers are fast enough on average, but ${waits}. More prefetch, more workers or another order may help.`];
-  }
-
-  function commandText() {
-    const parts = ["dsconvert simulate"];
-    const add = (flag, value) => parts.push(`--${flag} ${value}`);
-    const ms = (ns) => String(ns / MS);
-    if (options.load.trace_ns) add("load-trace", "FILE");
-    else {
-      add("load-ms", ms(options.load.mean_ns));
-      if (options.load.shape !== "constant" && options.load.cv > 0) {
-        add("load-distribution", options.load.shape);
-        if (options.load.shape !== "exponential") add("load-cv", options.load.cv);
-      }
-    }
-    add("step-ms", ms(options.step.mean_ns));
-    if (options.step.shape !== "constant" && options.step.cv > 0) {
-      add("step-distribution", options.step.shape);
-      if (options.step.shape !== "exponential") add("step-cv", options.step.cv);
-    }
-    add("workers", options.workers);
-    add("prefetch", options.prefetch);
-    if (options.order !== "pytorch") add("order", options.order);
-    if (options.order === "pool" && options.queue !== null) add("queue", options.queue);
-    if (options.stagger_ns > 0) parts.push(`--stagger=${ms(options.stagger_ns)}`);
-    if (options.transfer_ns > 0) add("transfer-ms", ms(options.transfer_ns));
-    if (options.startup_ns > 0) add("startup-ms", ms(options.startup_ns));
-    if (options.cores !== null) add("cores", options.cores);
-    if (options.tick_ns > 1) add("tick-ms", ms(options.tick_ns));
-    if (options.slow !== null) {
-      add("slow-share", options.slow.share);
-      add("slow-factor", options.slow.factor);
-      add("slow-length", options.slow.length);
-    }
-    if (options.stop.batches !== undefined) add("batches", options.stop.batches);
-    else add("seconds", options.stop.after_ns / 1e9);
-    add("seed", String((BigInt(options.seed[1]) << 32n) | BigInt(options.seed[0])));
-    return parts;
-  }
+  // --- the command line
 
   // Lines break between options, not inside them.
   function showCommand() {
-    const pieces = commandText().flatMap((part) => {
+    const pieces = Words.command(options).flatMap((part) => {
       const span = document.createElement("span");
       span.textContent = part;
       return [" ", span];
@@ -149,7 +73,7 @@
   function showControls() {
     const traced = Boolean(options.load.trace_ns);
     for (const id of ["load", "cv", "shape", "stagger"]) byId(id).disabled = traced;
-    setSlider("load", traced ? meanLoad() / MS : options.load.mean_ns / MS);
+    setSlider("load", traced ? Words.meanLoad(options) / MS : options.load.mean_ns / MS);
     setSlider("cv", traced || options.load.shape === "constant" ? 0 : options.load.cv * 100);
     setSlider("workers", options.workers);
     setSlider("prefetch", options.prefetch);
@@ -161,11 +85,11 @@
   }
 
   function showValues() {
-    byId("load-out").textContent = options.load.trace_ns ? "from a trace" : `${round(Number(byId("load").value))} ms`;
+    byId("load-out").textContent = options.load.trace_ns ? "from a trace" : `${Words.round(Number(byId("load").value))} ms`;
     byId("cv-out").textContent = options.load.trace_ns ? "from a trace" : (Number(byId("cv").value) / 100).toFixed(2);
     byId("workers-out").textContent = byId("workers").value;
     byId("prefetch-out").textContent = byId("prefetch").value;
-    byId("step-out").textContent = `${round(Number(byId("step").value))} ms`;
+    byId("step-out").textContent = `${Words.round(Number(byId("step").value))} ms`;
     byId("prefetch").disabled = options.order === "pool" && options.queue !== null;
   }
 
@@ -219,11 +143,11 @@
   function showNumbers() {
     const seconds = result.end / 1e9;
     const entries = [
-      [String(report.batches), `batches in ${round(seconds)} s`],
-      [percent(report.idleShare), "of the time the GPU is idle"],
-      [report.stallCount === 0 ? "none" : timeText(report.stallMean),
+      [String(report.batches), `batches in ${Words.round(seconds)} s`],
+      [Words.percent(report.idleShare), "of the time the GPU is idle"],
+      [report.stallCount === 0 ? "none" : Words.timeText(report.stallMean),
         report.stallCount === 0 ? "stalls after the first batch" : report.stallCount === 1 ? "length of the one stall" : "mean length of a stall"],
-      [report.stallPeriod === null ? "–" : timeText(report.stallPeriod), "from one stall to the next"],
+      [report.stallPeriod === null ? "–" : Words.timeText(report.stallPeriod), "from one stall to the next"],
     ];
     byId("numbers").replaceChildren(...entries.map(([value, name]) => {
       const div = document.createElement("div");
@@ -234,7 +158,7 @@
       div.append(b, span);
       return div;
     }));
-    const [bad, text] = verdict();
+    const [bad, text] = Words.verdict(options, report);
     byId("verdict").textContent = text;
     byId("verdict").className = bad ? "verdict bad" : "verdict";
     showCommand();
@@ -408,116 +332,12 @@
   // --- the timeline
 
   const chart = byId("chart");
-  const GUTTER = 66;
-  let chartWidth = 0;
-  const chartX = (ns) => GUTTER + (chartWidth - GUTTER - 8) * (ns / result.end);
+  let chartX = () => 0;
 
   function drawChart() {
-    const style = getComputedStyle(document.documentElement);
-    const color = (name) => style.getPropertyValue(name).trim();
-    chartWidth = Math.max(260, byId("timeline").clientWidth || 320);
-    const rowHeight = Math.max(4, Math.min(18, 200 / options.workers));
-    const gap = rowHeight > 6 ? 3 : 1;
-    const top = 4;
-    const queueTop = top + options.workers * (rowHeight + gap) + 8;
-    const queueHeight = 46;
-    const modelTop = queueTop + queueHeight + 10;
-    const bottom = modelTop + 24;
-    const height = bottom + 40;
-    const ratio = window.devicePixelRatio || 1;
-    chart.width = Math.round(chartWidth * ratio);
-    chart.height = Math.round(height * ratio);
-    chart.style.height = `${height}px`;
-    const g = chart.getContext("2d");
-    g.scale(ratio, ratio);
-    g.clearRect(0, 0, chartWidth, height);
-    g.font = "12px system-ui, sans-serif";
-    g.textBaseline = "middle";
-
-    const seconds = result.end / 1e9;
-    const [scale, unit] = seconds < 1e-3 ? [1e6, "µs"] : seconds < 1 ? [1e3, "ms"] : [1, "s"];
-    const step = niceStep(seconds * scale, chartWidth < 500 ? 6 : 12);
-    g.strokeStyle = color("--line");
-    g.fillStyle = color("--soft");
-    g.textAlign = "center";
-    for (let i = 0; i * step <= seconds * scale * (1 + 1e-9); i += 1) {
-      const x = chartX(Math.min(result.end, (i * step / scale) * 1e9));
-      g.beginPath();
-      g.moveTo(x, top);
-      g.lineTo(x, bottom + 4);
-      g.stroke();
-      g.fillText(round(i * step), x, bottom + 13);
-    }
-    g.fillText(`simulated time (${unit})`, (GUTTER + chartWidth) / 2, bottom + 30);
-
-    g.textAlign = "right";
-    perWorker.forEach((list, i) => {
-      const y = top + i * (rowHeight + gap);
-      g.fillStyle = color("--row");
-      g.fillRect(GUTTER, y, chartWidth - GUTTER - 8, rowHeight);
-      g.fillStyle = color("--soft");
-      if (rowHeight >= 11 || i % 4 === 0) g.fillText(`worker ${i + 1}`, GUTTER - 6, y + rowHeight / 2);
-      g.fillStyle = fillOf(i);
-      for (const batch of list) {
-        const x = chartX(batch.start);
-        const end = chartX(batch.done === null ? result.end : batch.done);
-        g.globalAlpha = batch.done === null ? 0.45 : 1;
-        g.fillRect(x, y, Math.max(0.5, end - x - (end - x > 3 ? 1 : 0)), rowHeight);
-      }
-      g.globalAlpha = 1;
-    });
-
-    const changes = [];
-    for (const b of result.batches) {
-      if (b.queued === null || b.queued === b.taken) continue;
-      changes.push([b.queued, 1]);
-      if (b.taken !== null) changes.push([b.taken, -1]);
-    }
-    changes.sort((a, b) => a[0] - b[0] || b[1] - a[1]);
-    let count = 0, most = 1;
-    for (const [, change] of changes) {
-      count += change;
-      most = Math.max(most, count);
-    }
-    const queueY = (n) => queueTop + queueHeight * (1 - n / most);
-    g.fillStyle = color("--ready");
-    g.beginPath();
-    g.moveTo(GUTTER, queueY(0));
-    count = 0;
-    for (const [at, change] of changes) {
-      const x = chartX(at);
-      g.lineTo(x, queueY(count));
-      count += change;
-      g.lineTo(x, queueY(count));
-    }
-    g.lineTo(chartX(result.end), queueY(count));
-    g.lineTo(chartX(result.end), queueY(0));
-    g.fill();
-    g.fillStyle = color("--soft");
-    g.fillText(String(most), GUTTER - 6, queueTop + 5);
-    g.fillText("queue", GUTTER - 6, queueTop + queueHeight / 2);
-    g.fillText("0", GUTTER - 6, queueTop + queueHeight - 4);
-
-    g.fillText("model", GUTTER - 6, modelTop + 12);
-    g.fillStyle = color("--wait-fill");
-    g.fillRect(GUTTER, modelTop, chartWidth - GUTTER - 8, 24);
-    for (const b of taken) {
-      const x = chartX(b.taken);
-      const from = chartX(b.step === null ? result.end : b.step);
-      const end = chartX(b.end === null ? result.end : b.end);
-      g.fillStyle = color("--ready");
-      g.fillRect(x, modelTop, from - x, 24);
-      g.fillStyle = fillOf(b.worker);
-      g.fillRect(from, modelTop, Math.max(0.4, end - from), 24);
-    }
-    chart.setAttribute("aria-label", `Timeline of the run: ${report.batches} batches, GPU idle ${percent(report.idleShare)}`);
-  }
-
-  function niceStep(range, most) {
-    const raw = range / most;
-    const power = 10 ** Math.floor(Math.log10(raw));
-    const factor = [1, 2, 5].find((f) => f * power >= raw);
-    return (factor === undefined ? 10 : factor) * power;
+    const label = `Timeline of the run: ${report.batches} batches, GPU idle ${Words.percent(report.idleShare)}`;
+    chart.setAttribute("aria-label", label);
+    chartX = Chart.draw(chart, byId("timeline").clientWidth || 320, result, { perWorker, taken, fillOf });
   }
 
   // --- playing
@@ -576,7 +396,7 @@
   byId("scrubber").addEventListener("input", (event) => seek((Number(event.target.value) / 1000) * result.end));
   const seekTo = (event) => {
     const x = event.clientX - byId("timeline").getBoundingClientRect().left;
-    seek(((x - GUTTER) / (chartWidth - GUTTER - 8)) * result.end);
+    seek(Chart.timeAt(chart, result, x));
   };
   byId("timeline").addEventListener("pointerdown", (event) => {
     seekTo(event);

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use crate::distribution::TimeDistribution;
+use crate::load::LoadTimes;
 use crate::options::{Options, Stop};
 use crate::report::Report;
-use crate::times::{LoadTimes, TimeDistribution};
 use crate::verdict::Verdict;
 
 /// A JSON object under construction.

@@ -1,8 +1,10 @@
 #![doc = include_str!("../README.md")]
 
+mod distribution;
 mod engine;
 mod error;
 mod json;
+mod load;
 mod math;
 mod options;
 mod page;
@@ -12,12 +14,13 @@ mod run;
 mod svg;
 mod sweep;
 mod text;
-mod times;
 mod trace;
 mod verdict;
 
+pub use distribution::{Shape, TimeDistribution};
 pub use engine::simulate;
 pub use error::Error;
+pub use load::{LoadTimes, SlowRuns};
 pub use options::{
     MAX_BATCHES, MAX_CV, MAX_PREFETCH, MAX_QUEUE, MAX_RUN_NS, MAX_TIME_NS, MAX_WORKERS, Options, Order, Stop,
     ns_from_ms,
@@ -27,5 +30,5 @@ pub use report::{Queue, Report, Stalls};
 pub use run::{Batch, Event, EventKind, Run};
 pub use svg::timeline_svg;
 pub use sweep::{Sweep, SweepParameter, SweepPoint, SweepRange};
-pub use times::{LoadTimes, LoadTrace, Shape, SlowRuns, TimeDistribution};
+pub use trace::LoadTrace;
 pub use verdict::{Bottleneck, STALL_TOLERANCE, Verdict};

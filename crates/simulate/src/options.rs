@@ -1,7 +1,8 @@
 //! What is simulated: the loader, its times, the model, and when the run stops.
 
+use crate::distribution::TimeDistribution;
 use crate::error::Error;
-use crate::times::{LoadTimes, SlowRuns, TimeDistribution};
+use crate::load::{LoadTimes, SlowRuns};
 
 /// The most workers that can be simulated.
 pub const MAX_WORKERS: u32 = 1024;

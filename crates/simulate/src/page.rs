@@ -14,6 +14,8 @@ const MAX_PAGE_WORKERS: u32 = 64;
 const TEMPLATE: &str = include_str!("../page/page.html");
 const STYLE: &str = include_str!("../page/page.css");
 const SIMULATE: &str = include_str!("../page/simulate.js");
+const WORDS: &str = include_str!("../page/words.js");
+const CHART: &str = include_str!("../page/chart.js");
 const VIEW: &str = include_str!("../page/view.js");
 
 /// Makes a self-contained page, with `title`, that animates `run` and repeats it with other options.
@@ -63,6 +65,8 @@ pub fn page_html(run: &Run, title: &str) -> Result<String, Error> {
             "options" => html.push_str(&options),
             "picture" => html.push_str(&timeline_svg(run, title)),
             "simulate" => html.push_str(SIMULATE),
+            "words" => html.push_str(WORDS),
+            "chart" => html.push_str(CHART),
             "view" => html.push_str(VIEW),
             _ => {}
         }

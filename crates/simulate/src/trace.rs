@@ -1,13 +1,58 @@
-//! Text of a trace of load times.
+//! Measured load times, and the text they are read from.
 
+use std::sync::Arc;
+
+use crate::distribution::round_ns;
 use crate::error::Error;
 use crate::options::{MAX_TIME_NS, ns_from_ms};
-use crate::times::LoadTrace;
 
 /// The most load times of a trace.
 const MAX_TRACE: usize = 10_000_000;
 
+/// Measured load times. Batch *k* takes entry *k* modulo the length.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadTrace(Arc<[u64]>);
+
 impl LoadTrace {
+    /// A trace of these nanoseconds.
+    ///
+    /// # Errors
+    ///
+    /// If it is empty, or a time is 0 or above an hour.
+    pub fn new(ns: impl Into<Arc<[u64]>>) -> Result<Self, Error> {
+        let trace = Self(ns.into());
+        trace.check()?;
+        Ok(trace)
+    }
+
+    /// The times in nanoseconds.
+    pub fn ns(&self) -> &[u64] {
+        &self.0
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.0.is_empty() {
+            return Err(Error::new("load-trace", "has no load time"));
+        }
+        match self.0.iter().position(|&ns| ns == 0 || ns > MAX_TIME_NS) {
+            Some(i) => Err(Error::new(
+                "load-trace",
+                format!("load time {} is not more than 0 and at most one hour", i + 1),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The load time of `batch`.
+    pub(crate) fn of_batch(&self, batch: usize) -> u64 {
+        self.0.get(batch % self.0.len()).copied().unwrap_or(1)
+    }
+
+    /// The same times multiplied by `factor`.
+    pub(crate) fn scaled(&self, factor: f64) -> Self {
+        Self(self.0.iter().map(|&ns| round_ns(ns as f64 * factor)).collect())
+    }
+
     /// Parses a trace: one load time per line, in milliseconds, in the order of the batches.
     ///
     /// A line is a number (`123.4`) or a JSON object with a number under `load_ms` or `ms`, as of a log in JSON lines

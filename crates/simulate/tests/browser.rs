@@ -141,7 +141,7 @@ fn a_page_needs_nothing_else() {
     assert!(!html.contains("<img") && !html.contains("<script>window"));
     assert_eq!(html.matches("{{").count(), html.matches("{{view}} ").count());
     let scripts: Vec<&str> = html.split("<script").skip(1).collect();
-    assert!(scripts.len() == 3 && scripts.iter().all(|s| !s.split('>').next().unwrap().contains("src")));
+    assert!(scripts.len() == 5 && scripts.iter().all(|s| !s.split('>').next().unwrap().contains("src")));
     let addresses: Vec<&str> = html.matches("://").collect();
     assert_eq!(addresses.len(), html.matches("http://www.w3.org/2000/svg").count());
 }

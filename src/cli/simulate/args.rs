@@ -1,18 +1,16 @@
-//! `dsconvert simulate`: how long a model waits for its data loader.
+//! Arguments of `dsconvert simulate`, and the options they describe.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use dsconvert_simulate as sim;
 use sim::{
-    LoadTimes, LoadTrace, Options, Order, Shape, SlowRuns, Stop, Sweep, SweepParameter, SweepRange,
-    TimeDistribution, Verdict,
+    LoadTimes, LoadTrace, Options, Order, Shape, SlowRuns, Stop, SweepParameter, SweepRange, TimeDistribution,
 };
 
-use super::Ending;
-use crate::error::{Error, ErrorKind, Result};
-use crate::storage::write_file;
+use super::usage;
+use crate::error::{Error, Result};
 
 /// The largest file of load times.
 const MAX_TRACE_BYTES: u64 = 256 << 20;
@@ -20,7 +18,7 @@ const NS_PER_SECOND: f64 = 1e9;
 
 /// Arguments of `dsconvert simulate`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(in crate::cli) struct Args {
     /// Mean time in which one worker loads one batch, in milliseconds
     #[arg(long, value_name = "MS", value_parser = positive_ms, allow_hyphen_values = true)]
     #[arg(required_unless_present = "load_trace", conflicts_with = "load_trace", help_heading = "Loading")]
@@ -59,11 +57,17 @@ pub(super) struct Args {
     slow_length: f64,
 
     /// Worker processes or threads
-    #[arg(long, value_name = "N", required_unless_present = "sweep", help_heading = "Loader")]
+    #[arg(
+        long,
+        allow_hyphen_values = true,
+        value_name = "N",
+        required_unless_present = "sweep",
+        help_heading = "Loader"
+    )]
     workers: Option<u32>,
 
     /// Batches that are loaded ahead, per worker
-    #[arg(long, value_name = "N", default_value_t = 2, help_heading = "Loader")]
+    #[arg(long, allow_hyphen_values = true, value_name = "N", default_value_t = 2, help_heading = "Loader")]
     prefetch: u32,
 
     /// pytorch: batch k belongs to worker k mod N, delivered in order. completed: delivered as completed (PyTorch's
@@ -72,7 +76,7 @@ pub(super) struct Args {
     order: Order,
 
     /// Capacity of the queue of --order pool, in batches [default: prefetch × workers]
-    #[arg(long, value_name = "N", help_heading = "Loader")]
+    #[arg(long, allow_hyphen_values = true, value_name = "N", help_heading = "Loader")]
     queue: Option<u32>,
 
     /// Time before a worker can start its first batch, in milliseconds
@@ -86,7 +90,7 @@ pub(super) struct Args {
     stagger: Option<Stagger>,
 
     /// Processor cores that the workers share [default: one for each worker]
-    #[arg(long, value_name = "N", help_heading = "Loader")]
+    #[arg(long, allow_hyphen_values = true, value_name = "N", help_heading = "Loader")]
     cores: Option<u32>,
 
     /// Mean time in which the model computes one step, in milliseconds
@@ -111,7 +115,13 @@ pub(super) struct Args {
     seconds: f64,
 
     /// Stop after N batches instead
-    #[arg(long, value_name = "N", conflicts_with = "seconds", help_heading = "Run")]
+    #[arg(
+        long,
+        allow_hyphen_values = true,
+        value_name = "N",
+        conflicts_with = "seconds",
+        help_heading = "Run"
+    )]
     batches: Option<u64>,
 
     /// Granularity of the clock in milliseconds: everything ends at a multiple of it [default: exact]
@@ -119,28 +129,28 @@ pub(super) struct Args {
     tick_ms: Option<u64>,
 
     /// Seed of random times
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Run")]
+    #[arg(long, allow_hyphen_values = true, value_name = "N", default_value_t = 0, help_heading = "Run")]
     seed: u64,
 
     /// Simulate each value of a range: workers=1..16, workers=1,2,4,8 or prefetch=1..8
     #[arg(long, value_name = "NAME=RANGE", conflicts_with = "html", help_heading = "Output")]
-    sweep: Option<String>,
+    pub(super) sweep: Option<String>,
 
     /// Print JSON
     #[arg(long, help_heading = "Output")]
-    json: bool,
+    pub(super) json: bool,
 
     /// Draw the timeline of the run, or the curve of the sweep, to FILE
     #[arg(long, value_name = "FILE", help_heading = "Output")]
-    svg: Option<PathBuf>,
+    pub(super) svg: Option<PathBuf>,
 
     /// Write an animated page to FILE, with sliders that repeat the run
     #[arg(long, value_name = "FILE", help_heading = "Output")]
-    html: Option<PathBuf>,
+    pub(super) html: Option<PathBuf>,
 
     /// Title of picture and page
     #[arg(long, value_name = "TEXT", default_value = "Data loader simulation", help_heading = "Output")]
-    title: String,
+    pub(super) title: String,
 }
 
 /// Parses milliseconds of at least 0 into nanoseconds.
@@ -182,15 +192,6 @@ fn order(text: &str) -> std::result::Result<Order, String> {
         .ok_or_else(|| "expected one of pytorch, completed, pool".to_owned())
 }
 
-/// An error of the simulator, with the flag it belongs to.
-fn usage(error: &sim::Error) -> Error {
-    let flagged = Error::usage(format!("--{}: {}", error.option(), error.message()));
-    match error.remedy() {
-        Some(help) => flagged.help(help),
-        None => flagged,
-    }
-}
-
 /// The distribution that `--{part}-distribution` and `--{part}-cv` describe.
 fn distribution(part: &str, mean_ns: u64, shape: Option<Shape>, cv: Option<f64>) -> Result<TimeDistribution> {
     let constant = cv.is_none_or(|cv| cv == 0.0);
@@ -225,7 +226,7 @@ fn read_trace(path: &Path) -> Result<LoadTrace> {
 }
 
 impl Args {
-    fn options(&self, sweep: Option<&SweepRange>) -> Result<Options> {
+    pub(super) fn options(&self, sweep: Option<&SweepRange>) -> Result<Options> {
         let load = match (&self.load_trace, self.load_ms) {
             (Some(path), _) => LoadTimes::Trace(read_trace(path)?),
             (None, mean) => LoadTimes::Drawn(distribution(
@@ -293,47 +294,4 @@ impl Args {
         }
         Ok((self.seconds * NS_PER_SECOND).round() as u64)
     }
-}
-
-/// Runs it.
-pub(super) fn exec(args: &Args) -> Result<Ending> {
-    if args.svg.is_some() && args.svg == args.html {
-        return Err(Error::usage("--svg and --html name the same file"));
-    }
-    let range = args.sweep.as_deref().map(str::parse::<SweepRange>).transpose().map_err(|e| usage(&e))?;
-    let options = args.options(range.as_ref())?;
-    let text = match &range {
-        Some(range) => sweep(args, &options, range)?,
-        None => simulate(args, &options)?,
-    };
-    io::stdout()
-        .lock()
-        .write_all(text.as_bytes())
-        .map_err(|e| Error::new(ErrorKind::Io, "cannot print").caused_by(e))?;
-    Ok(Ending::Fine)
-}
-
-fn simulate(args: &Args, options: &Options) -> Result<String> {
-    let run = sim::simulate(options).map_err(|e| usage(&e))?;
-    if let Some(path) = &args.svg {
-        write_file(path, sim::timeline_svg(&run, &args.title).as_bytes())?;
-    }
-    if let Some(path) = &args.html {
-        let html = sim::page_html(&run, &args.title).map_err(|e| usage(&e))?;
-        write_file(path, html.as_bytes())?;
-    }
-    let (report, verdict) = (run.report(), Verdict::of(&run));
-    Ok(if args.json {
-        format!("{}\n", report.to_json(&verdict))
-    } else {
-        format!("{report}{:<14}{verdict}\n", "verdict")
-    })
-}
-
-fn sweep(args: &Args, options: &Options, range: &SweepRange) -> Result<String> {
-    let sweep = Sweep::run(options, range).map_err(|e| usage(&e))?;
-    if let Some(path) = &args.svg {
-        write_file(path, sweep.to_svg(&args.title).as_bytes())?;
-    }
-    Ok(if args.json { format!("{}\n", sweep.to_json()) } else { sweep.to_string() })
 }

@@ -1,180 +1,9 @@
-//! Times of batches: distributions, traces, and runs of slow batches.
+//! Load times of batches: drawn or measured, and runs of slow batches.
 
-use std::sync::Arc;
-
+use crate::distribution::{TimeDistribution, round_ns};
 use crate::error::Error;
-use crate::math::{exp, ln, sqrt};
-use crate::options::{MAX_CV, MAX_TIME_NS};
 use crate::random::{Random, Stream};
-
-/// Family of a distribution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Shape {
-    /// Always the mean.
-    #[default]
-    Constant,
-    /// Normal. Values that are not positive are drawn again, which raises the mean: by 3% at a cv of 0.5.
-    Normal,
-    /// Lognormal: never negative, with a long tail of slow batches.
-    Lognormal,
-    /// Exponential, whose cv is always 1.
-    Exponential,
-    /// Gamma: a sum of independent exponential parts, as of samples that are loaded one after another.
-    Gamma,
-}
-
-impl Shape {
-    /// All of them, by name.
-    pub const ALL: [(&'static str, Self); 5] = [
-        ("constant", Self::Constant),
-        ("normal", Self::Normal),
-        ("lognormal", Self::Lognormal),
-        ("exponential", Self::Exponential),
-        ("gamma", Self::Gamma),
-    ];
-
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Constant => "constant",
-            Self::Normal => "normal",
-            Self::Lognormal => "lognormal",
-            Self::Exponential => "exponential",
-            Self::Gamma => "gamma",
-        }
-    }
-}
-
-/// A distribution of times.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TimeDistribution {
-    /// Family.
-    pub shape: Shape,
-    /// Mean in nanoseconds.
-    pub mean_ns: u64,
-    /// Coefficient of variation: standard deviation ÷ mean. Without effect on [`Shape::Constant`].
-    pub cv: f64,
-}
-
-impl TimeDistribution {
-    /// Always `mean_ns`.
-    pub fn constant(mean_ns: u64) -> Self {
-        Self { shape: Shape::Constant, mean_ns, cv: 0.0 }
-    }
-
-    /// A distribution of `shape`.
-    pub fn new(shape: Shape, mean_ns: u64, cv: f64) -> Self {
-        Self { shape, mean_ns, cv }
-    }
-
-    pub(crate) fn check(&self, mean: &'static str, cv: &'static str) -> Result<(), Error> {
-        if self.mean_ns == 0 {
-            return Err(Error::new(mean, "must be more than 0"));
-        }
-        if self.mean_ns > MAX_TIME_NS {
-            return Err(Error::new(mean, "is above the maximum of one hour"));
-        }
-        if !(0.0..=MAX_CV).contains(&self.cv) {
-            return Err(Error::new(cv, format!("{} is not between 0 and {MAX_CV}", self.cv)));
-        }
-        if self.shape == Shape::Exponential && self.cv != 1.0 {
-            return Err(Error::new(cv, "an exponential distribution has a cv of 1")
-                .help("use gamma or lognormal for another cv"));
-        }
-        Ok(())
-    }
-
-    /// Mean of what is drawn, in nanoseconds.
-    fn drawn_mean_ns(&self) -> f64 {
-        let mean = self.mean_ns as f64;
-        if self.shape == Shape::Normal && self.cv > 0.0 { mean * truncated_mean(self.cv) } else { mean }
-    }
-
-    fn draw(&self, random: &mut Random) -> u64 {
-        let (mean, cv) = (self.mean_ns as f64, self.cv);
-        if self.shape == Shape::Constant || cv == 0.0 {
-            return self.mean_ns;
-        }
-        round_ns(match self.shape {
-            Shape::Constant => mean,
-            Shape::Normal => loop {
-                let x = mean * (1.0 + cv * random.normal());
-                if x > 0.0 {
-                    break x;
-                }
-            },
-            Shape::Lognormal => {
-                let variance = ln(1.0 + cv * cv);
-                mean * exp(sqrt(variance) * random.normal() - 0.5 * variance)
-            }
-            Shape::Exponential => mean * random.exponential(),
-            Shape::Gamma => {
-                let shape = 1.0 / (cv * cv);
-                mean * (random.gamma(shape) / shape)
-            }
-        })
-    }
-}
-
-/// Mean of a normal variable of mean 1 and standard deviation `cv`, given that it is positive.
-fn truncated_mean(cv: f64) -> f64 {
-    let z = 1.0 / cv;
-    let density = exp(-0.5 * z * z) / 2.506_628_274_631;
-    // Abramowitz and Stegun 26.2.17: exact to 7.5e-8.
-    let t = 1.0 / (1.0 + 0.231_641_9 * z);
-    let tail = density
-        * t
-        * (0.319_381_53
-            + t * (-0.356_563_782 + t * (1.781_477_937 + t * (-1.821_255_978 + t * 1.330_274_429))));
-    1.0 + cv * density / (1.0 - tail)
-}
-
-/// Rounds to whole nanoseconds, at least 1 and at most an hour.
-fn round_ns(ns: f64) -> u64 {
-    let rounded = (ns + 0.5).floor();
-    if rounded < 1.0 {
-        1
-    } else if rounded > MAX_TIME_NS as f64 {
-        MAX_TIME_NS
-    } else {
-        rounded as u64
-    }
-}
-
-/// Measured load times. Batch *k* takes entry *k* modulo the length.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LoadTrace(Arc<[u64]>);
-
-impl LoadTrace {
-    /// A trace of these nanoseconds.
-    ///
-    /// # Errors
-    ///
-    /// If it is empty, or a time is 0 or above an hour.
-    pub fn new(ns: impl Into<Arc<[u64]>>) -> Result<Self, Error> {
-        let trace = Self(ns.into());
-        trace.check()?;
-        Ok(trace)
-    }
-
-    /// The times in nanoseconds.
-    pub fn ns(&self) -> &[u64] {
-        &self.0
-    }
-
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        if self.0.is_empty() {
-            return Err(Error::new("load-trace", "has no load time"));
-        }
-        match self.0.iter().position(|&ns| ns == 0 || ns > MAX_TIME_NS) {
-            Some(i) => Err(Error::new(
-                "load-trace",
-                format!("load time {} is not more than 0 and at most one hour", i + 1),
-            )),
-            None => Ok(()),
-        }
-    }
-}
+use crate::trace::LoadTrace;
 
 /// Where load times come from.
 #[derive(Debug, Clone, PartialEq)]
@@ -202,9 +31,7 @@ impl LoadTimes {
             Self::Drawn(load) => {
                 Self::Drawn(TimeDistribution { mean_ns: round_ns(load.mean_ns as f64 * factor), ..*load })
             }
-            Self::Trace(trace) => {
-                Self::Trace(LoadTrace(trace.ns().iter().map(|&ns| round_ns(ns as f64 * factor)).collect()))
-            }
+            Self::Trace(trace) => Self::Trace(trace.scaled(factor)),
         }
     }
 }
@@ -267,7 +94,7 @@ impl<'a> LoadSampler<'a> {
     pub(crate) fn next_ns(&mut self) -> u64 {
         let mut ns = match self.load {
             LoadTimes::Drawn(load) => load.draw(&mut self.times),
-            LoadTimes::Trace(trace) => trace.0.get(self.batch % trace.0.len()).copied().unwrap_or(1),
+            LoadTimes::Trace(trace) => trace.of_batch(self.batch),
         };
         self.batch += 1;
         if let Some(slow) = self.slow {
@@ -287,26 +114,10 @@ impl<'a> LoadSampler<'a> {
     }
 }
 
-/// Produces the time of one step after another.
-#[derive(Debug)]
-pub(crate) struct StepSampler {
-    step: TimeDistribution,
-    random: Random,
-}
-
-impl StepSampler {
-    pub(crate) fn new(step: TimeDistribution, seed: u64) -> Self {
-        Self { step, random: Random::new(seed, Stream::Step) }
-    }
-
-    pub(crate) fn next_ns(&mut self) -> u64 {
-        self.step.draw(&mut self.random)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::distribution::Shape;
 
     fn statistics(load: &LoadTimes, slow: Option<SlowRuns>) -> (f64, f64) {
         let mut sampler = LoadSampler::new(load, slow, 3);

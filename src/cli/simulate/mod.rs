@@ -1,0 +1,68 @@
+//! `dsconvert simulate`: how long a model waits for its data loader.
+
+mod args;
+
+pub(super) use args::Args;
+
+use std::io::{self, Write};
+
+use dsconvert_simulate as sim;
+use sim::{Options, Sweep, SweepRange, Verdict};
+
+use super::Ending;
+use crate::error::{Error, ErrorKind, Result};
+use crate::storage::write_file;
+
+/// An error of the simulator, with the flag it belongs to.
+fn usage(error: &sim::Error) -> Error {
+    let flagged = Error::usage(format!("--{}: {}", error.option(), error.message()));
+    match error.remedy() {
+        Some(help) => flagged.help(help),
+        None => flagged,
+    }
+}
+
+/// Runs it.
+pub(super) fn exec(args: &Args) -> Result<Ending> {
+    if args.svg.is_some() && args.svg == args.html {
+        return Err(Error::usage("--svg and --html name the same file"));
+    }
+    let range = args.sweep.as_deref().map(str::parse::<SweepRange>).transpose().map_err(|e| usage(&e))?;
+    let options = args.options(range.as_ref())?;
+    let text = match &range {
+        Some(range) => sweep(args, &options, range)?,
+        None => simulate(args, &options)?,
+    };
+    io::stdout()
+        .lock()
+        .write_all(text.as_bytes())
+        .map_err(|e| Error::new(ErrorKind::Io, "cannot print").caused_by(e))?;
+    Ok(Ending::Fine)
+}
+
+fn simulate(args: &Args, options: &Options) -> Result<String> {
+    let run = sim::simulate(options).map_err(|e| usage(&e))?;
+    // Nothing is written if one of the files cannot be made.
+    let html =
+        args.html.as_ref().map(|_| sim::page_html(&run, &args.title)).transpose().map_err(|e| usage(&e))?;
+    if let Some(path) = &args.svg {
+        write_file(path, sim::timeline_svg(&run, &args.title).as_bytes())?;
+    }
+    if let (Some(path), Some(html)) = (&args.html, html) {
+        write_file(path, html.as_bytes())?;
+    }
+    let (report, verdict) = (run.report(), Verdict::of(&run));
+    Ok(if args.json {
+        format!("{}\n", report.to_json(&verdict))
+    } else {
+        format!("{report}{:<14}{verdict}\n", "verdict")
+    })
+}
+
+fn sweep(args: &Args, options: &Options, range: &SweepRange) -> Result<String> {
+    let sweep = Sweep::run(options, range).map_err(|e| usage(&e))?;
+    if let Some(path) = &args.svg {
+        write_file(path, sweep.to_svg(&args.title).as_bytes())?;
+    }
+    Ok(if args.json { format!("{}\n", sweep.to_json()) } else { sweep.to_string() })
+}
