@@ -37,7 +37,7 @@ fn main() -> Result<()> {
             }
         }
         let each = start.elapsed().as_nanos() / records.max(1) as u128;
-        println!("{name}: plan of {} buckets in {made:?}, then {each} ns per record", plan.buckets().len());
+        println!("{name}: plan of {} buckets in {made:?}, then {each} ns per record", plan.buckets(0).len());
     }
 
     let plan = PackPlan::new("", &lengths, PackOptions::new(2048, 8), 1, MICRO_BATCHES)?;

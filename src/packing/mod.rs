@@ -88,6 +88,11 @@ impl Row {
         self.pieces.iter().map(Piece::labels).sum()
     }
 
+    /// Number of tokens that are not the first of their piece: those that a model predicts that shifts labels itself.
+    pub fn tokens_after_first(&self) -> u64 {
+        self.pieces.iter().map(|p| p.len.saturating_sub(1)).sum()
+    }
+
     /// Position of each token in its piece: 0, 1, 2, … from the beginning of each; padding counts as one more piece.
     pub fn position_ids(&self, seq_len: u64) -> Vec<u32> {
         // Rows are shorter than 2³¹.

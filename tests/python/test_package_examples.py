@@ -10,6 +10,7 @@ import pytest
 import dsconvert
 from conftest import ROOT
 
+README = (ROOT / "README.md").read_text()
 GUIDE = (ROOT / "docs/python.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
 PROGRAMS = {name: block for block in BLOCKS for name in re.findall(r"\A# (\w+\.py)\n", block)}
@@ -51,7 +52,7 @@ def test_lightning_and_resume(run, corpus_in, tmp_path):
         found = re.search(r"^saw (\d+) records, and ended after step (\d+)$", said, re.MULTILINE)
         return tuple(map(int, found.groups()))
 
-    loader = dsconvert.Loader(path, max_tokens=4096, oversize="truncate", shift_labels=True, seed=1)
+    loader = dsconvert.Loader(path, max_tokens=4096, oversize="truncate", labels_for="next_token", seed=1)
     rows = [loader.last.rows for _ in range(2) for _ in loader]
     assert rows_and_steps() == (sum(rows), len(rows))
     # In the first epoch, and in the second.
@@ -90,9 +91,25 @@ def test_two_ranks_and_then_one(run, corpus_in):
     assert sum(int(records) for *_, records in seen) == len(corpus_in("arrow").records("train"))
 
 
+def test_the_example_of_the_readme_runs_on_documents_of_any_length(corpus_in, tmp_path, monkeypatch):
+    (example,) = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    path = corpus_in("arrow").path
+    assert dsconvert.open(path, "train").lengths().max() > 16_384, "some documents are longer than the budget"
+    (tmp_path / "tokens").symlink_to(path)
+    monkeypatch.chdir(tmp_path)
+    rows = []
+
+    def model(input_ids, attention_mask, labels):
+        assert input_ids.numel() <= 16_384 and input_ids.shape == attention_mask.shape == labels.shape
+        assert ((labels == input_ids) == (attention_mask == 1)).all(), "a model of Hugging Face shifts labels itself"
+        rows.append(len(input_ids))
+
+    exec(compile(example, "README.md", "exec"), {"model": model})
+    assert sum(rows) == len(dsconvert.open(path, "train"))
+
+
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda snippet: snippet.splitlines()[2][:24])
 def test_snippets_run(snippet, corpus_in, tmp_path, monkeypatch):
     (tmp_path / "tokens").symlink_to(corpus_in("arrow").path)
     monkeypatch.chdir(tmp_path)
-    snippet = snippet.replace("max_tokens=16_384", 'max_tokens=16_384, oversize="truncate"')
     exec(compile("mask = [False] * 482 + [True]\n" + snippet, "docs/python.md", "exec"), {})

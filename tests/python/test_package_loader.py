@@ -173,7 +173,7 @@ def test_images_that_differ_in_size_need_a_crop(pictures):
         ({"num_threads": -1}, "num_threads"),
         ({"num_threads": 10**6}, "threads"),
         ({"prefetch": 0}, "prefetch"),
-        ({"seq_len": 128}, "packed"),
+        ({"seq_len": 128}, "seq_len does not apply: the dataset holds images"),
         ({"id_dtype": "int8"}, "id_dtype"),
         ({"pad_side": "top"}, "pad_side"),
     ],
@@ -181,6 +181,67 @@ def test_images_that_differ_in_size_need_a_crop(pictures):
 def test_bad_options_are_refused(pictures, options, words):
     with pytest.raises(dsconvert.UsageError, match=words):
         dsconvert.Loader(pictures, batch_size=4, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"batch_size": 4, "center_crop": 32}, "center_crop"),
+        ({"batch_size": 4, "hflip": True}, "hflip"),
+        ({"batch_size": 4, "decode": True}, "decode"),
+        ({"batch_size": 4, "undecodable": "blank"}, "undecodable"),
+        ({"batch_size": 4, "packing": "concat"}, "packing"),
+        ({"batch_size": 4, "oversize": "truncate"}, "oversize"),
+        ({"batch_size": 4, "window_steps": 3}, "window_steps"),
+        ({"batch_size": 4, "block_records": 3}, "block_records"),
+        ({"max_tokens_unpadded": 4096, "pad_id": 3}, "pad_id"),
+        ({"max_tokens_unpadded": 4096, "pad_side": "left"}, "pad_side"),
+        ({"max_tokens_unpadded": 4096, "pad_to_multiple_of": 8}, "pad_to_multiple_of"),
+        ({"seq_len": 128, "batch_size": 4, "pad_side": "left"}, "pad_side"),
+        ({"seq_len": 128, "batch_size": 4, "bucket": "none"}, "bucket"),
+        ({"seq_len": 128, "batch_size": 4, "oversize": "drop"}, "oversize"),
+        ({"seq_len": 128, "max_tokens": 4096}, "max_tokens"),
+    ],
+)
+def test_options_that_do_not_apply_are_refused(arrow_text, options, name):
+    with pytest.raises(dsconvert.UsageError, match=f"^{name} does not apply") as caught:
+        dsconvert.Loader(arrow_text, **options)
+    assert "--" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["pad_id", "pad_to_multiple_of", "labels_for", "shift_labels", "id_dtype"])
+def test_options_of_text_are_refused_for_images(pictures, name):
+    with pytest.raises(dsconvert.UsageError, match=f"^{name} does not apply: the dataset holds images"):
+        dsconvert.Loader(pictures, batch_size=4, **{name: 1})
+
+
+@pytest.mark.parametrize("options", [{"center_crop": 8}, {"hflip": 0.5}, {"layout": "chw"}, {"undecodable": "blank"}])
+def test_encoded_images_are_not_cropped(pictures, options):
+    with pytest.raises(dsconvert.UsageError, match=f"^{[*options][0]} does not apply.*decode=False"):
+        dsconvert.Loader(pictures, batch_size=4, decode=False, **options)
+
+
+def test_a_transform_is_not_forgotten(corpus_in):
+    transformed = dsconvert.open(corpus_in("arrow").path, transform=dict)
+    for source in (transformed, transformed["train"]):
+        with pytest.raises(dsconvert.UsageError, match="^transform does not apply") as caught:
+            dsconvert.Loader(source, batch_size=4)
+        assert "with_transform(None)" in caught.value.remedy
+    assert next(iter(dsconvert.Loader(transformed["train"].with_transform(None), batch_size=4)))
+    assert next(iter(dsconvert.BatchSampler(transformed, batch_size=4))), "whoever reads the records transforms them"
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_tokens_unpadded"])
+def test_a_record_over_the_budget_is_told_with_length_key_and_remedy(arrow_text, name):
+    lengths = arrow_text.lengths()
+    longest = int(lengths.argmax())
+    with pytest.raises(dsconvert.UsageError) as caught:
+        dsconvert.Loader(arrow_text, **{name: 512})
+    said = str(caught.value)
+    assert f"{(lengths > 512).sum()} of {len(lengths)} records are longer than the 512 that {name} allows" in said
+    assert str(lengths.max()) in said and arrow_text[longest]["key"] in said and caught.value.place.row == longest
+    for part in ("oversize", "truncate", "alone", "drop", f"{name} to {lengths.max()}", "seq_len"):
+        assert part in caught.value.remedy
 
 
 def test_rows_without_record_are_marked(arrow_text):

@@ -6,8 +6,10 @@ use std::time::Duration;
 use dsconvert::error::{Error, Result};
 use dsconvert::reader::batch::{Layout, Position};
 use dsconvert::reader::loader::{
-    self, Batching, Column, Crop, IdType, ImageLayout, LoaderOptions, LoaderState, Next, PadSide,
+    self, Batching, Column, Crop, IdType, ImageLayout, LabelsFor, LoaderOptions, LoaderState, Next, PadSide,
+    StoredPacking,
 };
+use dsconvert::schema::Kind;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use serde::Deserialize;
@@ -66,7 +68,8 @@ impl Loader {
         let loader = py.detach(|| {
             let (rank, world_size, replication) = layout;
             let layout = Layout::replicated(rank, world_size, replication)?;
-            loader::Loader::new(split, loader_options(options, layout)?)
+            let options = loader_options(options, layout, &split)?;
+            loader::Loader::new(split, options)
         });
         let state = State { loader: loader.map_err(raise)?, last: None, blank: Vec::new() };
         Ok(Self { state: Mutex::new(state), as_torch })
@@ -200,7 +203,11 @@ impl State {
         let Some((step, _)) = plan.steps(start)?.next().transpose()? else { return Ok(None) };
         let rows = step.rows.len() as u64;
         let padded = rows.saturating_mul(plan.options().seq_len);
-        Ok(Some((rows, step.tokens(), padded, Some(step.labels()))))
+        let labels = match self.loader.options().text.labels_in(true) {
+            LabelsFor::NextToken => step.labels(),
+            LabelsFor::HuggingFace => step.tokens_after_first(),
+        };
+        Ok(Some((rows, step.tokens(), padded, Some(labels))))
     }
 }
 
@@ -243,9 +250,46 @@ impl Loader {
     }
 }
 
+/// Options that only images have.
+const IMAGE_OPTIONS: [&str; 9] = [
+    "decode",
+    "center_crop",
+    "random_resized_crop",
+    "crop_scale",
+    "crop_ratio",
+    "hflip",
+    "layout",
+    "channels",
+    "undecodable",
+];
+
+/// Options that only text has.
+const TEXT_OPTIONS: [&str; 10] = [
+    "seq_len",
+    "packing",
+    "pack_window",
+    "pad_id",
+    "pad_side",
+    "pad_to_multiple_of",
+    "labels_for",
+    "shift_labels",
+    "id_dtype",
+    "stored_packing",
+];
+
 /// The options of a loader, of which some are those of its plan.
-fn loader_options(json: &str, layout: Layout) -> Result<LoaderOptions> {
+fn loader_options(json: &str, layout: Layout, split: &dsconvert::reader::Split) -> Result<LoaderOptions> {
     let mut given = Given::parse(json)?;
+    match split.schema().kind {
+        Kind::Images => given.refuse(&TEXT_OPTIONS, "the dataset holds images")?,
+        Kind::Text => given.refuse(&IMAGE_OPTIONS, "the dataset holds text")?,
+    }
+    if split.packed_length().is_none() {
+        given.refuse(&["stored_packing"], "the records are not packed")?;
+    }
+    if !given.has("seq_len") {
+        given.refuse(&["packing", "pack_window"], "rows are packed only with seq_len")?;
+    }
     let batching = match given.take("seq_len")? {
         Some(seq_len) => Batching::Packed(pack_options(&mut given, seq_len)?),
         None => Batching::Records(batch_options(&mut given)?),
@@ -287,6 +331,9 @@ impl Side {
 fn image_options(given: &mut Given, image: &mut loader::ImageOptions) -> Result<()> {
     if let Some(decode) = given.take("decode")? {
         image.decode = decode;
+        if !decode {
+            given.refuse(&IMAGE_OPTIONS, "with decode=False, images come as they are stored")?;
+        }
     }
     if let Some(hflip) = given.take("hflip")? {
         image.hflip = hflip;
@@ -342,8 +389,29 @@ fn text_options(given: &mut Given, text: &mut loader::TextOptions) -> Result<()>
             other => return Err(Error::usage(format!("pad_side is \"right\" or \"left\", not {other:?}"))),
         };
     }
-    if let Some(shift) = given.take("shift_labels")? {
-        text.shift_labels = shift;
+    text.labels_for = match (given.take::<String>("labels_for")?, given.take::<bool>("shift_labels")?) {
+        (Some(_), Some(_)) => return Err(Error::usage("give labels_for or shift_labels, not both")),
+        (None, None) => None,
+        (None, Some(true)) => Some(LabelsFor::NextToken),
+        (None, Some(false)) => Some(LabelsFor::HuggingFace),
+        (Some(name), None) => Some(match name.as_str() {
+            "huggingface" => LabelsFor::HuggingFace,
+            "next_token" => LabelsFor::NextToken,
+            other => {
+                let what = format!("labels_for is \"huggingface\" or \"next_token\", not {other:?}");
+                return Err(Error::usage(what));
+            }
+        }),
+    };
+    if let Some(policy) = given.take::<String>("stored_packing")? {
+        text.stored_packing = match policy.as_str() {
+            "keep" => StoredPacking::Keep,
+            "ignore" => StoredPacking::Ignore,
+            other => {
+                let what = format!("stored_packing is \"keep\" or \"ignore\", not {other:?}");
+                return Err(Error::usage(what));
+            }
+        };
     }
     if let Some(dtype) = given.take::<String>("id_dtype")? {
         text.ids = match dtype.as_str() {

@@ -30,6 +30,19 @@ impl Given {
         serde_json::from_value(value).map(Some).map_err(wrong)
     }
 
+    /// Whether the option `name` was given and not yet taken.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Refuses the options `names`, which do not apply for the reason `why`.
+    pub(crate) fn refuse(&self, names: &[&str], why: &str) -> Result<()> {
+        match names.iter().find(|name| self.has(name)) {
+            Some(name) => Err(Error::usage(format!("{name} does not apply: {why}"))),
+            None => Ok(()),
+        }
+    }
+
     /// Refuses what nobody has taken.
     pub(crate) fn finish(self, why: &str) -> Result<()> {
         match self.0.keys().next() {
@@ -42,6 +55,16 @@ impl Given {
 /// The options of a plan of batches.
 pub(crate) fn batch_options(given: &mut Given) -> Result<BatchOptions> {
     let mut options = BatchOptions::new(size(given)?);
+    match options.size {
+        BatchSize::BatchSize(_) => {
+            given.refuse(&["oversize"], "batch_size is no budget that a record could exceed")?
+        }
+        BatchSize::MaxTokensUnpadded(_) => given.refuse(
+            &["pad_id", "pad_side", "pad_to_multiple_of"],
+            "with max_tokens_unpadded, nothing is padded",
+        )?,
+        BatchSize::MaxTokens(_) => {}
+    }
     if let Some(bucket) = bucket(given)? {
         options.bucket = bucket;
     }
@@ -63,8 +86,24 @@ pub(crate) fn batch_options(given: &mut Given) -> Result<BatchOptions> {
     Ok(options)
 }
 
+/// Options of batches that have one record per row.
+const UNPACKED_OPTIONS: [&str; 11] = [
+    "max_tokens",
+    "max_tokens_unpadded",
+    "bucket",
+    "max_waste",
+    "first_boundary",
+    "boundary_ratio",
+    "window_steps",
+    "longest_first",
+    "oversize",
+    "pad_side",
+    "pad_to_multiple_of",
+];
+
 /// The options of a plan of packed rows of `seq_len`.
 pub(crate) fn pack_options(given: &mut Given, seq_len: u64) -> Result<PackOptions> {
+    given.refuse(&UNPACKED_OPTIONS, "with seq_len, rows are packed")?;
     let Some(batch_size) = given.take("batch_size")? else {
         return Err(Error::usage("packed rows need batch_size, the number of rows of a batch"));
     };

@@ -72,7 +72,10 @@ impl Plan {
         };
         py.detach(|| {
             let mut given = Given::parse(options)?;
-            let batches = batch_options(&mut given)?;
+            let mut batches = batch_options(&mut given)?;
+            if let Source::Split(split) = &source {
+                batches = batches.for_records_of(split);
+            }
             let seed = given.take("seed")?.unwrap_or_default();
             let micro_batches = given.take("micro_batches")?.unwrap_or(1);
             given.finish("it is an option of another bucket, shuffle or of a Loader")?;
@@ -99,9 +102,9 @@ impl Plan {
         Ok((totals.records, totals.tokens, totals.padded_tokens))
     }
 
-    /// What an epoch does with the records: names and numbers.
-    fn counts(&self) -> Vec<(&'static str, u64)> {
-        let counts = self.0.counts();
+    /// What `epoch` does with the records: names and numbers.
+    fn counts(&self, epoch: u64) -> Vec<(&'static str, u64)> {
+        let counts = self.0.counts(epoch);
         vec![
             ("records", counts.records),
             ("delivered", counts.delivered),

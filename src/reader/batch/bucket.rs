@@ -11,8 +11,9 @@
 use xxhash_rust::xxh3::Xxh3;
 
 use super::cut::{Cutter, Prefix};
+use super::cuttings::Variation;
 use super::lengths::{Lengths, Runs};
-use super::options::{BatchOptions, BucketBy, Last, Oversize};
+use super::options::{BatchOptions, BatchSize, BucketBy, Last, Oversize};
 use crate::error::{Error, Result};
 use crate::index::LengthRun;
 
@@ -42,10 +43,12 @@ pub struct Bucket {
     pub graded: Option<Box<[u64]>>,
 }
 
-/// The buckets of a plan and what the pass over the histogram found out.
+/// The buckets of a cutting and what the pass over the histogram found out.
 #[derive(Debug)]
 pub(super) struct Buckets {
     pub(super) buckets: Vec<Bucket>,
+    /// Distinct lengths.
+    pub(super) runs: u64,
     /// Records over the budget, whatever happens to them.
     pub(super) oversize: u64,
     /// XXH3-128 of the histogram, in hexadecimal: two datasets with the same lengths have the same plan.
@@ -53,12 +56,17 @@ pub(super) struct Buckets {
 }
 
 /// Builds the buckets of `lengths` for steps of `micro_batches` micro-batches.
-pub(super) fn build<L: Lengths>(lengths: &L, options: &BatchOptions, micro_batches: u64) -> Result<Buckets> {
+pub(super) fn build<L: Lengths>(
+    lengths: &L,
+    options: &BatchOptions,
+    micro_batches: u64,
+    variation: Variation,
+) -> Result<Buckets> {
     let mut builder = Builder {
         options,
         micro_batches,
         cutter: match &options.bucket {
-            BucketBy::Length(boundaries) => Cutter::new(boundaries),
+            BucketBy::Length(boundaries) => Cutter::new(boundaries, variation),
             BucketBy::None | BucketBy::Windows { .. } => Cutter::Never,
         },
         tail: Prefix::default(),
@@ -70,14 +78,19 @@ pub(super) fn build<L: Lengths>(lengths: &L, options: &BatchOptions, micro_batch
     };
     let mut runs = CheckedRuns::new(lengths)?;
     let mut digest = Xxh3::new();
-    let mut oversize = 0;
+    let (mut distinct, mut oversize) = (0, 0);
+    // Batches of a fixed number of records stay as large as they are.
+    if let Some(part) = variation.first_part().filter(|_| options.cap().is_some()) {
+        builder.grade(part)?;
+    }
     while let Some(run) = runs.next()? {
+        distinct += 1;
         digest.update(&run.length.to_le_bytes());
         digest.update(&run.count.to_le_bytes());
         if options.cap().is_some_and(|cap| run.length > cap) {
             oversize += run.count;
             match options.oversize {
-                Oversize::Error => return Err(too_long(lengths, options)),
+                Oversize::Error => return Err(too_long(lengths, options, run)),
                 Oversize::Drop => continue,
                 Oversize::Alone | Oversize::Truncate => {}
             }
@@ -85,17 +98,35 @@ pub(super) fn build<L: Lengths>(lengths: &L, options: &BatchOptions, micro_batch
         builder.push(run)?;
     }
     let buckets = builder.finish()?;
-    Ok(Buckets { buckets, oversize, digest: format!("{:032x}", digest.digest128()) })
+    Ok(Buckets { buckets, runs: distinct, oversize, digest: format!("{:032x}", digest.digest128()) })
 }
 
-fn too_long<L: Lengths>(lengths: &L, options: &BatchOptions) -> Error {
+/// Says how many records exceed the budget, from those of `first` on, and which is the longest.
+fn too_long<L: Lengths>(lengths: &L, options: &BatchOptions, first: LengthRun) -> Error {
     let cap = options.cap().unwrap_or_default();
-    let error = Error::usage(format!("a record is longer than the {cap} that fit a batch alone"));
-    let error = match lengths.record_at(lengths.records().saturating_sub(1)) {
-        Ok(longest) => error.at_row(longest),
-        Err(_) => error,
+    let name = match options.size {
+        BatchSize::MaxTokensUnpadded(_) => "max_tokens_unpadded",
+        _ => "max_tokens",
     };
-    error.help("raise the budget, or say what happens to such records: drop, alone or truncate")
+    let (all, longer) = (lengths.records(), lengths.records().saturating_sub(first.first_rank));
+    let longest = lengths.record_at(all.saturating_sub(1)).and_then(|at| Ok((at, lengths.length_of(at)?)));
+    let Ok((record, length)) = longest else {
+        return Error::usage(format!(
+            "{longer} of {all} records are longer than the {cap} that {name} allows"
+        ));
+    };
+    let key = lengths.key_of(record).map(|key| format!(" with the key {key:?}")).unwrap_or_default();
+    let what = format!(
+        "{longer} of {all} records are longer than the {cap} that {name} allows; the longest{key} has {length}"
+    );
+    let help = match options.bucket {
+        BucketBy::Length(_) => format!(
+            "set oversize to \"truncate\", \"alone\" or \"drop\", raise {name} to {} or more, or pack documents with seq_len",
+            options.width(length)
+        ),
+        _ => format!("set oversize to \"truncate\" or raise {name} to {} or more", options.width(length)),
+    };
+    Error::usage(what).at_row(record).help(help)
 }
 
 struct Builder<'a> {
@@ -128,7 +159,7 @@ impl Builder<'_> {
                 self.take(steps * self.per_step(), steps, 0)?;
                 self.cutter.closed();
             } else if self.options.cap().is_some() {
-                self.grade()?;
+                self.grade(1.0)?;
                 self.cutter.closed();
             }
             // A fixed number of records that fill no step wait for more.
@@ -183,8 +214,11 @@ impl Builder<'_> {
         self.buckets.last().map_or(0, |b| b.first_step + b.steps)
     }
 
-    /// Makes a step of micro-batches that are each cut by themselves, or finds that there are not enough records.
-    fn grade(&mut self) -> Result<()> {
+    /// Makes a step of micro-batches that are each cut by themselves and use `part` of the budget, or finds that there
+    /// are not enough records.
+    fn grade(&mut self, part: f64) -> Result<()> {
+        let options = self.options;
+        let most = |length| ((options.per_batch(length) as f64 * part) as u64).max(1);
         let start = self.tail.records;
         let mut ends = Vec::new();
         let (mut shortest, mut longest) = (None, 0);
@@ -193,7 +227,7 @@ impl Builder<'_> {
             let mut count = 0;
             while let Some(run) = self.peek()? {
                 let length = self.options.used(run.length);
-                let taken = self.options.per_batch(length).saturating_sub(count).min(run.count);
+                let taken = most(length).saturating_sub(count).min(run.count);
                 if taken == 0 {
                     break;
                 }

@@ -1,6 +1,7 @@
 //! Where a bucket should end.
 
-use super::options::{BatchOptions, BatchSize, Boundaries};
+use super::cuttings::Variation;
+use super::options::{BatchOptions, BatchSize, Boundaries, MAX_MAX_WASTE};
 
 /// Fractional bits of a record's share of the budget.
 const SHARE_BITS: u32 = 20;
@@ -41,7 +42,7 @@ pub(super) enum Cutter<'a> {
     /// Nowhere: there is one bucket.
     Never,
     /// As late as the waste allows.
-    Waste { max: f64 },
+    Waste { max: f64, variation: Variation, bucket: u64 },
     /// At boundaries.
     At { boundaries: Source<'a>, crossed: bool },
 }
@@ -76,10 +77,15 @@ impl Source<'_> {
 }
 
 impl<'a> Cutter<'a> {
-    pub(super) fn new(boundaries: &'a Boundaries) -> Self {
+    pub(super) fn new(boundaries: &'a Boundaries, variation: Variation) -> Self {
         let boundaries = match boundaries {
-            Boundaries::Auto { max_waste } => return Cutter::Waste { max: *max_waste },
-            Boundaries::Geometric { first, ratio } => Source::Geometric { next: *first, ratio: *ratio },
+            Boundaries::Auto { max_waste } => return Cutter::Waste { max: *max_waste, variation, bucket: 0 },
+            Boundaries::Geometric { first, ratio } => {
+                // All boundaries move down by up to one bucket. The cast saturates.
+                let part = variation.first_part().unwrap_or(0.0);
+                let next = (*first as f64 / (1.0 + part * (ratio - 1.0))) as u64;
+                Source::Geometric { next: next.max(1), ratio: *ratio }
+            }
             Boundaries::Given(boundaries) => Source::Given(boundaries),
         };
         Cutter::At { boundaries, crossed: false }
@@ -100,11 +106,13 @@ impl<'a> Cutter<'a> {
                 *crossed |= boundaries.crosses(length);
                 *crossed
             }
-            Cutter::Waste { max } => {
+            Cutter::Waste { max, variation, bucket } => {
+                // At most what an option may be.
+                let max = (*max * variation.waste_factor(*bucket)).min(MAX_MAX_WASTE);
                 let records = u128::from(with.records.saturating_sub(tail.records));
                 let exceeds = |each: u128, used: u128| {
                     let all = each * records;
-                    all.saturating_sub(used) as f64 > *max * all as f64
+                    all.saturating_sub(used) as f64 > max * all as f64
                 };
                 // A batch of one has no padding, however wide its bucket.
                 let pads = options.per_batch(length) > 1
@@ -116,8 +124,10 @@ impl<'a> Cutter<'a> {
 
     /// The bucket has ended.
     pub(super) fn closed(&mut self) {
-        if let Cutter::At { crossed, .. } = self {
-            *crossed = false;
+        match self {
+            Cutter::Never => {}
+            Cutter::Waste { bucket, .. } => *bucket += 1,
+            Cutter::At { crossed, .. } => *crossed = false,
         }
     }
 }

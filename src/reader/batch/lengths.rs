@@ -25,6 +25,12 @@ pub trait Lengths {
     /// As [`Lengths::record_at`].
     fn length_of(&self, record: u64) -> Result<u64>;
 
+    /// The key of the record with ordinal `record`, for messages; `None` when it has none or it cannot be read.
+    fn key_of(&self, record: u64) -> Option<String> {
+        let _ = record;
+        None
+    }
+
     /// The lengths that occur, ascending, with how many records have each. An item that is an error is the last.
     ///
     /// # Errors
@@ -47,6 +53,10 @@ impl<L: Lengths + ?Sized> Lengths for &L {
 
     fn length_of(&self, record: u64) -> Result<u64> {
         (**self).length_of(record)
+    }
+
+    fn key_of(&self, record: u64) -> Option<String> {
+        (**self).key_of(record)
     }
 
     fn runs(&self) -> Result<Runs<'_>> {
@@ -85,6 +95,10 @@ impl Lengths for Split {
 
     fn length_of(&self, record: u64) -> Result<u64> {
         self.length(record)
+    }
+
+    fn key_of(&self, record: u64) -> Option<String> {
+        Some(self.get(record).ok()?.key()?.to_owned())
     }
 
     fn runs(&self) -> Result<Runs<'_>> {

@@ -12,6 +12,7 @@
 
 mod bucket;
 mod cut;
+mod cuttings;
 mod estimate;
 mod layout;
 mod lengths;
@@ -36,7 +37,8 @@ pub use micro::{Counts, MicroBatch, StepTotals};
 pub use options::{
     ALGORITHM, BatchOptions, BatchSize, Boundaries, BucketBy, DEFAULT_BLOCK_RECORDS, DEFAULT_FIRST_BOUND,
     DEFAULT_GROUP_BLOCKS, DEFAULT_MAX_WASTE, DEFAULT_RATIO, DEFAULT_WINDOW_STEPS, Last, MAX_BATCH_RECORDS,
-    MAX_BATCH_TOKENS, MAX_BOUNDARIES, MAX_MICRO_BATCHES, MAX_WINDOW_RECORDS, Oversize, Shuffle,
+    MAX_BATCH_TOKENS, MAX_BOUNDARIES, MAX_MAX_WASTE, MAX_MICRO_BATCHES, MAX_WINDOW_RECORDS, Oversize,
+    Shuffle,
 };
 pub use pack::{DEFAULT_PACK_WINDOW, PackCursor, PackOptions, PackPlan, PackState, PackedStep};
 pub use plan::BatchPlan;

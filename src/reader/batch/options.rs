@@ -5,12 +5,15 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::error::{Error, Result};
 
-/// Version of the algorithm that `docs/batching.md` specifies. It is part of the fingerprint of the options: a state
-/// that was saved under another version is refused.
-pub const ALGORITHM: u32 = 1;
+/// Version of the algorithm that `docs/batching.md` specifies. It is part of every state: a state that was saved under
+/// another version is refused.
+pub const ALGORITHM: u32 = 2;
 
 /// Default of [`Boundaries::Auto`]: the share of padding a bucket may have by its bounds. Real batches have less.
 pub const DEFAULT_MAX_WASTE: f64 = 0.04;
+
+/// Largest `max_waste`.
+pub const MAX_MAX_WASTE: f64 = 0.9;
 
 /// Default ratio of geometric boundaries.
 pub const DEFAULT_RATIO: f64 = 1.1;
@@ -233,7 +236,7 @@ impl BatchOptions {
                 .help("use sorted windows with a block shuffle, or a full shuffle with buckets by length"));
             }
             BucketBy::Length(Boundaries::Auto { max_waste }) => {
-                check_number("max_waste", *max_waste, 0.001..=0.9)?;
+                check_number("max_waste", *max_waste, 0.001..=MAX_MAX_WASTE)?;
             }
             BucketBy::Length(Boundaries::Geometric { first, ratio }) => {
                 in_range("the first boundary", *first, MAX_BATCH_TOKENS)?;

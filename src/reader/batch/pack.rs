@@ -134,9 +134,14 @@ impl PackedStep {
         self.rows.iter().map(Row::tokens).sum()
     }
 
-    /// Number of places that have a label, for example to normalise a loss.
+    /// Number of places that have a label, for example to normalise a loss, when labels are next tokens.
     pub fn labels(&self) -> u64 {
         self.rows.iter().map(Row::labels).sum()
+    }
+
+    /// The same when labels are the tokens themselves, without the first of each piece.
+    pub fn tokens_after_first(&self) -> u64 {
+        self.rows.iter().map(Row::tokens_after_first).sum()
     }
 }
 
@@ -188,6 +193,7 @@ impl<L: Lengths> PackPlan<L> {
         let json = serde_json::to_vec(&(ALGORITHM, &options))
             .map_err(|e| Error::usage("the options cannot be written down").caused_by(e))?;
         let start = PlanState {
+            version: ALGORITHM,
             dataset: dataset.to_owned(),
             lengths: digest,
             options: format!("{:032x}", xxh3_128(&json)),

@@ -2,11 +2,13 @@
 
 mod find;
 
-use super::bucket::{self, Bucket, Buckets};
+use super::bucket::Bucket;
+use super::cuttings::{Cutting, Cuttings};
 use super::layout::Layout;
 use super::lengths::Lengths;
 use super::micro::{Counts, MicroBatch, StepTotals};
-use super::options::{BatchOptions, BatchSize, Last, MAX_MICRO_BATCHES, Oversize, in_range};
+use super::options::{ALGORITHM, BatchOptions, BatchSize, Last, MAX_MICRO_BATCHES, Oversize, in_range};
+use super::permute::{Purpose, key};
 use super::state::{PlanState, Position};
 use super::window::WindowCache;
 use crate::error::{Error, ErrorKind, Result};
@@ -44,16 +46,11 @@ pub struct BatchPlan<L> {
     lengths: L,
     options: BatchOptions,
     micro_batches: u64,
-    buckets: Vec<Bucket>,
+    /// Epochs take one after the other; all have the same number of steps.
+    cuttings: Vec<Cutting>,
     oversize: u64,
     /// The state at the start.
     start: PlanState,
-    /// Full steps of an epoch.
-    full_steps: u64,
-    /// With `longest_first`: the steps that come first.
-    pinned: Vec<u64>,
-    /// With `longest_first`: what stands first in each bucket (as [`BatchPlan::record_of`] counts).
-    longest_items: Vec<u64>,
     windows: WindowCache,
 }
 
@@ -74,8 +71,9 @@ impl<L: Lengths> BatchPlan<L> {
     ) -> Result<Self> {
         options.check()?;
         in_range("the number of micro-batches per step", micro_batches, MAX_MICRO_BATCHES)?;
-        let Buckets { buckets, oversize, digest } = bucket::build(&lengths, &options, micro_batches)?;
+        let Cuttings { all: cuttings, oversize, digest } = Cuttings::new(&lengths, &options, micro_batches)?;
         let start = PlanState {
+            version: ALGORITHM,
             dataset: dataset.to_owned(),
             lengths: digest,
             options: options.fingerprint()?,
@@ -84,31 +82,31 @@ impl<L: Lengths> BatchPlan<L> {
             epoch: 0,
             step: 0,
         };
-        let full_steps = buckets.last().map_or(0, |b| b.first_step + b.steps);
-        let mut plan = Self {
-            lengths,
-            options,
-            micro_batches,
-            buckets,
-            oversize,
-            start,
-            full_steps,
-            pinned: Vec::new(),
-            longest_items: Vec::new(),
-            windows: WindowCache::default(),
-        };
+        let windows = WindowCache::default();
+        let mut plan = Self { lengths, options, micro_batches, cuttings, oversize, start, windows };
         plan.check_windows()?;
         if plan.options.longest_first {
-            plan.pinned = plan.worst_steps();
-            plan.longest_items =
-                plan.buckets.iter().map(|b| plan.longest_item(b)).collect::<Result<Vec<u64>>>()?;
+            let mut cuttings = std::mem::take(&mut plan.cuttings);
+            for cutting in &mut cuttings {
+                cutting.pinned = worst_steps(&cutting.buckets);
+                cutting.longest_items =
+                    cutting.buckets.iter().map(|b| plan.longest_item(b)).collect::<Result<Vec<u64>>>()?;
+            }
+            plan.cuttings = cuttings;
         }
         Ok(plan)
     }
 
-    /// Number of global steps of an epoch.
+    /// Number of global steps of an epoch. The same in every epoch.
     pub fn steps(&self) -> u64 {
-        self.full_steps + u64::from(self.has_last_step())
+        self.cuttings.first().map_or(0, |cutting| cutting.steps(self.options.last))
+    }
+
+    /// The cutting of `epoch`: each takes the one after that of the epoch before. The seed says which is first.
+    fn cutting(&self, epoch: u64) -> Option<&Cutting> {
+        let count = self.cuttings.len().max(1) as u64;
+        let first = key(self.start.seed, Purpose::Cuttings, 0, 0) % count;
+        self.cuttings.get(((first + epoch % count) % count) as usize)
     }
 
     /// Number of micro-batches of a global step.
@@ -121,16 +119,23 @@ impl<L: Lengths> BatchPlan<L> {
         &self.options
     }
 
-    /// The buckets, shortest records first.
-    pub fn buckets(&self) -> &[Bucket] {
-        &self.buckets
+    /// Makes every epoch take the same cutting.
+    #[cfg(test)]
+    pub(super) fn keep_one_cutting(&mut self) {
+        self.cuttings.truncate(1);
     }
 
-    /// What an epoch does with the records. The same in every epoch.
-    pub fn counts(&self) -> Counts {
-        let planned = self.buckets.iter().map(|b| b.records).sum::<u64>();
-        let tail = self.buckets.last().map_or(0, |b| b.tail);
-        let missing = match self.buckets.last() {
+    /// The buckets of `epoch`, shortest records first.
+    pub fn buckets(&self, epoch: u64) -> &[Bucket] {
+        self.cutting(epoch).map_or(&[], |cutting| &cutting.buckets)
+    }
+
+    /// What `epoch` does with the records. The records that fill no step differ a little from epoch to epoch.
+    pub fn counts(&self, epoch: u64) -> Counts {
+        let buckets = self.buckets(epoch);
+        let planned = buckets.iter().map(|b| b.records).sum::<u64>();
+        let tail = buckets.last().map_or(0, |b| b.tail);
+        let missing = match buckets.last() {
             Some(b) if b.tail > 0 => b.per_batch * self.micro_batches - b.tail,
             _ => 0,
         };
@@ -241,11 +246,6 @@ impl<L: Lengths> BatchPlan<L> {
         Err(Error::new(ErrorKind::OutOfRange, what))
     }
 
-    /// Whether the records that are left over make a step.
-    fn has_last_step(&self) -> bool {
-        self.options.last != Last::Drop && self.buckets.last().is_some_and(|b| b.tail > 0)
-    }
-
     /// Most tokens a micro-batch may hold, padded or not as its budget says; `None` without a budget or when records
     /// that exceed it are alone.
     pub fn budget(&self) -> Option<u64> {
@@ -254,4 +254,18 @@ impl<L: Lengths> BatchPlan<L> {
             (BatchSize::MaxTokens(max) | BatchSize::MaxTokensUnpadded(max), _) => Some(max),
         }
     }
+}
+
+/// The steps that hold the largest micro-batch and the longest record. Their buckets bring the longest to the front, so
+/// it is the first step of a bucket.
+fn worst_steps(buckets: &[Bucket]) -> Vec<u64> {
+    let full = || buckets.iter().filter(|b| b.steps > 0);
+    let size = |b: &&Bucket| (b.largest_batch, b.longest);
+    let mut steps = Vec::new();
+    for bucket in full().max_by_key(size).into_iter().chain(full().next_back()) {
+        if !steps.contains(&bucket.first_step) {
+            steps.push(bucket.first_step);
+        }
+    }
+    steps
 }

@@ -18,6 +18,9 @@ pub struct Position {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanState {
+    /// Version of the algorithm that made the order ([`ALGORITHM`](super::ALGORITHM)). Version 1 did not store it.
+    #[serde(default = "first_version")]
+    pub version: u32,
     /// Fingerprint of the dataset, as the plan was given it.
     pub dataset: String,
     /// Digest of the lengths of its records.
@@ -34,6 +37,10 @@ pub struct PlanState {
     pub step: u64,
 }
 
+fn first_version() -> u32 {
+    1
+}
+
 impl PlanState {
     /// Checks that `saved` is a state of what this is a state of.
     ///
@@ -47,6 +54,16 @@ impl PlanState {
         const OTHER_DATA: &str = "open the dataset and split the state was saved with, or start anew";
         const OTHER_OPTIONS: &str =
             "resume with the options, seed and version of the first start, or start anew";
+        if saved.version != self.version {
+            let what = format!(
+                "the state is of version {} of the order of batches; this build makes version {}",
+                saved.version, self.version
+            );
+            return Err(Error::usage(what).help(
+                "the order of the records has changed in between: finish the run with the dsconvert that saved the state, \
+                 or start anew",
+            ));
+        }
         if saved.dataset != self.dataset {
             return differs("dataset", &saved.dataset, &self.dataset, OTHER_DATA);
         }

@@ -103,7 +103,7 @@ proptest! {
             prop_assert_eq!(options.oversize, Oversize::Error, "only a record over the budget refuses a plan");
             return Ok(());
         };
-        let counts = plan.counts();
+        let counts = plan.counts(epoch);
         let batches = epoch_of(&plan, epoch);
         prop_assert_eq!(batches.len() as u64, plan.steps() * micro_batches);
         let records = records_of(&batches);
@@ -118,7 +118,7 @@ proptest! {
         prop_assert_eq!(distinct.len() as u64 + left_out, counts.records);
         if matches!(options.last, Last::Pad | Last::Wrap) {
             for step in batches.chunks(micro_batches as usize) {
-                let graded = plan.buckets()[step[0].bucket].graded.is_some();
+                let graded = plan.buckets(epoch)[step[0].bucket].graded.is_some();
                 prop_assert!(graded || step.iter().all(|b| b.rows() == step[0].rows()));
             }
         }
@@ -209,19 +209,23 @@ proptest! {
     }
 
     #[test]
-    fn buckets_are_the_ranks_in_order(lengths in any_lengths(), options in any_options(), micro_batches in 1u64..9) {
+    fn buckets_are_the_ranks_in_order(
+        lengths in any_lengths(), options in any_options(), micro_batches in 1u64..9, epoch in 0u64..9,
+    ) {
         let Ok(plan) = plan(&lengths, &options, micro_batches) else { return Ok(()) };
         let mut next = (0, 0);
-        for (i, bucket) in plan.buckets().iter().enumerate() {
+        for (i, bucket) in plan.buckets(epoch).iter().enumerate() {
             prop_assert_eq!((bucket.start, bucket.first_step), next);
             let planned = match &bucket.graded {
                 Some(ends) => *ends.last().unwrap(),
                 None => bucket.steps * bucket.per_batch * micro_batches + bucket.tail,
             };
             prop_assert_eq!(bucket.records, planned);
-            prop_assert!(bucket.tail == 0 || i + 1 == plan.buckets().len());
+            prop_assert!(bucket.tail == 0 || i + 1 == plan.buckets(epoch).len());
             next = (bucket.start + bucket.records, bucket.first_step + bucket.steps);
         }
+        let has_last = options.last != Last::Drop && plan.buckets(epoch).last().is_some_and(|b| b.tail > 0);
+        prop_assert_eq!(next.1 + u64::from(has_last), plan.steps(), "every epoch is equally long");
     }
 }
 
@@ -250,7 +254,7 @@ fn what_is_dropped_changes_with_the_epoch() {
     lengths.extend([900, 901]);
     let options = BatchOptions { last: Last::Drop, ..BatchOptions::new(BatchSize::MaxTokens(1000)) };
     let plan = plan(&lengths, &options, 4).unwrap();
-    assert!(plan.counts().dropped > 0 || plan.counts().delivered == 102);
+    assert!((0..20).all(|epoch| plan.counts(epoch).dropped > 0 || plan.counts(epoch).delivered == 102));
     let longest_seen = (0..20).any(|epoch| epoch_of(&plan, epoch).iter().any(|b| b.records.contains(&101)));
     assert!(longest_seen);
 }
@@ -260,7 +264,7 @@ const STATE: &str = concat!(
     r#""options":"90c07e851645aa6776aa05c3a219dd1f","seed":11,"micro_batches":2,"epoch":1,"step":2}"#,
 );
 
-/// States of runs in progress depend on these: the test never changes.
+/// States of runs in progress depend on these: they change only with `ALGORITHM`.
 #[test]
 fn the_order_never_changes() {
     let lengths: Vec<u64> = (0..40).map(|i| 3 + i * 7 % 23).collect();

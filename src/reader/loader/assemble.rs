@@ -7,6 +7,7 @@ use super::batch::{Batch, BatchId};
 use super::fields::{Fields, Part};
 use super::image::{ImageRows, ImageScratch};
 use super::options::{Batching, IdType, LoaderOptions};
+use super::packed::StoredPieces;
 use super::pool::Pool;
 use super::stored;
 use super::text::{PackedRows, Rows};
@@ -80,8 +81,13 @@ impl Assembler {
             true => self.split.get_many(&batch.records)?,
             false => Vec::new(),
         };
+        let pieces = match self.fields.pieces {
+            Some(place) => Some(StoredPieces::of(&records, &batch.lengths, place)?),
+            None => None,
+        };
         self.with_tokens(&batch.records, &records, |tokens| {
-            let text = Rows { batch, tokens, options: &self.options.text, pool: &self.pool };
+            let pieces = pieces.as_ref();
+            let text = Rows { batch, tokens, pieces, options: &self.options.text, pool: &self.pool };
             self.rows(id, &text, &records, scratch, stop)
         })
     }
@@ -155,7 +161,7 @@ impl Assembler {
             blank_rows: blank,
             records: batch.records.clone(),
             tokens: batch.tokens(),
-            max_len: batch.lengths.iter().copied().max().unwrap_or(0),
+            max_len: text.longest(self.fields.shape),
             columns,
         })
     }

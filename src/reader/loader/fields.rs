@@ -1,6 +1,7 @@
 //! Which parts a batch has: the names that were asked for, or the defaults of the kind.
 
-use super::options::{Batching, LoaderOptions};
+use super::options::{Batching, LoaderOptions, StoredPacking};
+use super::packed::CU_SEQLENS;
 use crate::error::{Error, Result};
 use crate::reader::Split;
 use crate::reader::batch::{BatchSize, Last};
@@ -12,7 +13,6 @@ const ATTENTION_MASK: &str = "attention_mask";
 const LABELS: &str = "labels";
 const LENGTHS: &str = "lengths";
 const POSITION_IDS: &str = "position_ids";
-const CU_SEQLENS: &str = "cu_seqlens";
 
 /// One part of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +53,8 @@ pub(super) struct Fields {
     pub(super) shape: Shape,
     /// Place of the token ids or images in a record.
     pub(super) payload: Option<usize>,
+    /// For rows that were packed when the dataset was made: the place of the ends of their documents.
+    pub(super) pieces: Option<usize>,
 }
 
 impl Fields {
@@ -72,7 +74,8 @@ impl Fields {
             Kind::Images => IMAGE,
             Kind::Text => INPUT_IDS,
         });
-        let mut fields = Self { parts: Vec::new(), shape, payload };
+        let pieces = stored_pieces(split, options, payload)?;
+        let mut fields = Self { parts: Vec::new(), shape, payload, pieces };
         match &options.fields {
             Some(names) => {
                 for name in names {
@@ -96,6 +99,9 @@ impl Fields {
         };
         let mut names = match (split.schema().kind, self.shape) {
             (Kind::Images, _) => vec![IMAGE, LABEL],
+            (Kind::Text, Shape::Padded) if self.pieces.is_some() => {
+                vec![INPUT_IDS, LABELS, POSITION_IDS, CU_SEQLENS]
+            }
             (Kind::Text, Shape::Padded) => vec![INPUT_IDS, ATTENTION_MASK, LABELS, LENGTHS],
             (Kind::Text, Shape::Flat) => vec![INPUT_IDS, LABELS, POSITION_IDS, CU_SEQLENS, LENGTHS],
             (Kind::Text, Shape::Packed) => vec![INPUT_IDS, LABELS, POSITION_IDS, CU_SEQLENS],
@@ -133,6 +139,8 @@ impl Fields {
         let generated = match (schema.kind, self.shape, name) {
             (_, _, VALID) => Some(Part::Valid),
             (Kind::Text, Shape::Padded, ATTENTION_MASK) => Some(Part::AttentionMask),
+            (Kind::Text, Shape::Padded, POSITION_IDS) if self.pieces.is_some() => Some(Part::PositionIds),
+            (Kind::Text, Shape::Padded, CU_SEQLENS) if self.pieces.is_some() => Some(Part::CuSeqlens),
             (Kind::Text, Shape::Flat | Shape::Packed, POSITION_IDS) => Some(Part::PositionIds),
             (Kind::Text, Shape::Flat | Shape::Packed, CU_SEQLENS) => Some(Part::CuSeqlens),
             (Kind::Text, Shape::Padded | Shape::Flat, LENGTHS) => Some(Part::Lengths),
@@ -170,13 +178,27 @@ impl Fields {
         let stored = |part: &Part| {
             matches!(part, Part::Image | Part::Label(_) | Part::Stored(..) | Part::StoredValid(_))
         };
-        self.parts.iter().any(|(_, part)| stored(part))
+        self.pieces.is_some() || self.parts.iter().any(|(_, part)| stored(part))
     }
 
     /// Whether token ids are needed. Lengths and what follows from them are known to the plan.
     pub(super) fn reads_tokens(&self) -> bool {
         self.parts.iter().any(|(_, part)| matches!(part, Part::InputIds | Part::Labels))
     }
+}
+
+/// The place of the ends of documents in rows that are packed already. They are needed whenever ids are.
+fn stored_pieces(split: &Split, options: &LoaderOptions, payload: Option<usize>) -> Result<Option<usize>> {
+    if split.packed_length().is_none()
+        || options.text.stored_packing == StoredPacking::Ignore
+        || payload.is_none()
+    {
+        return Ok(None);
+    }
+    split.schema().index_of(CU_SEQLENS).map(Some).ok_or_else(|| {
+        Error::usage(format!("the records hold several documents each, and {CU_SEQLENS:?} is not selected"))
+            .help("select it, too; or set stored_packing to \"ignore\" to treat each record as one document")
+    })
 }
 
 /// Whether values of this type become an array of numbers.

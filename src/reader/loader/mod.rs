@@ -37,6 +37,7 @@ mod engine;
 mod fields;
 mod image;
 mod options;
+mod packed;
 mod pool;
 mod schedule;
 mod single;
@@ -52,8 +53,8 @@ use std::time::{Duration, Instant};
 pub use array::{Array, DType, Element};
 pub use batch::{Batch, BatchId, BlankRow, Column};
 pub use options::{
-    Batching, Channels, Crop, DEFAULT_PREFETCH_MARGIN, IdType, ImageLayout, ImageOptions, LoaderOptions,
-    MAX_CROP, MAX_PREFETCH, MAX_THREADS, PadSide, TextOptions, Undecodable,
+    Batching, Channels, Crop, DEFAULT_PREFETCH_MARGIN, IdType, ImageLayout, ImageOptions, LabelsFor,
+    LoaderOptions, MAX_CROP, MAX_PREFETCH, MAX_THREADS, PadSide, StoredPacking, TextOptions, Undecodable,
 };
 pub use single::decode_image;
 pub use state::{LoaderState, SavedPlan};
@@ -110,10 +111,12 @@ impl Loader {
     /// # Errors
     ///
     /// [`ErrorKind::Usage`](crate::error::ErrorKind) when an option is wrong, a field is not there, the ranks cannot
-    /// share the micro-batches or a record exceeds the budget and may not; `Unsupported` when images are to be decoded
-    /// by a build that cannot; `Corrupt` when the indexes are not what they were.
+    /// share the micro-batches, a record exceeds the budget and may not, or stored rows would be packed again;
+    /// `Unsupported` when images are to be decoded by a build that cannot; `Corrupt` when the indexes are not what they
+    /// were.
     pub fn new(split: Split, options: LoaderOptions) -> Result<Self> {
         options.check()?;
+        let options = options.for_split(&split)?;
         let micro_batches = options.micro_batches.unwrap_or(options.layout.world_size());
         let plan = Arc::new(Plan::new(&split, &options, micro_batches)?);
         options.layout.share(micro_batches).map(drop)?;

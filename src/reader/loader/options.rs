@@ -1,6 +1,7 @@
 //! What a loader is asked for, and the checks of it.
 
 use crate::error::{Error, Result};
+use crate::reader::Split;
 use crate::reader::batch::{BatchOptions, Layout, PackOptions};
 
 /// Default number of batches that are made before they are asked for, beside one for each thread.
@@ -79,6 +80,31 @@ impl LoaderOptions {
     /// Batches that may be there or in the making at once.
     pub(super) fn in_flight(&self) -> usize {
         self.prefetch.unwrap_or(self.threads + DEFAULT_PREFETCH_MARGIN)
+    }
+
+    /// The options for the records of `split`, which may be rows that are packed already.
+    pub(super) fn for_split(mut self, split: &Split) -> Result<Self> {
+        let (Some(length), StoredPacking::Keep) = (split.packed_length(), self.text.stored_packing) else {
+            return Ok(self);
+        };
+        self.batching = match self.batching {
+            Batching::Records(batches) => Batching::Records(batches.for_records_of(split)),
+            Batching::Packed(_) => {
+                let what = format!(
+                    "seq_len does not apply: the records are packed already, in rows of up to {length} tokens"
+                );
+                return Err(Error::usage(what).help(
+                    "leave out seq_len, and batch_size rows come as they are stored, with position_ids and cu_seqlens; \
+                     or set stored_packing to \"ignore\" to pack each row as if it were one document",
+                ));
+            }
+        };
+        if self.text.pad_side == PadSide::Left {
+            return Err(Error::usage(
+                "pad_side \"left\" does not apply: packed rows are filled from the left",
+            ));
+        }
+        Ok(self)
     }
 
     /// Checks every number; the plan checks its own.
@@ -258,7 +284,28 @@ pub enum PadSide {
     Left,
 }
 
-/// How token ids are laid out. Packed rows are always filled from the left, and always have shifted labels.
+/// Which token is the label of a position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LabelsFor {
+    /// The token at the position itself, for models that shift labels themselves, as those of Hugging Face do. The first
+    /// token of each document is ignored wherever such a model would predict it from another document or from padding.
+    HuggingFace,
+    /// The next token of the document, for a loss that compares logits and labels position by position. The last token
+    /// of a document has none.
+    NextToken,
+}
+
+/// What happens to rows of several documents that were packed when the dataset was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StoredPacking {
+    /// They come as they were packed: with `position_ids`, `cu_seqlens` and labels that stop at each document.
+    #[default]
+    Keep,
+    /// Each row is treated as one document: it may be padded, packed again, and attended to across documents.
+    Ignore,
+}
+
+/// How token ids are laid out. Packed rows are always filled from the left.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TextOptions {
     /// Type of `input_ids`, `labels`, `attention_mask` and `position_ids`.
@@ -267,12 +314,20 @@ pub struct TextOptions {
     pub pad_id: u32,
     /// Side of padding.
     pub pad_side: PadSide,
-    /// `false`: the label of a place is its own token, as models expect that shift labels themselves (Hugging Face).
-    /// `true`: it is the next token, and −100 for the last.
-    pub shift_labels: bool,
+    /// The convention of `labels`. `None`: [`LabelsFor::NextToken`] in packed rows, [`LabelsFor::HuggingFace`] in all
+    /// others.
+    pub labels_for: Option<LabelsFor>,
+    /// Rows that were packed when the dataset was made.
+    pub stored_packing: StoredPacking,
 }
 
 impl TextOptions {
+    /// The convention of `labels` in packed rows, or in all others.
+    pub fn labels_in(&self, is_packed: bool) -> LabelsFor {
+        let default = if is_packed { LabelsFor::NextToken } else { LabelsFor::HuggingFace };
+        self.labels_for.unwrap_or(default)
+    }
+
     fn check(&self) -> Result<()> {
         match self.ids {
             IdType::Int32 => in_range("pad_id", self.pad_id, 0, i32::MAX.cast_unsigned()),

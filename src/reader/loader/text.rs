@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::array::{Array, Element};
 use super::batch::Column;
 use super::fields::{Part, Shape};
-use super::options::{PadSide, TextOptions};
+use super::options::{LabelsFor, PadSide, TextOptions};
+use super::packed::{StoredPiece, StoredPieces};
 use super::pool::Pool;
 use crate::error::{Error, Result};
 use crate::packing::{IGNORE_LABEL, MAX_SEQ_LEN, Row};
@@ -99,6 +100,8 @@ fn ids_of<'a, T: TokenId>(tokens: &'a Tokens<'_>, length: u64) -> Result<&'a Ids
 pub(super) struct Rows<'a> {
     pub(super) batch: &'a MicroBatch,
     pub(super) tokens: &'a [Tokens<'a>],
+    /// The documents of rows that were packed when the dataset was made. Without, each row is one.
+    pub(super) pieces: Option<&'a StoredPieces>,
     pub(super) options: &'a TextOptions,
     pub(super) pool: &'a Arc<Pool>,
 }
@@ -107,29 +110,26 @@ impl Rows<'_> {
     pub(super) fn column<T: TokenId>(&self, shape: Shape, part: Part) -> Result<Column> {
         match (part, shape) {
             (Part::Lengths, _) => Ok(self.lengths()),
-            (Part::CuSeqlens, _) => self.cu_seqlens(),
-            (Part::AttentionMask, _) => self.padded::<T>(T::default(), |_, out| {
+            (Part::CuSeqlens, _) => self.cu_seqlens(shape),
+            (Part::AttentionMask, _) => self.padded::<T>(fill(T::default()), |_, out| {
                 out.fill(T::from_i64(1));
                 Ok(())
             }),
             (Part::InputIds, Shape::Padded) => {
-                self.padded(T::from_u32(self.options.pad_id), |row, out| self.ids(row, out))
+                self.padded(fill(T::from_u32(self.options.pad_id)), |row, out| self.ids(row, out))
             }
             (Part::Labels, Shape::Padded) => {
-                self.padded(T::from_i64(IGNORE_LABEL), |row, out| self.labels(row, out))
+                // What comes before the first token of a row is nothing, or padding.
+                let masks_first = self.pieces.is_some() || self.options.pad_side == PadSide::Left;
+                self.padded(fill(T::from_i64(IGNORE_LABEL)), |row, out| self.labels(row, masks_first, out))
             }
-            (Part::PositionIds, _) => self.flat(|_, out: &mut [T]| {
-                number(out);
-                Ok(())
-            }),
-            (Part::Labels, _) => self.flat(|row, out| {
-                self.labels::<T>(row, out)?;
-                // A model that shifts by itself would predict it from the record before.
-                if let (Some(first), false) = (out.first_mut(), self.options.shift_labels) {
-                    *first = T::from_i64(IGNORE_LABEL);
-                }
-                Ok(())
-            }),
+            // Padding is one more piece, as in rows that are packed here.
+            (Part::PositionIds, Shape::Padded) => {
+                self.padded::<T>(number, |row, out| self.positions(row, out))
+            }
+            (Part::PositionIds, _) => self.flat(|row, out: &mut [T]| self.positions(row, out)),
+            // A model that shifts by itself would predict the first token from the record before.
+            (Part::Labels, _) => self.flat(|row, out: &mut [T]| self.labels(row, true, out)),
             _ => self.flat(|row, out: &mut [T]| self.ids(row, out)),
         }
     }
@@ -149,23 +149,61 @@ impl Rows<'_> {
         Ok(())
     }
 
-    fn labels<T: TokenId>(&self, row: usize, out: &mut [T]) -> Result<()> {
-        if !self.options.shift_labels {
-            return self.ids(row, out);
+    /// Calls `each` with the pieces of `row` and their part of `out`. `stored` is the number of tokens that are stored.
+    fn each_piece<T>(&self, row: usize, stored: usize, out: &mut [T], each: impl Fn(StoredPiece, &mut [T])) {
+        let whole = [StoredPiece { start: 0, end: out.len(), stored_end: stored }];
+        let pieces = self.pieces.map_or(&whole[..], |pieces| pieces.row(row));
+        for &piece in pieces {
+            if let Some(part) = out.get_mut(piece.start..piece.end) {
+                each(piece, part);
+            }
         }
+    }
+
+    /// `masks_first`: whether the first token of each piece is no label, when labels are the tokens themselves.
+    fn labels<T: TokenId>(&self, row: usize, masks_first: bool, out: &mut [T]) -> Result<()> {
         let Some(tokens) = self.tokens.get(row) else { return Ok(()) };
         let ids = ids_of::<T>(tokens, out.len() as u64)?;
-        // A record that was cut has a next token, too.
-        let known = ids.len().saturating_sub(1).min(out.len());
-        copy_ids(ids, 1..known + 1, out);
-        out.iter_mut().skip(known).for_each(|slot| *slot = T::from_i64(IGNORE_LABEL));
+        let labels_for = self.options.labels_in(self.pieces.is_some());
+        self.each_piece(row, ids.len(), out, |piece, out| match labels_for {
+            LabelsFor::HuggingFace => {
+                copy_ids(ids, piece.start..piece.end, out);
+                if let (Some(first), true) = (out.first_mut(), masks_first) {
+                    *first = T::from_i64(IGNORE_LABEL);
+                }
+            }
+            LabelsFor::NextToken => {
+                // A piece that was cut has a next token, too.
+                let known = piece.stored_end.saturating_sub(1).min(piece.end).saturating_sub(piece.start);
+                copy_ids(ids, piece.start + 1..piece.start + 1 + known, out);
+                out.iter_mut().skip(known).for_each(|slot| *slot = T::from_i64(IGNORE_LABEL));
+            }
+        });
         Ok(())
     }
 
-    /// An array of rows × width; `write` fills what is no padding.
+    /// 0, 1, 2, … in each piece.
+    fn positions<T: TokenId>(&self, row: usize, out: &mut [T]) -> Result<()> {
+        self.each_piece(row, out.len(), out, |_, out| number(out));
+        Ok(())
+    }
+
+    /// Length of the longest record or, when packed, piece; padding at the end of a packed row is a piece.
+    pub(super) fn longest(&self, shape: Shape) -> u64 {
+        let lengths = self.batch.lengths.iter().copied();
+        let Some(pieces) = self.pieces else { return lengths.max().unwrap_or(0) };
+        if shape == Shape::Flat {
+            return pieces.longest();
+        }
+        let fillers = std::iter::repeat_n(0, self.batch.filler_rows as usize);
+        let padding = lengths.chain(fillers).map(|length| self.batch.width.saturating_sub(length));
+        padding.max().unwrap_or(0).max(pieces.longest())
+    }
+
+    /// An array of rows × width; `write` fills what is no padding, `pad` the rest.
     fn padded<T: TokenId>(
         &self,
-        padding: T,
+        pad: impl Fn(&mut [T]),
         write: impl Fn(usize, &mut [T]) -> Result<()>,
     ) -> Result<Column> {
         let (rows, width) = (to_usize(self.batch.rows())?, to_usize(self.batch.width)?);
@@ -180,7 +218,7 @@ impl Rows<'_> {
                 }
             };
             write(row, tokens)?;
-            pads.fill(padding);
+            pad(pads);
         }
         Ok(Column::Array(Array::new(vec![rows, width], out, Some(Arc::clone(self.pool)))))
     }
@@ -206,18 +244,31 @@ impl Rows<'_> {
         Column::Array(Array::new(vec![rows], out, Some(Arc::clone(self.pool))))
     }
 
-    fn cu_seqlens(&self) -> Result<Column> {
-        if self.batch.tokens() > MAX_SEQ_LEN {
-            let what = format!("{} tokens are more than cu_seqlens can count", self.batch.tokens());
-            return Err(Error::usage(what).help("use a smaller budget"));
+    fn cu_seqlens(&self, shape: Shape) -> Result<Column> {
+        let width = if shape == Shape::Padded { self.batch.width } else { 0 };
+        let all = if shape == Shape::Padded { self.batch.padded_tokens() } else { self.batch.tokens() };
+        if all > MAX_SEQ_LEN {
+            let what = format!("{all} tokens are more than cu_seqlens can count");
+            return Err(Error::usage(what).help("use a smaller batch size or budget"));
         }
-        let mut ends = vec![0i32];
-        let mut end = 0;
-        for &length in &self.batch.lengths {
-            end += length as i32; // their sum was checked
-            ends.push(end);
+        let mut ends =
+            Vec::with_capacity(1 + self.pieces.map_or(0, StoredPieces::count) + self.batch.lengths.len());
+        ends.push(0i32);
+        let mut start = 0; // of a row; all sums are at most what was checked
+        for (row, &length) in self.batch.lengths.iter().enumerate() {
+            match self.pieces {
+                Some(pieces) => ends.extend(pieces.row(row).iter().map(|piece| start + piece.end as i32)),
+                None => ends.push(start + length as i32),
+            }
+            start += width.max(length) as i32;
+            if length < width {
+                ends.push(start);
+            }
         }
-        ends.extend(std::iter::repeat_n(end, self.batch.filler_rows as usize));
+        for _ in 0..self.batch.filler_rows {
+            start += width as i32;
+            ends.push(start);
+        }
         Ok(Column::Array(Array::new(vec![ends.len()], ends, Some(Arc::clone(self.pool)))))
     }
 }
@@ -243,6 +294,15 @@ impl PackedRows<'_> {
                     Ok(())
                 },
                 number,
+            ),
+            Part::Labels if self.options.labels_in(true) == LabelsFor::HuggingFace => self.filled::<T>(
+                |ids, start, _, out| {
+                    copy_ids(ids, start..start + out.len(), out);
+                    // A model that shifts by itself would predict it from the piece before.
+                    out.iter_mut().take(1).for_each(|slot| *slot = T::from_i64(IGNORE_LABEL));
+                    Ok(())
+                },
+                |pads| pads.fill(T::from_i64(IGNORE_LABEL)),
             ),
             Part::Labels => self.filled::<T>(
                 |ids, start, ends, out| {
@@ -297,6 +357,11 @@ impl PackedRows<'_> {
         let ends = crate::packing::cu_seqlens(&rows, self.seq_len)?;
         Ok(Column::Array(Array::new(vec![ends.len()], ends, Some(Arc::clone(self.pool)))))
     }
+}
+
+/// Fills with a value.
+fn fill<T: Copy>(value: T) -> impl Fn(&mut [T]) {
+    move |out| out.fill(value)
 }
 
 /// Writes 0, 1, 2, ….

@@ -337,6 +337,11 @@ def open(
     }
     source = _Source(os.path.abspath(os.fspath(path)), options)
     dataset = Dataset(source, fields=fields, decode=decode, transform=transform)
+    if decode and dataset.kind != "images":
+        raise UsageError("decode does not apply: the dataset holds text", place=Place(source.path))
+    if fields is not None:
+        for name in dataset.splits[:1]:  # all splits have the same fields
+            dataset.split(name)
     return dataset if split is None else dataset.split(split)
 
 

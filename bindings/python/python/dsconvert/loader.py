@@ -87,7 +87,9 @@ class Loader(Epochs):
         pad_id: int | None = None,
         pad_side: Literal["right", "left"] | None = None,
         pad_to_multiple_of: int | None = None,
+        labels_for: Literal["huggingface", "next_token"] | None = None,
         shift_labels: bool | None = None,
+        stored_packing: Literal["keep", "ignore"] | None = None,
         id_dtype: Literal["int64", "int32"] | None = None,
         # Images.
         decode: bool | None = None,
@@ -113,6 +115,11 @@ class Loader(Epochs):
     ) -> None:
         super().__init__(ranks.layout(rank, world_size, replication), micro_batches)
         self._split = split_of(source, split)
+        if self._split.transform is not None:
+            raise UsageError(
+                "transform does not apply: a Loader makes batches of stored records and calls no transform of the dataset",
+                remedy="pass split.with_transform(None), or use a DataLoader over the split",
+            )
         self._options = given(
             batch_size=batch_size,
             max_tokens=max_tokens,
@@ -135,7 +142,9 @@ class Loader(Epochs):
             pad_id=pad_id,
             pad_side=pad_side,
             pad_to_multiple_of=pad_to_multiple_of,
+            labels_for=labels_for,
             shift_labels=shift_labels,
+            stored_packing=stored_packing,
             id_dtype=id_dtype,
             decode=decode,
             center_crop=center_crop,

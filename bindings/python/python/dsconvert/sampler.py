@@ -141,8 +141,8 @@ class BatchSampler(Epochs):
         return len(self) - self._done
 
     def counts(self) -> dict[str, int]:
-        """What an epoch does with the records: how many there are, are delivered, repeated, dropped, over the budget."""
-        return dict(self._handle().counts())
+        """What the epoch does with the records: how many there are, are delivered, repeated, dropped, over the budget."""
+        return dict(self._handle().counts(self._epoch))
 
     def totals(self, step: int, epoch: int | None = None) -> StepTotals:
         """What all ranks do in a step of the epoch."""

@@ -23,14 +23,15 @@ pub(super) struct Place<'a> {
 impl<L: Lengths> BatchPlan<L> {
     /// The bucket of a step and its place there.
     pub(super) fn place(&self, at: Position) -> Result<Place<'_>> {
-        let step = if at.step < self.full_steps {
+        let (buckets, full_steps) = (self.buckets(at.epoch), self.full_steps(at.epoch));
+        let step = if at.step < full_steps {
             self.order_of_steps(at.epoch).at(at.step)
         } else {
             // The step that is not full comes last, also in its bucket.
             at.step
         };
-        let behind = self.buckets.partition_point(|b| b.first_step <= step);
-        let found = behind.checked_sub(1).and_then(|index| Some((index, self.buckets.get(index)?)));
+        let behind = buckets.partition_point(|b| b.first_step <= step);
+        let found = behind.checked_sub(1).and_then(|index| Some((index, buckets.get(index)?)));
         match found {
             Some((index, bucket)) if at.step < self.steps() => {
                 Ok(Place { index, bucket, step: step - bucket.first_step })
@@ -102,20 +103,26 @@ impl<L: Lengths> BatchPlan<L> {
 
     /// The order of the records of a bucket.
     pub(super) fn order_of_records(&self, epoch: u64, bucket: usize) -> Order {
-        let records = match self.buckets.get(bucket) {
+        let cutting = self.cutting(epoch);
+        let records = match cutting.and_then(|cutting| cutting.buckets.get(bucket)) {
             // The micro-batches are cut from the ranks as they are.
             Some(Bucket { graded: Some(_), .. }) | None => return Order::natural(),
             Some(bucket) => bucket.records,
         };
         let order = Order::of_records(self.options.shuffle, self.epoch(epoch), records, bucket as u64);
-        match self.longest_items.get(bucket) {
+        match cutting.and_then(|cutting| cutting.longest_items.get(bucket)) {
             Some(&longest) => order.with(0, longest),
             None => order,
         }
     }
 
+    fn full_steps(&self, epoch: u64) -> u64 {
+        self.cutting(epoch).map_or(0, |cutting| cutting.full_steps)
+    }
+
     fn order_of_steps(&self, epoch: u64) -> Order {
-        let (epoch, n) = (self.epoch(epoch), self.full_steps);
+        let pinned = self.cutting(epoch).map_or(&[][..], |cutting| &cutting.pinned);
+        let (epoch, n) = (self.epoch(epoch), self.full_steps(epoch));
         let order = match (&self.options.bucket, self.options.shuffle) {
             (_, Shuffle::None) => Order::natural(),
             (BucketBy::Length(_), _) => Order::of_steps(epoch, n),
@@ -123,7 +130,7 @@ impl<L: Lengths> BatchPlan<L> {
             // The records are shuffled already.
             (BucketBy::None, _) => Order::natural(),
         };
-        (0..).zip(&self.pinned).fold(order, |order, (position, &step)| order.with(position, step))
+        (0..).zip(pinned).fold(order, |order, (position, &step)| order.with(position, step))
     }
 
     fn epoch(&self, epoch: u64) -> Epoch {
@@ -140,7 +147,7 @@ impl<L: Lengths> BatchPlan<L> {
 
     /// Checks that a window can be sorted in memory.
     pub(super) fn check_windows(&self) -> Result<()> {
-        for bucket in &self.buckets {
+        for bucket in self.cuttings.iter().flat_map(|cutting| &cutting.buckets) {
             let window = self.window_records(bucket).unwrap_or(0).min(bucket.records);
             if window > MAX_WINDOW_RECORDS {
                 let what = format!("a window of {window} records is more than {MAX_WINDOW_RECORDS}");
@@ -148,20 +155,6 @@ impl<L: Lengths> BatchPlan<L> {
             }
         }
         Ok(())
-    }
-
-    /// The steps that hold the largest micro-batch and the longest record. Their buckets bring the longest to the
-    /// front, so it is the first step of a bucket.
-    pub(super) fn worst_steps(&self) -> Vec<u64> {
-        let full = || self.buckets.iter().filter(|b| b.steps > 0);
-        let size = |b: &&Bucket| (b.largest_batch, b.longest);
-        let mut steps = Vec::new();
-        for bucket in full().max_by_key(size).into_iter().chain(full().next_back()) {
-            if !steps.contains(&bucket.first_step) {
-                steps.push(bucket.first_step);
-            }
-        }
-        steps
     }
 
     /// The number of the longest record in the orders of its bucket.

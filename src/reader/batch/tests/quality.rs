@@ -41,7 +41,7 @@ fn buckets_waste_little_where_random_batches_waste_much() {
         assert!(metrics.fill > 0.93, "{micro_batches}: {metrics:?}");
         assert!(metrics.skew < 0.03, "{micro_batches}: {metrics:?}");
         assert!(metrics.length_correlation.abs() < 0.15, "{micro_batches}: {metrics:?}");
-        assert!(plan.buckets().len() < 150, "{} buckets", plan.buckets().len());
+        assert!(plan.buckets(0).len() < 150, "{} buckets", plan.buckets(0).len());
     }
 }
 
@@ -50,7 +50,7 @@ fn buckets_waste_little_where_random_batches_waste_much() {
 fn small_datasets_on_many_ranks_waste_little() {
     let lengths = text_lengths(8_000, 8192);
     let plan = plan(&lengths, &BatchOptions::new(BatchSize::MaxTokens(16_384)), 8).unwrap();
-    assert!(plan.buckets().iter().any(|bucket| bucket.graded.is_some()));
+    assert!(plan.buckets(0).iter().any(|bucket| bucket.graded.is_some()));
     let metrics = Metrics::of(&plan, 0, 8).unwrap();
     assert!(metrics.padding < 0.05 && metrics.fill > 0.9 && metrics.skew < 0.1, "{metrics:?}");
 }
@@ -92,6 +92,62 @@ fn sorted_windows_save_padding_of_fixed_batches() {
     assert!(sorted.padding < 0.2, "{sorted:?}");
     assert!(sorted.length_correlation.abs() < 0.15, "{sorted:?}");
     assert!(sorted.skew < random.skew, "{sorted:?} {random:?}");
+}
+
+/// Shares over some epochs: of batches of several records that the next epoch has again, of pairs of records in a batch
+/// that share one in the next epoch, and of padding.
+fn repeated(plan: &BatchPlan<LengthsInMemory>, epochs: u64) -> (f64, f64, f64) {
+    let all: Vec<Vec<MicroBatch>> = (0..epochs).map(|epoch| epoch_of(plan, epoch)).collect();
+    let (mut batches, mut identical, mut pairs, mut met) = (0, 0, 0, 0);
+    for (now, next) in all.iter().zip(&all[1..]) {
+        let mut batch_of = std::collections::BTreeMap::new();
+        let mut sets = std::collections::BTreeSet::new();
+        for (i, batch) in next.iter().enumerate() {
+            batch_of.extend(batch.records.iter().map(|&record| (record, i)));
+            sets.insert(records_of(std::slice::from_ref(batch)));
+        }
+        for batch in now.iter().filter(|batch| batch.records.len() > 1) {
+            batches += 1;
+            identical += u64::from(sets.contains(&records_of(std::slice::from_ref(batch))));
+            let mut counts = std::collections::BTreeMap::<usize, u64>::new();
+            batch
+                .records
+                .iter()
+                .filter_map(|r| batch_of.get(r))
+                .for_each(|&i| *counts.entry(i).or_default() += 1);
+            let n = batch.records.len() as u64;
+            pairs += n * (n - 1);
+            met += counts.values().map(|c| c * (c - 1)).sum::<u64>();
+        }
+    }
+    let sum = |count: fn(&MicroBatch) -> u64| all.iter().flatten().map(count).sum::<u64>() as f64;
+    let padding = 1.0 - sum(MicroBatch::tokens) / sum(MicroBatch::padded_tokens);
+    (identical as f64 / batches as f64, met as f64 / pairs as f64, padding)
+}
+
+/// Few batches come again in the next epoch, at the padding of buckets that are the same in every epoch.
+#[test]
+fn epochs_mix_though_records_are_few() {
+    for (records, budget, micro_batches) in [
+        (1_000, 4_096, 1),
+        (4_000, 16_384, 1),
+        (4_000, 16_384, 2),
+        (4_000, 16_384, 8),
+        (4_000, 4_096, 8),
+        (40_000, 16_384, 8),
+    ] {
+        let lengths = text_lengths(records, budget / 2);
+        let mut plan =
+            plan(&lengths, &BatchOptions::new(BatchSize::MaxTokens(budget)), micro_batches).unwrap();
+        let (identical, met, padding) = repeated(&plan, 9);
+        plan.keep_one_cutting();
+        let (identical_before, met_before, padding_before) = repeated(&plan, 3);
+        let said = format!(
+            "{records} records, budget {budget}, {micro_batches} micro-batches: identical {identical:.4} (one cutting \
+             {identical_before:.4}), met {met:.3} ({met_before:.3}), padding {padding:.4} ({padding_before:.4})"
+        );
+        assert!(identical < 0.02 && met < met_before && padding < padding_before + 0.01, "{said}");
+    }
 }
 
 /// The bytes of each document of `fixtures/corpus`, several times over: stories, chats, code and texts in many scripts.
@@ -142,7 +198,7 @@ fn measure_lengths_of_a_file() {
             let metrics = Metrics::of(&plan, 0, micro_batches).unwrap();
             eprintln!(
                 "max_waste {max_waste}, {micro_batches} micro-batches: {} buckets, {} steps, {metrics:?}",
-                plan.buckets().len(),
+                plan.buckets(0).len(),
                 plan.steps()
             );
         }

@@ -37,6 +37,18 @@ fn a_state_of_something_else_is_refused() {
     assert!(serde_json::from_str::<PlanState>(r#"{"dataset":"data"}"#).is_err());
 }
 
+/// States of version 1 had no version.
+#[test]
+fn a_state_of_another_version_of_the_order_is_refused() {
+    let plan = plan(&[5; 100], &BatchOptions::new(BatchSize::BatchSize(4)), 2).unwrap();
+    let mut json = serde_json::to_value(plan.state(Position { epoch: 0, step: 3 }).unwrap()).unwrap();
+    assert_eq!(json.as_object_mut().unwrap().remove("version"), Some(ALGORITHM.into()));
+    let error = plan.resume(&serde_json::from_value(json).unwrap()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Usage);
+    assert!(error.to_string().contains("version 1 of the order of batches"), "{error}");
+    assert!(error.remedy().unwrap().contains("the dsconvert that saved the state"));
+}
+
 #[test]
 fn options_that_cannot_be_are_refused() {
     let base = BatchOptions::new(BatchSize::MaxTokens(100));
@@ -74,7 +86,7 @@ fn options_that_cannot_be_are_refused() {
     }
     assert!(plan(&[1], &base, 0).unwrap_err().to_string().contains("micro-batches"));
     let plan = plan(&[1, 2, 101], &BatchOptions { oversize: Oversize::Drop, ..base }, 3).unwrap();
-    assert_eq!(plan.counts().oversize, 1);
+    assert_eq!(plan.counts(0).oversize, 1);
     assert!(plan.batches(Layout::new(0, 2).unwrap(), Position::default()).is_err());
     assert_eq!(plan.micro_batch(Position::default(), 3).unwrap_err().kind(), ErrorKind::OutOfRange);
     let beyond = Position { epoch: 0, step: plan.steps() };
@@ -83,15 +95,19 @@ fn options_that_cannot_be_are_refused() {
 
 #[test]
 fn a_record_over_the_budget_is_named() {
-    let error = plan(&[5, 2000, 7], &BatchOptions::new(BatchSize::MaxTokens(100)), 1).unwrap_err();
+    let error = plan(&[5, 2000, 700, 7], &BatchOptions::new(BatchSize::MaxTokens(100)), 1).unwrap_err();
     assert_eq!((error.kind(), error.place().row), (ErrorKind::Usage, Some(1)));
-    assert!(error.remedy().unwrap().contains("truncate"));
+    let said = error.to_string();
+    assert!(said.contains("2 of 4 records are longer than the 100 that max_tokens allows"), "{said}");
+    assert!(said.contains("the longest has 2000"), "{said}");
+    let help = error.remedy().unwrap();
+    assert!(help.contains("oversize") && help.contains("max_tokens to 2000 or more"), "{help}");
 }
 
 #[test]
 fn no_records_are_no_steps() {
     let plan = plan(&[], &BatchOptions::new(BatchSize::MaxTokens(100)), 2).unwrap();
-    assert_eq!((plan.steps(), plan.counts()), (0, Counts::default()));
+    assert_eq!((plan.steps(), plan.counts(0)), (0, Counts::default()));
     assert_eq!(epoch_of(&plan, 0), []);
 }
 

@@ -77,3 +77,39 @@ fn packed_rows_hold_every_token_once() {
         }
     }
 }
+
+/// What a model that shifts labels itself computes its loss on: each token but the first of a piece, predicted from the
+/// one before it.
+#[test]
+fn labels_for_models_that_shift_are_the_ids_but_the_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Arrow);
+    let batchings: [Batching; 2] =
+        [PackOptions::new(16, 3).into(), BatchOptions::new(BatchSize::MaxTokensUnpadded(64)).into()];
+    for batching in batchings {
+        let text = TextOptions {
+            labels_for: Some(LabelsFor::HuggingFace),
+            pad_id: 70_000,
+            ..TextOptions::default()
+        };
+        let options = LoaderOptions { text, ..LoaderOptions::new(batching) };
+        let mut loader = Loader::new(split.clone(), options).unwrap();
+        let mut labelled = 0;
+        for batch in all(&mut loader) {
+            let column = |name| batch.array(name).unwrap().as_slice::<i64>().unwrap();
+            let ends = batch.array("cu_seqlens").unwrap().as_slice::<i32>().unwrap();
+            for piece in ends.windows(2) {
+                let piece = piece[0] as usize..piece[1] as usize;
+                let (ids, labels) = (&column("input_ids")[piece.clone()], &column("labels")[piece]);
+                if ids.first().is_some_and(|&id| id == 70_000) {
+                    assert!(labels.iter().all(|&label| label == IGNORE_LABEL));
+                } else if let ([_, ids @ ..], [first, labels @ ..]) = (ids, labels) {
+                    assert_eq!((*first, labels), (IGNORE_LABEL, ids));
+                    labelled += labels.len();
+                }
+            }
+        }
+        // No document is cut here: each has a label for every token but its first.
+        assert_eq!(labelled as u64, (0..50u64).map(|i| (i * 7 % 13).saturating_sub(1)).sum::<u64>());
+    }
+}
