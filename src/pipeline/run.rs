@@ -5,7 +5,7 @@ use super::conversion::{Conversion, Cuts};
 use super::output::{self, OutputDir, Start};
 use super::pack::Pack;
 use super::plan::{Plan, PlanSummary, differing_option};
-use super::progress::{Progress, Stop};
+use super::progress::{Progress, Stop, resumable};
 use super::schedule::{FailedUnits, Schedule, run as run_units};
 use super::testing::panic_point;
 use super::unit::{UnitDirs, UnitSink};
@@ -162,7 +162,7 @@ pub(super) fn run<C: Conversion>(
             let _ = dir.abandon();
             Err(failure.error)
         }
-        Err(failure) => Err(failure.error.never_usage()),
+        Err(failure) => Err(resumable(failure.error.never_usage())),
     }
 }
 
