@@ -239,7 +239,8 @@ fn image_options(pixels: &PixelArgs, selection: &SelectionArgs) -> Result<ImageO
 /// Class names, one a line; empty lines at the end are no classes.
 fn read_classes(path: &Path) -> Result<Vec<String>> {
     local("--classes", path)?;
-    let text = String::from_utf8(read_file(path)?)
+    let bytes = read_file(path).map_err(|e| e.help("--classes takes a file with one class name a line"))?;
+    let text = String::from_utf8(bytes)
         .map_err(|e| Error::usage("the list of classes is not UTF-8").at_path(path).caused_by(e))?;
     let names: Vec<String> = text.trim_end().lines().map(|line| line.trim().to_owned()).collect();
     match names.iter().position(String::is_empty) {

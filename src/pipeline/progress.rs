@@ -22,6 +22,11 @@ pub struct Progress {
 const BUG_HELP: &str = "this is a bug in dsconvert: please report it, with this message and the command; the finished \
                         units are kept, and the same command with --resume goes on";
 
+/// Says in an internal error of a run how to go on; other errors stay as they are.
+pub(super) fn resumable(error: Error) -> Error {
+    if error.kind() == ErrorKind::Internal { error.help(BUG_HELP) } else { error }
+}
+
 /// The counters at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Snapshot {

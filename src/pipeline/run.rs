@@ -10,7 +10,7 @@ use super::finished::{Check, UnitDirs, UnitState, difference};
 use super::output::{self, OutputDir, Start};
 use super::pack::Pack;
 use super::plan::{Plan, PlanSummary, differing_option};
-use super::progress::{Progress, Stop};
+use super::progress::{Progress, Stop, resumable};
 use super::schedule::{FailedUnits, Schedule, run as run_units};
 use super::testing::panic_point;
 use super::unit::UnitSink;
@@ -193,7 +193,7 @@ pub(super) fn run<C: Conversion>(
             Ok(Report { manifest, was_complete: false, text_bytes: Some(text_bytes) })
         }
         Err(failure) if !failure.worth_resuming => Err(output::also(failure.error, dir.abandon())),
-        Err(failure) => Err(failure.error.never_usage()),
+        Err(failure) => Err(resumable(failure.error.never_usage())),
     }
 }
 

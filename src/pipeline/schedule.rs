@@ -21,7 +21,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::conversion::{Conversion, Converting, Feed};
 use super::outcome::{Outcome, Outcomes};
-use super::progress::{Progress, Stop};
+use super::progress::{Progress, Stop, resumable};
 use super::testing::panic_point;
 use super::unit::{ClosedShard, ClosedUnit, UnitShard, UnitSink};
 use crate::error::{Error, ErrorKind, Result};
@@ -78,7 +78,7 @@ pub(super) fn run<C: Conversion>(schedule: &Schedule<'_, C>, units: Vec<u32>) ->
     let state = shared.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     schedule.stop.bug().map_or(Ok(()), Err)?;
     if let Some(error) = state.fatal {
-        return Err(error);
+        return Err(resumable(error));
     }
     schedule.stop.check()?;
     if !(state.open.is_empty() && state.todo.is_empty()) {

@@ -34,8 +34,12 @@ fn ended(mut child: Child, within: Duration) -> Ran {
         std::thread::sleep(Duration::from_millis(5));
     }
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    stdout.iter_mut().for_each(|s| drop(s.read_to_end(&mut out).unwrap()));
-    stderr.iter_mut().for_each(|s| drop(s.read_to_end(&mut err).unwrap()));
+    if let Some(stdout) = &mut stdout {
+        stdout.read_to_end(&mut out).unwrap();
+    }
+    if let Some(stderr) = &mut stderr {
+        stderr.read_to_end(&mut err).unwrap();
+    }
     Ran::of(std::process::Output { status: child.wait().unwrap(), stdout: out, stderr: err })
 }
 
@@ -169,7 +173,7 @@ fn a_signal_ends_a_command_whose_messages_nobody_reads() {
     let dir = tempfile::tempdir().unwrap();
     let (reader, mut writer) = std::io::pipe().unwrap();
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
-    while writer.write(&[b'x'; 4096]).is_ok() {}
+    while let Ok(1..) = writer.write(&[b'x'; 4096]) {}
     rustix::io::ioctl_fionbio(&writer, false).unwrap();
     let mut command = command(["text", "-", "--input-format", "jsonl", "--tokenizer", "bytes"]);
     command.arg("--out").arg(dir.path().join("out")).stdin(Stdio::piped());

@@ -157,6 +157,7 @@ fn impossible_answers_are_internal_errors() {
         let error = run_with(fails, 2).0.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Internal, "{fails:?}: {error}");
         assert!(error.to_string().contains(message), "{fails:?}: {error}");
+        assert!(error.remedy().is_some_and(|help| help.contains("--resume")));
     }
     let (failed, records) = run_with(Fails::Never, 2);
     assert!(failed.unwrap().is_empty());
