@@ -179,9 +179,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
             dedup,
             output,
         })
-        .map(|job| {
-            job.without_warnings(|w| without_table && matches!(w, Warning::MetadataSkipped { .. }))
-        })
+        .map(|job| job.without_warnings(|w| without_table && matches!(w, Warning::MetadataSkipped { .. })))
     };
     let preview = |job: &ImagesJob, run: &RunOptions| match args.sample {
         None => Ok(()),

@@ -32,7 +32,11 @@ pub(super) fn print_plan(plan: &PlanSummary) {
 
 /// Names of the splits, with what decides them.
 fn splits(plan: &PlanSummary) -> String {
-    let counts = plan.split_files.iter().flatten().map(|n| format!(" ({} file{})", HumanCount(*n), if *n == 1 { "" } else { "s" }));
+    let counts = plan
+        .split_files
+        .iter()
+        .flatten()
+        .map(|n| format!(" ({} file{})", HumanCount(*n), if *n == 1 { "" } else { "s" }));
     let counts = counts.chain(std::iter::repeat(String::new()));
     let names: Vec<String> =
         plan.splits.iter().zip(counts).map(|(name, count)| format!("{name}{count}")).collect();

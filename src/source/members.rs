@@ -111,12 +111,18 @@ pub(super) struct Frames<R> {
     produced: u64,
     /// The last frame is complete, and no other has begun.
     between: bool,
+    /// Bytes up to the end of the block. No more than these are decoded at once: when the checksum behind the last block
+    /// is wrong, the library drops all that it has decoded in the same call.
+    wanted: usize,
 }
+
+/// Fewest bytes of a frame that say something.
+const FRAME_START_BYTES: usize = 5;
 
 impl<R: BufRead> Frames<R> {
     pub(super) fn new(raw: R, starts: MemberStarts) -> io::Result<Self> {
         let decoder = zstd::stream::raw::Decoder::new()?;
-        Ok(Self { raw, decoder, starts, produced: 0, between: true })
+        Ok(Self { raw, decoder, starts, produced: 0, between: true, wanted: FRAME_START_BYTES })
     }
 }
 
@@ -131,14 +137,15 @@ impl<R: BufRead> Read for Frames<R> {
             if self.between {
                 self.starts.add(self.produced);
                 self.decoder.reinit()?;
-                self.between = false;
+                (self.between, self.wanted) = (false, FRAME_START_BYTES);
             }
-            let (mut source, mut target) = (InBuffer::around(input), OutBuffer::around(&mut *buffer));
+            let block = &input[..input.len().min(self.wanted)];
+            let (mut source, mut target) = (InBuffer::around(block), OutBuffer::around(&mut *buffer));
             let hint = self.decoder.run(&mut source, &mut target)?;
             let (taken, given) = (source.pos(), target.pos());
             self.raw.consume(taken);
             self.produced += given as u64;
-            self.between = hint == 0;
+            (self.between, self.wanted) = (hint == 0, hint.max(1));
             if given > 0 {
                 return Ok(given);
             }
@@ -177,7 +184,11 @@ impl<R: BufRead> XzStreams<R> {
             zeros += count;
             if !more {
                 let whole = zeros % 4 == 0;
-                return if whole { Ok(()) } else { Err(io::Error::other("the padding of xz streams is odd")) };
+                return if whole {
+                    Ok(())
+                } else {
+                    Err(io::Error::other("the padding of xz streams is odd"))
+                };
             }
         }
     }
@@ -289,9 +300,12 @@ mod tests {
     #[test]
     fn an_end_in_the_middle_is_no_end() {
         let starts = MemberStarts::default();
-        for (name, bytes) in
-            [("gz", gzip(&[1; 9000])), ("bz2", bzip2(&[1; 9000])), ("zst", zstd::encode_all(&[1u8; 9000][..], 3).unwrap()), ("xz", xz(&[1; 9000]))]
-        {
+        for (name, bytes) in [
+            ("gz", gzip(&[1; 9000])),
+            ("bz2", bzip2(&[1; 9000])),
+            ("zst", zstd::encode_all(&[1u8; 9000][..], 3).unwrap()),
+            ("xz", xz(&[1; 9000])),
+        ] {
             for cut in 1..bytes.len() {
                 let cut = &bytes[..cut];
                 let found = match name {

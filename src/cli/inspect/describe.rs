@@ -6,8 +6,8 @@ use std::path::Path;
 use indicatif::{HumanBytes, HumanCount};
 
 use crate::index::LengthSummary;
-use crate::reader::{DatasetDescription, Description, HistogramBucket, ShardDescription};
 use crate::printable::{printable, printable_path};
+use crate::reader::{DatasetDescription, Description, HistogramBucket, ShardDescription};
 use crate::schema::Schema;
 
 /// Characters of the longest bar.

@@ -8,9 +8,9 @@ use indicatif::{HumanBytes, HumanCount};
 use serde_json::json;
 
 use super::{Out, is_shard, open_dataset, print_error, print_json};
-use crate::printable::{printable, printable_path};
 use crate::cli::Ending;
 use crate::error::Result;
+use crate::printable::{printable, printable_path};
 use crate::reader::{Record, ShardFile, VerifyOptions, verify};
 use crate::storage::Access;
 use crate::transform::image::{Encode, ImageOptions, ImageTransform, Outcome, Scratch};

@@ -17,8 +17,8 @@ use crate::source::labels::{Folders, Layout};
 use crate::source::listing::Detail;
 use crate::source::splits::Names;
 use crate::source::walk::{SourceFile, list};
-use crate::source::webdataset::is_tar;
 use crate::source::warning::Warning;
+use crate::source::webdataset::is_tar;
 use crate::transform::image::{has_image_extension, sniff};
 
 /// Files of a folder that are looked into when no name says what they are.

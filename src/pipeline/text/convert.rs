@@ -83,7 +83,8 @@ impl Conversion for Texts<'_> {
         let duplicates = std::mem::take(&mut task.duplicates);
         let Worker { tokens, ids, text } = worker;
         let member = MemberCount { start: task.member, converted: 0 };
-        let mut documents = Documents { job: self.job, tokens, ids, careful: task.careful, duplicates, member };
+        let mut documents =
+            Documents { job: self.job, tokens, ids, careful: task.careful, duplicates, member };
         let (starts, damaged) = (task.member.is_some(), task.work.is_corrupt());
         let file = &self.job.details[self.job.parts[task.part].file];
         let is_compressed = file.kind.compression.is_some();

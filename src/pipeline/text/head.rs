@@ -69,13 +69,19 @@ pub(super) fn check(
     };
     let with_fields: Vec<usize> = (0..files.len()).filter(|&at| has_fields(&details[at])).collect();
     let looked_at = with_fields.len().min(FILES);
+    // A table with a schema has all columns that are kept, or it would have been refused.
+    let has_columns = details.iter().any(|detail| detail.columns.is_some());
     let mut head = Head {
         text: Asked::new(&options.text_field),
         key: options.key_field.as_deref().map(Asked::new),
-        kept: options.keep_fields.iter().map(|keep| Asked::new(&keep.name)).collect(),
+        kept: options
+            .keep_fields
+            .iter()
+            .map(|k| Asked { seen: has_columns, ..Asked::new(&k.name) })
+            .collect(),
         there: Vec::new(),
         rows: 0,
-        complete: with_fields.len() == files.len() && looked_at == with_fields.len(),
+        complete: looked_at == with_fields.len(),
     };
     let mut first = None;
     for at in 0..looked_at {
@@ -93,8 +99,7 @@ impl<'a> Head<'a> {
     /// Reads the first rows of a file; returns whether these are all.
     fn read(&mut self, path: &FilePath, file_bytes: u64, detail: &TextFile) -> Result<bool, Broken> {
         let format = detail.kind.format;
-        let mut stream =
-            Stream::open(path, file_bytes, detail.kind.compression).map_err(Broken::Failed)?;
+        let mut stream = Stream::open(path, file_bytes, detail.kind.compression).map_err(Broken::Failed)?;
         let mut bytes = vec![0; FILE_BYTES];
         let filled = stream.fill(&mut bytes)?;
         let is_end = filled < bytes.len();

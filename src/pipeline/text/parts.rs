@@ -172,7 +172,8 @@ impl Source {
 impl<'a> Reader<'a> {
     pub(super) fn open(job: &'a TextJob, part: &Part) -> Result<Self, Broken> {
         let (options, file, detail) = (&job.options, &job.files[part.file], &job.details[part.file]);
-        let once = |work, source_bytes, held| Ok(Self::Once(Some(Step { work, member: None, source_bytes, held })));
+        let once =
+            |work, source_bytes, held| Ok(Self::Once(Some(Step { work, member: None, source_bytes, held })));
         if let Some(reject) = detail.defect.clone() {
             return once(Work::Defect { mark: None, reject }, part.source_bytes, 0);
         }
