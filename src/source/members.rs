@@ -111,12 +111,21 @@ pub(super) struct Frames<R> {
     produced: u64,
     /// The last frame is complete, and no other has begun.
     between: bool,
+    /// Bytes up to the end of the block. No more than these are decoded at once: when the checksum behind the last block
+    /// is wrong, the library drops all that it gives in the same call.
+    wanted: usize,
+    /// More of the last block may come without input. It is asked for alone, for the same reason.
+    flushing: bool,
 }
+
+/// Fewest bytes of a frame that say something.
+const FRAME_START_BYTES: usize = 5;
 
 impl<R: BufRead> Frames<R> {
     pub(super) fn new(raw: R, starts: MemberStarts) -> io::Result<Self> {
         let decoder = zstd::stream::raw::Decoder::new()?;
-        Ok(Self { raw, decoder, starts, produced: 0, between: true })
+        let (between, flushing) = (true, false);
+        Ok(Self { raw, decoder, starts, produced: 0, between, wanted: FRAME_START_BYTES, flushing })
     }
 }
 
@@ -131,18 +140,21 @@ impl<R: BufRead> Read for Frames<R> {
             if self.between {
                 self.starts.add(self.produced);
                 self.decoder.reinit()?;
-                self.between = false;
+                (self.between, self.wanted) = (false, FRAME_START_BYTES);
             }
-            let (mut source, mut target) = (InBuffer::around(input), OutBuffer::around(&mut *buffer));
+            let flushing = std::mem::take(&mut self.flushing);
+            let block = &input[..if flushing { 0 } else { input.len().min(self.wanted) }];
+            let (mut source, mut target) = (InBuffer::around(block), OutBuffer::around(&mut *buffer));
             let hint = self.decoder.run(&mut source, &mut target)?;
             let (taken, given) = (source.pos(), target.pos());
             self.raw.consume(taken);
             self.produced += given as u64;
-            self.between = hint == 0;
+            (self.between, self.wanted) = (hint == 0, hint.max(1));
+            self.flushing = given == buffer.len();
             if given > 0 {
                 return Ok(given);
             }
-            if is_end && !self.between {
+            if is_end && !self.between && !flushing {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
@@ -308,6 +320,39 @@ mod tests {
                     _ => read(XzStreams::new(cut, 128 << 20, starts.clone()), &starts),
                 };
                 assert_eq!(found.unwrap_err().kind(), io::ErrorKind::UnexpectedEof, "{name} {}", cut.len());
+            }
+        }
+    }
+
+    #[test]
+    fn all_bytes_come_before_a_wrong_checksum_is_met() {
+        let text: Vec<u8> = (0..400_000u32).map(|i| (i % 1009 * i % 251) as u8).collect();
+        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+        encoder.include_checksum(true).unwrap();
+        encoder.write_all(&text).unwrap();
+        let mut zst = encoder.finish().unwrap();
+        let mut gz = gzip(&text);
+        let at = zst.len() - 1;
+        zst[at] ^= 1;
+        let at = gz.len() - 8;
+        gz[at] ^= 1;
+        for size in [1000, 65_536, 131_072, 131_073, 400_000, 500_000] {
+            let starts = MemberStarts::default();
+            let readers: [Box<dyn Read>; 2] = [
+                Box::new(Frames::new(&zst[..], starts.clone()).unwrap()),
+                Box::new(Members::<_, GzDecoder<_>>::new(&gz[..], starts.clone())),
+            ];
+            for mut reader in readers {
+                let (mut bytes, mut buffer) = (Vec::new(), vec![0; size]);
+                let error = loop {
+                    match reader.read(&mut buffer) {
+                        Ok(0) => panic!("the checksum is wrong"),
+                        Ok(given) => bytes.extend_from_slice(&buffer[..given]),
+                        Err(error) => break error,
+                    }
+                };
+                assert_ne!(error.kind(), io::ErrorKind::UnexpectedEof);
+                assert!(bytes == text, "{} bytes with a buffer of {size}", bytes.len());
             }
         }
     }

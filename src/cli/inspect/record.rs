@@ -25,7 +25,7 @@ pub(super) fn print(record: &Record, out: &mut impl Write) -> io::Result<()> {
             Value::Null => "(none)".to_owned(),
             Value::Bool(b) => b.to_string(),
             Value::Int(i) if ty == FieldType::Label => match record.class_name() {
-                Some(class) => format!("{i} ({class})"),
+                Some(class) => format!("{i} ({})", printable(class)),
                 None => i.to_string(),
             },
             Value::Int(i) => i.to_string(),

@@ -70,13 +70,19 @@ pub(super) fn check(
     };
     let with_fields: Vec<usize> = (0..files.len()).filter(|&at| has_fields(&details[at])).collect();
     let looked_at = with_fields.len().min(FILES);
+    // A table with a schema has all columns that are kept, or it would have been refused.
+    let has_columns = details.iter().any(|detail| detail.columns.is_some());
     let mut head = Head {
         text: Asked::new(&options.text_field),
         key: options.key_field.as_deref().map(Asked::new),
-        kept: options.keep_fields.iter().map(|keep| Asked::new(&keep.name)).collect(),
+        kept: options
+            .keep_fields
+            .iter()
+            .map(|k| Asked { seen: has_columns, ..Asked::new(&k.name) })
+            .collect(),
         there: Vec::new(),
         rows: 0,
-        complete: with_fields.len() == files.len() && looked_at == with_fields.len(),
+        complete: looked_at == with_fields.len(),
     };
     let mut first = None;
     for at in 0..looked_at {
