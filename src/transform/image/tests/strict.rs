@@ -132,6 +132,10 @@ fn webp_containers_are_read_to_their_end() {
     for (name, file) in cases {
         assert_eq!(code(&file, &[("encode", "keep")]), RejectCode::Corrupt, "{name}");
     }
+    // The first partition has ended before its last row: the size is in bits 5 to 23 of the first bytes.
+    let lossy = webp(101, 76);
+    let short = with(&lossy, 20, &[lossy[20] & 0x1f | 0x80, 0, 0]);
+    assert!(convert(&short, &[("encode", "keep")]).is_err());
     let longer = [&plain[..], b"bytes after the container"].concat();
     let kept = convert(&longer, &[("encode", "keep")]).unwrap();
     assert_eq!(kept.bytes, plain);
