@@ -176,16 +176,6 @@ impl<'a> BitReader<'a> {
             Some(_) => Err(corrupt("a restart marker is missing or out of order")),
         }
     }
-
-    /// Whether all data was read.
-    pub(super) fn check_end(&mut self) -> Result<(), Reject> {
-        self.finish()?;
-        if self.at == self.data.len() {
-            Ok(())
-        } else {
-            Err(corrupt("a restart marker stands after the last block"))
-        }
-    }
 }
 
 fn ended() -> Reject {

@@ -136,19 +136,14 @@ fn read(layout: &Layout<'_>, planes: &mut [Plane], lenient: bool) -> Result<bool
                 blocks.clear();
             }
         }
-        if is_going_on {
-            conceal(reader.check_end())?;
-        }
         return Ok(is_damaged);
     }
     let mut images: Vec<Coefficients> =
         (0..planes.len()).map(|index| Coefficients::of_image(layout, index)).collect();
     for scan in &layout.scans {
         let mut reader = ScanReader::new(layout, scan);
-        let read = (0..reader.rows())
-            .try_for_each(|row| reader.read_row(row, row, &mut images))
-            .and_then(|()| reader.check_end());
-        conceal(read)?;
+        // Bytes after the last block are no damage to libjpeg: some cameras write them.
+        conceal((0..reader.rows()).try_for_each(|row| reader.read_row(row, row, &mut images)))?;
     }
     for (plane, blocks) in planes.iter_mut().zip(&images) {
         plane.write(blocks, 0)?;

@@ -136,11 +136,6 @@ impl<'a> ScanReader<'a> {
         Ok(())
     }
 
-    /// Whether all data of the scan was read.
-    pub(super) fn check_end(&mut self) -> Result<(), Reject> {
-        self.bits.check_end()
-    }
-
     fn read_block(&mut self, n: usize, block: &mut Block) -> Result<(), Reject> {
         let Self { bits, eob_run, spectral, low, .. } = self;
         let member = &mut self.members[n];

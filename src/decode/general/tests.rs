@@ -75,8 +75,9 @@ proptest! {
         reduction in prop_oneof![Just(1usize), Just(8)],
     ) {
         let mut bytes = if is_progressive {
-            let pixels = picture(40, 30, 4, 7);
-            Encoder::new(&pixels, 40, 30, PixelFormat::Cmyk).subsampling(Subsampling::S420).progressive(true).encode().unwrap()
+            let pixels = picture(40, 30, 3, 7);
+            let encoder = Encoder::new(&pixels, 40, 30, PixelFormat::Rgb).progressive(true);
+            encoder.subsampling(Subsampling::S420).encode().unwrap()
         } else {
             let (size, factors, adobe, interleaved, _) = FACTORS[which];
             factor_jpeg(size, factors, adobe, interleaved, 5)
@@ -87,7 +88,10 @@ proptest! {
         }
         if let Ok((layout, _)) = Layout::read(&bytes)
             && layout.width * layout.height < 1 << 16
-            && Engine::of(&layout) == Ok(Engine::General)
+            && Engine::of(&layout).is_ok()
+            && layout.precision == 8
+            && !layout.is_arithmetic
+            && layout.process != Process::Lossless
         {
             let samples = if layout.components.len() == 4 { Samples::Inks } else { Samples::Rgb };
             let _ = decode(&layout, reduction, samples, lenient, &mut Vec::new());
@@ -205,22 +209,22 @@ fn factor_jpeg(
 type FactorRow = ((usize, usize), &'static [(usize, usize)], Option<u8>, bool, u32);
 
 const FACTORS: [FactorRow; 16] = [
-    ((33, 40), &[(1, 2), (1, 1), (1, 1), (4, 1)], Some(0), true, 0),
-    ((17, 13), &[(2, 1), (2, 1), (4, 1), (1, 2)], Some(2), true, 0),
-    ((50, 41), &[(2, 2), (1, 1), (1, 1), (2, 2)], Some(2), true, 0),
-    ((50, 41), &[(2, 1), (1, 1), (1, 1), (1, 1)], None, true, 0),
-    ((50, 41), &[(1, 1), (1, 1), (1, 1), (1, 1)], Some(0), false, 0),
-    ((61, 47), &[(4, 1), (1, 1), (2, 1)], None, true, 0),
-    ((61, 47), &[(1, 4), (1, 1), (1, 2)], None, true, 0),
-    ((61, 47), &[(4, 2), (1, 1), (1, 1)], None, true, 0),
-    ((61, 47), &[(1, 1), (2, 2), (1, 2)], Some(1), true, 0),
-    ((61, 47), &[(2, 1), (1, 2), (1, 1)], Some(0), true, 0),
-    ((61, 47), &[(3, 1), (1, 1), (1, 1)], None, true, 0),
-    ((61, 47), &[(3, 3), (1, 1), (1, 3)], None, false, 0),
-    ((61, 47), &[(4, 4), (2, 2), (1, 4)], None, false, 0),
-    ((61, 47), &[(2, 4), (4, 2), (1, 1), (2, 2)], Some(2), false, 0),
-    ((5, 3), &[(4, 2), (2, 1), (1, 1)], None, false, 0),
-    ((1, 1), &[(2, 1), (1, 2), (2, 2)], None, true, 0),
+    ((33, 40), &[(1, 2), (1, 1), (1, 1), (4, 1)], Some(0), true, 0x2d88_1e1c),
+    ((17, 13), &[(2, 1), (2, 1), (4, 1), (1, 2)], Some(2), true, 0x14a3_7063),
+    ((50, 41), &[(2, 2), (1, 1), (1, 1), (2, 2)], Some(2), true, 0x7931_959b),
+    ((50, 41), &[(2, 1), (1, 1), (1, 1), (1, 1)], None, true, 0x5c42_c375),
+    ((50, 41), &[(1, 1), (1, 1), (1, 1), (1, 1)], Some(0), false, 0x00db_3b3e),
+    ((61, 47), &[(4, 1), (1, 1), (2, 1)], None, true, 0x5718_5fc9),
+    ((61, 47), &[(1, 4), (1, 1), (1, 2)], None, true, 0x3aed_01aa),
+    ((61, 47), &[(4, 2), (1, 1), (1, 1)], None, true, 0xa9f8_a34f),
+    ((61, 47), &[(1, 1), (2, 2), (1, 2)], Some(1), true, 0xe6d9_8bb7),
+    ((61, 47), &[(2, 1), (1, 2), (1, 1)], Some(0), true, 0xb276_98eb),
+    ((61, 47), &[(3, 1), (1, 1), (1, 1)], None, true, 0x30f6_d21b),
+    ((61, 47), &[(3, 3), (1, 1), (1, 3)], None, false, 0x3efd_8a7b),
+    ((61, 47), &[(4, 4), (2, 2), (1, 4)], None, false, 0x779b_ed9a),
+    ((61, 47), &[(2, 4), (4, 2), (1, 1), (2, 2)], Some(2), false, 0x7e7c_0056),
+    ((5, 3), &[(4, 2), (2, 1), (1, 1)], None, false, 0x58c1_fec7),
+    ((1, 1), &[(2, 1), (1, 2), (2, 2)], None, true, 0x8cc5_3862),
 ];
 
 #[test]
@@ -228,9 +232,6 @@ fn any_factors_give_the_pixels_of_pillow() {
     let mut wrong = Vec::new();
     for (n, (size, factors, adobe, interleaved, digest)) in FACTORS.into_iter().enumerate() {
         let file = factor_jpeg(size, factors, adobe, interleaved, n as u64);
-        if let Ok(folder) = std::env::var("DSCONVERT_FACTOR_FILES") {
-            std::fs::write(format!("{folder}/{n}.jpg"), &file).unwrap();
-        }
         let samples = if factors.len() == 4 { Samples::Inks } else { Samples::Rgb };
         let found = crc32fast::hash(&read(&file, 1, samples).unwrap());
         if found != digest {
@@ -261,5 +262,5 @@ fn a_damaged_scan_is_concealed_only_when_lenient() {
     let layout = Layout::read(&cut).unwrap().0;
     assert!(decode(&layout, 1, Samples::Rgb, true, &mut Vec::new()).unwrap().is_damaged);
     let longer = [&file[..file.len() - 2], &[0x55; 3], &[0xff, 0xd9]].concat();
-    assert!(read(&longer, 1, Samples::Rgb).is_err());
+    assert_eq!(read(&longer, 1, Samples::Rgb), read(&file, 1, Samples::Rgb), "extra bytes are no damage");
 }

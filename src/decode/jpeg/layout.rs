@@ -139,6 +139,8 @@ struct Walk<'a> {
     restart: usize,
     is_jfif: bool,
     adobe_transform: Option<u8>,
+    /// The first scan that does not continue those before it. The walk goes on, to count scans.
+    damage: Option<Reject>,
 }
 
 impl<'a> Walk<'a> {
@@ -148,7 +150,7 @@ impl<'a> Walk<'a> {
             let (marker, after) = segments::next_marker(bytes, at)?;
             at = after;
             match marker {
-                segments::EOI => return self.check_scans(),
+                segments::EOI => return self.damage.take().map_or_else(|| self.check_scans(), Err),
                 segments::SOI => return Err(corrupt("the JPEG has a second start of image")),
                 // Standalone markers: TEM and RST.
                 0x01 | 0xd0..=0xd7 => continue,
@@ -283,7 +285,9 @@ impl<'a> Walk<'a> {
             if component.quant.is_none() && layout.process != Process::Lossless {
                 component.quant = Some(self.quant.get(component.quant_slot)?);
             }
-            component.note_scan(&scan, layout.process)?;
+            if let Err(reject) = component.note_scan(&scan, layout.process) {
+                self.damage.get_or_insert(reject);
+            }
         }
         let blocks = scan.components.iter().map(|c| &layout.components[c.index]);
         if count > 1 && blocks.map(|c| c.horizontal * c.vertical).sum::<usize>() > MAX_BLOCKS_PER_MCU {

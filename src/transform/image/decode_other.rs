@@ -12,7 +12,7 @@ use super::icc::Space;
 use super::pixels::Pixels;
 use super::source::Source;
 use crate::decode::other::{limits, open, reject, too_large};
-use crate::decode::to_8_bits;
+use crate::decode::{ImageType, to_8_bits};
 use crate::sample::{Reject, RejectCode};
 
 /// What came of a decode beside the pixels.
@@ -74,6 +74,26 @@ pub(super) fn decode(
         }
         Err(damage) => return Err(damage),
     };
+    let damage = match damage {
+        None if !libwebp_agrees(source) => {
+            let damage = corrupt("libwebp finds its data damaged");
+            if !lenient {
+                return Err(damage);
+            }
+            Some(damage)
+        }
+        damage => damage,
+    };
     to_8_bits(buffer, color_type, size, out)?;
     Ok(Decoded { icc, space, is_plain_rgb, damage })
+}
+
+/// Whether libwebp decodes a still lossy WebP. The decoder of the `image` crate reads on where the data of a partition
+/// has ended.
+fn libwebp_agrees(source: &Source<'_>) -> bool {
+    let has = |kind: &[u8; 4]| container::webp::chunks(source.bytes).any(|chunk| &chunk.kind == kind);
+    source.image_type != ImageType::Webp
+        || !has(b"VP8 ")
+        || has(b"ANMF")
+        || webp::Decoder::new(source.bytes).decode().is_some()
 }
