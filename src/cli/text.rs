@@ -214,8 +214,8 @@ struct TokenArgs {
     #[arg(long, value_name = "SHARE", value_enum, default_value_t = VerifyArg::Sample)]
     verify_ids: VerifyArg,
 
-    /// Reject documents that only the reference can encode and that have more bytes than this; it takes some 150 bytes of memory
-    /// for each [default: 4MiB]
+    /// Reject documents that only the reference can encode and that have more bytes than this, before or after normalization; it
+    /// takes some 150 bytes of memory for each [default: 4MiB]
     #[arg(long, value_name = "SIZE")]
     max_reference_bytes: Option<String>,
 }

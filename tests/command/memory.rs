@@ -184,3 +184,25 @@ fn many_threads_over_large_images_stay_within_their_memory() {
     assert!(little < 256 << 20, "{little} bytes");
     assert!(plenty > little, "{plenty} bytes: the images are too small to show anything");
 }
+
+#[test]
+fn a_text_that_a_normalizer_makes_long_is_rejected_without_being_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let json = std::fs::read(fixture("tokenizers/bpe.json")).unwrap();
+    let mut tokenizer: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    tokenizer["normalizer"] = serde_json::json!({"type": "Replace", "pattern": {"String": "a"},
+        "content": "grown ".repeat(1000)});
+    std::fs::write(dir.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    let source = dir.path().join("c.jsonl");
+    let texts = ["no such letter".to_owned(), "a".repeat(200_000), "a word".to_owned()];
+    let lines: String = texts.iter().map(|text| format!("{}\n", serde_json::json!({"text": text}))).collect();
+    std::fs::write(&source, lines).unwrap();
+    let out = dir.path().join("out");
+    let mut command = command(["text"]);
+    command.arg(&source).arg("--out").arg(&out).arg("--tokenizer").arg(dir.path());
+    command.args(["--memory", "256MiB", "--max-rejects", "50%", "--threads", "2"]);
+    if let Some(peak) = peak_bytes(command) {
+        assert!(peak < MOST_BYTES, "{} MiB", peak >> 20);
+        assert_eq!(rejects(&out), [("c.jsonl#26".to_owned(), "too-large".to_owned())]);
+    }
+}

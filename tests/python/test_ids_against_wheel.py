@@ -19,7 +19,7 @@ ADVERSARIAL = 15_000
 SEED = 20_261_120
 SHOWN = 5
 # Which documents are encoded by which engine: all of them, or one in so many.
-STEPS = {"auto": 1, "reference": 4}
+STEPS = {"auto": 1, "reference": 8}
 
 
 def converted(dsconvert, out, jsonl, tokenizer, *options):

@@ -1,8 +1,8 @@
 //! Making a [`Tokenizer`]: what is added around a document, which engine works.
 
 use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::available_parallelism;
 
 use sha2::{Digest, Sha256};
@@ -57,7 +57,6 @@ impl Tokenizer {
             hidden: IdSet::default(),
             reference: Base::Bytes(Bytes),
             fast: None,
-            long_text: Mutex::default(),
             serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
         })
     }
@@ -115,7 +114,8 @@ impl Tokenizer {
             if parse_special { IdSet::default() } else { special::hide_controls(&mut loaded, &json)? };
         let draft = draft.map(|draft| draft.without(&hidden));
         let unigram_unk = loaded.unigram_unk_id();
-        let reference = Arc::new(Reference::new(loaded.tokenizer, parse_special));
+        let reference =
+            Arc::new(Reference::new(loaded.tokenizer, parse_special, options.max_reference_bytes()));
         let build = Build { reference: &reference, outline: &loaded.outline, parse_special, unigram_unk };
         let Chosen { fast, note: engine_note } = choose(options.engine, &build, draft)?;
         let info = TokenizerInfo {
@@ -139,7 +139,6 @@ impl Tokenizer {
             hidden,
             reference: Base::Reference(reference),
             fast,
-            long_text: Mutex::default(),
             serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
         })
     }

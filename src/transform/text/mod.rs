@@ -8,6 +8,7 @@
 mod build;
 mod ends;
 mod engine;
+mod growth;
 mod info;
 mod load;
 mod normalize;
@@ -21,8 +22,8 @@ mod tests;
 mod unigram_scores;
 mod verify;
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::Engine;
 pub use engine::EngineInfo;
@@ -58,8 +59,6 @@ pub struct Tokenizer {
     hidden: IdSet,
     reference: Base,
     fast: Option<Box<dyn Engine>>,
-    /// Held while the reference encodes a long text: two of them at once would take twice the memory.
-    long_text: Mutex<()>,
     /// Tells the scratch of this tokenizer from that of another.
     serial: u64,
 }
@@ -195,10 +194,7 @@ impl Tokenizer {
         };
         let (ends, by_reference) = match fast.map(&mut encode).transpose()?.flatten() {
             Some(ends) => (ends, false),
-            None => {
-                let _one_at_a_time = self.before_reference(text)?;
-                (encode(self.reference.engine())?.unwrap_or_default(), true)
-            }
+            None => (encode(self.reference.engine())?.unwrap_or_default(), true),
         };
         Ok(EncodeStats {
             special_in_text,
@@ -211,25 +207,10 @@ impl Tokenizer {
 
     /// Whether `text` is so short that the reference may encode it.
     fn is_for_reference(&self, text: &str) -> bool {
-        text.len() as u64 <= self.options.max_reference_bytes()
-    }
-
-    /// Whether the reference may encode `text`, and a guard to hold while it does.
-    fn before_reference(&self, text: &str) -> Result<Option<MutexGuard<'_, ()>>, Reject> {
-        if matches!(self.reference, Base::Bytes(_)) {
-            return Ok(None);
+        match &self.reference {
+            Base::Bytes(_) => true,
+            Base::Reference(reference) => reference.admits(text),
         }
-        let bytes = text.len();
-        if !self.is_for_reference(text) {
-            let most = self.options.max_reference_bytes();
-            let message = format!(
-                "only the reference can encode this document, which has {bytes} bytes; --max-reference-bytes is {most}, \
-                 because it takes some 150 bytes of memory for each"
-            );
-            return Err(Reject::new(RejectCode::TooLarge, message));
-        }
-        let guard = || self.long_text.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok((bytes > verify::WHOLE_BYTES).then(guard))
     }
 
     /// How many strings of special tokens stand in the text, or the reject that the policy asks for.
@@ -247,11 +228,17 @@ impl Tokenizer {
                 }
                 (count, first)
             }
-            (Finder::AskReference(Some(cores)), _) if !cores.is_match(text) => (0, None),
-            (Finder::AskReference(_), Base::Reference(reference)) => {
-                let found = reference.special_tokens_in(text)?;
-                let name = found.first().and_then(|&id| reference.tokenizer().id_to_token(id));
-                (found.len() as u64, name)
+            (Finder::AskReference { cores: Some(cores), .. }, _) if !cores.is_match(text) => (0, None),
+            (Finder::AskReference { within_words, .. }, Base::Reference(reference)) => {
+                let (mut count, mut first) = (0, None);
+                // Behind the normalizers that fast engines know, the text between two words has no effect on them.
+                let divides = *within_words && self.fast.is_some();
+                for piece in pieces::between_words(text, divides) {
+                    let found = reference.special_tokens_in(piece)?;
+                    count += found.len() as u64;
+                    first = first.or(found.first().copied());
+                }
+                (count, first.and_then(|id| reference.tokenizer().id_to_token(id)))
             }
             _ => (0, None),
         };

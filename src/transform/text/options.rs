@@ -32,7 +32,7 @@ pub struct TokenizerOptions {
     pub engine: EngineChoice,
     /// How much of the input the reference encodes a second time.
     pub verify: Verify,
-    /// Longest document that the reference encodes, in bytes; [`DEFAULT_MAX_REFERENCE_BYTES`] when not given. It takes some
+    /// Longest document that the reference encodes, in bytes before and after normalization; [`DEFAULT_MAX_REFERENCE_BYTES`] when not given. It takes some
     /// 150 bytes of memory for each of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_reference_bytes: Option<u64>,

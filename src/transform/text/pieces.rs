@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::engine::{Engine, Outcome};
+use super::engine::{Engine, Outcome, fast};
 use super::{Scratch, Tokenizer};
 use crate::panics::caught;
 use crate::sample::{PackedIds, Reject, RejectCode};
@@ -141,6 +141,20 @@ impl<'a> Divided<'a> {
     fn made(&self) -> MutexGuard<'_, BTreeMap<usize, Made>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A text, cut between words if it `divides`.
+pub(super) fn between_words(text: &str, divides: bool) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let at =
+            (divides && text.len() > PIECE_BYTES).then(|| fast::between_words(text, PIECE_BYTES)).flatten();
+        let (piece, behind) =
+            at.and_then(|at| text.split_at_checked(at)).map_or((text, None), |(a, b)| (a, Some(b)));
+        rest = behind;
+        Some(piece)
+    })
 }
 
 impl Tokenizer {

@@ -23,6 +23,7 @@ use tokenizers::models::wordlevel::WordLevel;
 use tokenizers::models::wordpiece::WordPiece;
 use tokenizers::{AddedVocabulary, Model, ModelWrapper};
 
+use super::engine::fast::METASPACE;
 use super::load::{Loaded, normalizers};
 use crate::error::{Error, Result};
 
@@ -53,9 +54,13 @@ pub(super) enum Finder {
     Nothing,
     /// Their strings can be searched in the text as it is.
     Strings(Box<AhoCorasick>, Vec<SpecialToken>),
-    /// Some match only after normalization: the reference must be asked, of a text that has what some of them cannot be
-    /// without, or of every text.
-    AskReference(Option<Box<AhoCorasick>>),
+    /// Some match only after normalization, so the reference must be asked.
+    AskReference {
+        /// Strings of which a text has one if it has a token; `None` when every text must be asked about.
+        cores: Option<Box<AhoCorasick>>,
+        /// No token has white space, so none lies across a space.
+        within_words: bool,
+    },
 }
 
 impl Finder {
@@ -79,7 +84,10 @@ impl Finder {
         if tokenizer.get_normalizer().is_some() && tokens.iter().any(normalized) {
             let cores: Option<Vec<&str>> =
                 tokens.iter().map(|token| untouched(&token.token, &outline.normalizer)).collect();
-            return Ok(Finder::AskReference(cores.map(|cores| automaton(&cores)).transpose()?.map(Box::new)));
+            let cores = cores.map(|cores| automaton(&cores)).transpose()?.map(Box::new);
+            let is_space = |c: char| c.is_whitespace() || c == METASPACE;
+            let within_words = !tokens.iter().any(|token| token.token.contains(is_space));
+            return Ok(Finder::AskReference { cores, within_words });
         }
         let strings: Vec<&str> = tokens.iter().map(|token| token.token.as_str()).collect();
         let automaton = automaton(&strings)?;

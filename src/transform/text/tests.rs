@@ -5,7 +5,9 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::testing::{PAGE, add_token, bpe, bytes, char_bpe, tricky, unigram, wordlevel, wordpiece};
+use super::testing::{
+    PAGE, add_token, bpe, bytes, char_bpe, precompiled, tricky, unigram, wordlevel, wordpiece,
+};
 use super::*;
 use crate::error::ErrorKind;
 
@@ -309,4 +311,73 @@ fn the_reference_checks_what_it_is_told_to() {
     assert!(!t.matches_reference(PAGE, ids[1..].iter().copied(), &mut t.scratch()));
     let by_reference = TokenizerOptions { engine: EngineChoice::Reference, ..all };
     assert!(!tokenizer(&bpe(), by_reference).should_verify(0));
+}
+
+#[test]
+fn a_document_that_a_normalizer_makes_too_long_is_rejected_before_it_does() {
+    let replace = |content: &str| json!({"type": "Replace", "pattern": {"String": "a"}, "content": content});
+    let kilobytes = replace(&"x".repeat(100_000));
+    let doublings = json!({"type": "Sequence", "normalizers": vec![replace("aa"); 40]});
+    let prepend = json!({"type": "Prepend", "prepend": "y".repeat(8 << 20)});
+    let map = precompiled(&[("a", &"z".repeat(5 << 20))]);
+    let text = "bananas, a lot ".repeat(20);
+    let reject = |value: &Value, options: TokenizerOptions, text: &str| {
+        let tokenizer = tokenizer(value, options);
+        let mut ids = vec![1];
+        let reject = tokenizer.encode(text, &mut tokenizer.scratch(), &mut ids).unwrap_err();
+        assert_eq!((reject.code, &ids[..]), (RejectCode::TooLarge, &[1][..]));
+        reject.message
+    };
+    for normalizer in [kilobytes, doublings, prepend, map] {
+        for mut value in [wordlevel(), unigram(), bpe()] {
+            value["normalizer"] = normalizer.clone();
+            for engine in [EngineChoice::Auto, EngineChoice::Reference] {
+                let message = reject(&value, TokenizerOptions { engine, ..Default::default() }, &text);
+                assert!(
+                    message.contains("normalizer") && message.contains("--max-reference-bytes"),
+                    "{message}"
+                );
+            }
+            // The strings of special tokens are searched for in normalized text.
+            add_token(&mut value, "<nbr>", true, true);
+            reject(&value, with(SpecialInText::Error), &text);
+        }
+    }
+}
+
+#[test]
+fn a_text_without_spaces_is_as_long_as_the_reference_allows() {
+    let long = "語".repeat(200);
+    let lines = "語\n".repeat(200);
+    for (max, fits) in [(long.len(), true), (long.len() - 1, false)] {
+        let options = TokenizerOptions { max_reference_bytes: Some(max as u64), ..Default::default() };
+        let tokenizer = tokenizer(&unigram(), options);
+        assert!(tokenizer.fast.is_some());
+        for text in [&long, &lines[..max - max % 4]] {
+            let encoded = tokenizer.encode(text, &mut tokenizer.scratch(), &mut Vec::new());
+            assert_eq!(encoded.is_ok(), fits || text.len() <= max, "{max}");
+        }
+        let lines = tokenizer.encode(&lines, &mut tokenizer.scratch(), &mut Vec::new());
+        assert_eq!(lines.unwrap_err().code, RejectCode::TooLarge);
+    }
+}
+
+#[test]
+fn special_tokens_of_a_long_document_are_counted_piece_by_piece() {
+    let mut value = char_bpe(false);
+    let tokens = value["added_tokens"].as_array_mut().unwrap();
+    tokens.iter_mut().for_each(|token| token["normalized"] = json!(true));
+    let options = TokenizerOptions { max_reference_bytes: Some(100_000), ..Default::default() };
+    let tokenizer = tokenizer(&value, options);
+    assert!(tokenizer.fast.is_some());
+    let text = "the quick </s> brown<s>fox jumps ".repeat(10_000);
+    let counted = encode(&tokenizer, &text).1.special_in_text;
+    assert!(counted >= 10_000);
+    // The reference is asked about all of the text at once.
+    let whole = TokenizerOptions { engine: EngineChoice::Reference, ..Default::default() };
+    let whole = Tokenizer::from_json(bytes(&value), whole).unwrap();
+    assert_eq!(encode(&whole, &text).1.special_in_text, counted);
+    let strict = Tokenizer::from_json(bytes(&value), with(SpecialInText::Error)).unwrap();
+    let reject = strict.encode(&text, &mut strict.scratch(), &mut Vec::new()).unwrap_err();
+    assert!(reject.message.contains("</s>"), "{}", reject.message);
 }

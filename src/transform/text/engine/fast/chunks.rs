@@ -17,11 +17,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use serde_json::Value;
-use tokenizers::{
-    Model, NormalizedString, Normalizer, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer,
-};
-
 use super::added::Stage;
 use super::cache::{WordCache, Words};
 use super::classes::decode;
@@ -32,8 +27,9 @@ use super::wordpiece::WordPiece;
 use super::{Build, Stop, between_words, engine_info, type_of};
 use crate::sample::{Reject, RejectCode};
 use crate::transform::text::Scratch;
-use crate::transform::text::engine::reference::{Reference, guarded};
+use crate::transform::text::engine::reference::Reference;
 use crate::transform::text::engine::{Engine, EngineInfo, Outcome};
+use serde_json::Value;
 
 /// Where a text is cut.
 enum Cut {
@@ -73,33 +69,10 @@ impl Words for Asked {
                 model.encode(chunk, out);
                 true
             }
-            ByHand::Unigram(model) => model.encode(chunk, out),
+            ByHand::Unigram(model) => model.encode(chunk, out)?,
             ByHand::Nothing => false,
         };
-        if done { Ok(()) } else { self.ask(chunk, out) }
-    }
-}
-
-impl Asked {
-    fn ask(&self, chunk: &str, out: &mut Vec<u32>) -> Result<(), Reject> {
-        let tokenizer = self.reference.tokenizer();
-        let pieces = guarded(|| {
-            let mut text = NormalizedString::from(chunk);
-            if let Some(normalizer) = tokenizer.get_normalizer() {
-                // The reference goes on with the text as it is.
-                let _ = normalizer.normalize(&mut text);
-            }
-            let mut pieces = PreTokenizedString::from(text);
-            if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
-                pre_tokenizer.pre_tokenize(&mut pieces)?;
-            }
-            pieces.tokenize(|word| tokenizer.get_model().tokenize(word.get()))?;
-            Ok(pieces)
-        })?;
-        for (_, _, tokens) in pieces.get_splits(OffsetReferential::Normalized, OffsetType::None) {
-            out.extend(tokens.iter().flatten().map(|token| token.id));
-        }
-        Ok(())
+        if done { Ok(()) } else { self.reference.encode_part(chunk, out) }
     }
 }
 
@@ -131,7 +104,10 @@ impl Chunks {
         let tokenizer = build.reference.tokenizer();
         let by_hand = match &cut {
             Cut::Bert { .. } => WordPiece::new(tokenizer).map(ByHand::WordPiece),
-            Cut::Spaces(_) => Unigram::new(tokenizer, build.unigram_unk).map(ByHand::Unigram),
+            Cut::Spaces(_) => {
+                let max_bytes = build.reference.max_bytes();
+                Unigram::new(tokenizer, build.unigram_unk, max_bytes).map(ByHand::Unigram)
+            }
         };
         let asked =
             Asked { by_hand: by_hand.unwrap_or(ByHand::Nothing), reference: Arc::clone(build.reference) };

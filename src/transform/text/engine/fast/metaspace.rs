@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::type_of;
 
 /// What SentencePiece writes for a space.
-pub(super) const METASPACE: char = '\u{2581}';
+pub(in crate::transform::text) const METASPACE: char = '\u{2581}';
 
 /// What it does to a text besides writing [`METASPACE`] for spaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -40,6 +40,7 @@ use added::NeedsReference;
 use cache::WordCache;
 pub(crate) use draft::Draft;
 use draft::Tables;
+pub(in crate::transform::text) use metaspace::METASPACE;
 use serde_json::Value;
 use tokenizers::ModelWrapper;
 
@@ -106,7 +107,7 @@ fn type_of(part: &Value) -> Option<&str> {
 /// The first place from `from` on between a letter and a space that another letter follows, all of ASCII; it is before
 /// the space. No engine that asks for it has a word or a chunk across it or looks across it, no normalizer changes what is on
 /// one side because of the other, and an added token lies across it only if it has such a place itself.
-fn between_words(text: &str, from: usize) -> Option<usize> {
+pub(in crate::transform::text) fn between_words(text: &str, from: usize) -> Option<usize> {
     let bytes = text.as_bytes();
     let is_letter = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_alphabetic);
     let spaces = memchr::memchr_iter(b' ', bytes.get(from..)?);

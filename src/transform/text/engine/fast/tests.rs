@@ -367,7 +367,8 @@ fn an_engine_that_is_wrong_is_not_used() {
     use crate::transform::text::engine::{Engine, proof};
 
     let scratch = || Scratch::new(0);
-    let reference = |value: &Value| Reference::new(serde_json::from_value(value.clone()).unwrap(), true);
+    let reference =
+        |value: &Value| Reference::new(serde_json::from_value(value.clone()).unwrap(), true, u64::MAX);
     let right = reference(&bpe());
     assert_eq!(proof::check(&right as &dyn Engine, &right, &mut scratch()), Ok(()));
     // The same but for single digits; another normal form; another pattern.

@@ -2,6 +2,7 @@
 //! scores added in the order of the reference, so that ties end the same way.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 
 use tokenizers::normalizers::{NormalizerWrapper, Precompiled};
 use tokenizers::{ModelWrapper, Tokenizer};
@@ -9,6 +10,9 @@ use tokenizers::{ModelWrapper, Tokenizer};
 use super::bytemap::ByteMap;
 use super::cache::mix;
 use super::metaspace::METASPACE;
+use crate::sample::Reject;
+use crate::transform::text::engine::reference::too_large;
+use crate::transform::text::growth::mapped;
 
 /// How much worse than the worst piece an unknown character is.
 const UNKNOWN_PENALTY: f64 = 10.0;
@@ -26,6 +30,8 @@ pub(super) struct Unigram {
     pieces: ByteMap,
     /// The tokens that stand for bytes of unknown characters.
     bytes: Option<Vec<Option<u32>>>,
+    /// Bytes of the longest chunk that is encoded, before and after normalization.
+    max_bytes: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -41,7 +47,7 @@ const UNREACHED: Node = Node { id: 0, score: 0.0, start: usize::MAX };
 impl Unigram {
     /// The parts of `tokenizer`, if they are those; its pre-tokenizer is known to be Metaspace. `unk` is the index of the
     /// unknown token, as the file has it.
-    pub(super) fn new(tokenizer: &Tokenizer, unk: Option<usize>) -> Option<Self> {
+    pub(super) fn new(tokenizer: &Tokenizer, unk: Option<usize>, max_bytes: u64) -> Option<Self> {
         let ModelWrapper::Unigram(model) = tokenizer.get_model() else { return None };
         let normalizer = match tokenizer.get_normalizer() {
             None => None,
@@ -69,22 +75,35 @@ impl Unigram {
             unk: u32::try_from(unk?).ok()?,
             pieces: ByteMap::new(ids),
             bytes,
+            max_bytes,
         })
     }
 
-    /// Appends the ids of `chunk`, if it is one word; otherwise says no.
-    pub(super) fn encode(&self, chunk: &str, out: &mut Vec<u32>) -> bool {
+    /// Appends the ids of `chunk` and returns true, if it is one word.
+    ///
+    /// # Errors
+    ///
+    /// [`RejectCode::TooLarge`](crate::sample::RejectCode::TooLarge) for a chunk that is too long, or becomes so.
+    pub(super) fn encode(&self, chunk: &str, out: &mut Vec<u32>) -> Result<bool, Reject> {
         let mut word = String::from(METASPACE);
-        match &self.normalizer {
-            Some(normalizer) => word.push_str(&normalizer.normalize_string(chunk)),
-            None => word.push_str(chunk),
+        let mut push = |part: &str| {
+            word.push_str(part);
+            let bytes = (word.len() - METASPACE.len_utf8()) as u64;
+            if bytes <= self.max_bytes { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        let pushed = match &self.normalizer {
+            Some(normalizer) => mapped(normalizer, chunk, &mut push),
+            None => push(chunk),
+        };
+        if pushed.is_break() || chunk.len() as u64 > self.max_bytes {
+            return Err(too_large(chunk, self.max_bytes));
         }
         let text = &word[METASPACE.len_utf8()..];
         if text.is_empty() || text.contains(METASPACE) || text.contains(char::is_whitespace) {
-            return false;
+            return Ok(false);
         }
         self.word(&word, out);
-        true
+        Ok(true)
     }
 
     fn word(&self, word: &str, out: &mut Vec<u32>) {
