@@ -27,7 +27,7 @@
       options: situation({ load: constant(700) }) },
     { name: "Twice as fast", about: "At 350 ms, the workers have twice the capacity. The queue fills up, and the workers wait for the model.",
       options: situation({ load: constant(350) }) },
-    { name: "High variance", about: "The mean is still 2 s. The regular stall is gone, but the model waits just as long, in pieces.",
+    { name: "High variance", about: "The mean is still 2 s. The regular stall is gone, the bottleneck is not: a slow batch holds back finished ones, and the model waits even longer.",
       options: situation({ load: { shape: "lognormal", mean_ns: 2000 * MS, cv: 0.5 } }) },
     { name: "Desynchronised", about: "The workers start one after another. The long stall becomes a short one before every batch; the total is the same.",
       options: situation({ stagger_ns: Math.round(2000 * MS / 7) }) },
