@@ -260,8 +260,8 @@ fn what_is_dropped_changes_with_the_epoch() {
 }
 
 const STATE: &str = concat!(
-    r#"{"dataset":"data","lengths":"c8fb6efb91cd38a31b3cab8af194baa8","#,
-    r#""options":"90c07e851645aa6776aa05c3a219dd1f","seed":11,"micro_batches":2,"epoch":1,"step":2}"#,
+    r#"{"version":2,"dataset":"data","lengths":"c8fb6efb91cd38a31b3cab8af194baa8","#,
+    r#""options":"1800fd59773ab0c779588d46f2486124","seed":11,"micro_batches":2,"epoch":1,"step":2}"#,
 );
 
 /// States of runs in progress depend on these: they change only with `ALGORITHM`.
