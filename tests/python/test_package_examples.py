@@ -91,6 +91,12 @@ def test_two_ranks_and_then_one(run, corpus_in):
     assert sum(int(records) for *_, records in seen) == len(corpus_in("arrow").records("train"))
 
 
+def test_ranks_leave_without_finalizing_the_interpreter():
+    """Gloo's threads outlive the process group, and abort the process if they release a tensor meanwhile."""
+    assert PROGRAMS["train_ranks.py"].splitlines()[-2] == "distributed.destroy_process_group()"
+    assert PROGRAMS["train_ranks.py"].splitlines()[-1].startswith("os._exit(0)")
+
+
 def test_the_example_of_the_readme_runs_on_documents_of_any_length(corpus_in, tmp_path, monkeypatch):
     (example,) = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
     path = corpus_in("arrow").path
