@@ -1,6 +1,8 @@
 """The programs in docs/python.md run, as they stand there."""
 
+import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -91,10 +93,34 @@ def test_two_ranks_and_then_one(run, corpus_in):
     assert sum(int(records) for *_, records in seen) == len(corpus_in("arrow").records("train"))
 
 
-def test_the_example_of_the_readme_runs_on_documents_of_any_length(corpus_in, tmp_path, monkeypatch):
+def test_ranks_leave_without_finalizing_the_interpreter():
+    """Gloo's threads outlive the process group, and abort the process if they release a tensor meanwhile."""
+    assert PROGRAMS["train_ranks.py"].splitlines()[-2] == "distributed.destroy_process_group()"
+    assert PROGRAMS["train_ranks.py"].splitlines()[-1].startswith("os._exit(0)")
+
+
+@pytest.fixture
+def long_documents(command, tmp_path):
+    """Documents as long as those of a corpus: a median of about 250 tokens, and a tail beyond the budget of the README."""
+    words = " ".join(
+        json.loads(line)["text"] for line in (ROOT / "fixtures/corpus/stories.jsonl").read_text().splitlines()
+    )
+    made_up = random.Random(5)
+    sizes = [int(made_up.lognormvariate(6.5, 1.2)) + 1 for _ in range(200)] + [len(words)]
+    starts = [made_up.randrange(max(1, len(words) - size)) for size in sizes]
+    lines = [json.dumps({"text": words[start : start + size]}) for start, size in zip(starts, sizes)]
+    (tmp_path / "long.jsonl").write_text("\n".join(lines) + "\n")
+    out = tmp_path / "long"
+    command("text", tmp_path / "long.jsonl", "--out", out, "--tokenizer", "fixtures/tokenizers/bpe.json")
+    return out
+
+
+def test_the_example_of_the_readme_runs_on_documents_of_any_length(long_documents, tmp_path, monkeypatch):
     (example,) = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-    path = corpus_in("arrow").path
+    path = long_documents
     assert dsconvert.open(path, "train").lengths().max() > 16_384, "some documents are longer than the budget"
+    with pytest.raises(dsconvert.UsageError, match="1 of 201 records are longer than the 16384 that max_tokens allows"):
+        dsconvert.Loader(path, max_tokens=16_384)
     (tmp_path / "tokens").symlink_to(path)
     monkeypatch.chdir(tmp_path)
     rows = []

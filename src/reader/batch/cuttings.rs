@@ -14,7 +14,10 @@ use crate::error::Result;
 const CUTTINGS: usize = 8;
 
 /// Most cuttings that are tried.
-const TRIES: u64 = 32;
+const TRIES: u64 = 64;
+
+/// Cuttings that are enough to choose from.
+const ENOUGH: usize = 16;
 
 /// Runs of the histogram, or micro-batches with ends of their own, that all tries together may look at. Datasets that
 /// reach this have many batches in each bucket.
@@ -99,7 +102,7 @@ impl Cuttings {
 fn equally_long(mut tried: Vec<Cutting>, last: Last) -> Vec<Cutting> {
     let steps: Vec<u64> = tried.iter().map(|cutting| cutting.steps(last)).collect();
     let how_many = |number: u64| steps.iter().filter(|&&s| s == number).count();
-    let enough = steps.iter().copied().filter(|&s| how_many(s) >= CUTTINGS).min();
+    let enough = steps.iter().copied().filter(|&s| how_many(s) >= ENOUGH).min();
     let common = steps.iter().copied().max_by_key(|&s| (how_many(s), std::cmp::Reverse(s)));
     let chosen = enough.or(common);
     tried.retain(|cutting| Some(cutting.steps(last)) == chosen);

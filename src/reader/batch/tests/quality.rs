@@ -34,7 +34,7 @@ fn buckets_waste_little_where_random_batches_waste_much() {
     let lengths = text_lengths(60_000, 8192);
     let random = random_padding(&lengths, 16_384);
     assert!(random > 0.4, "random batches: {random}");
-    for (micro_batches, most) in [(1, 0.03), (4, 0.03), (8, 0.05)] {
+    for (micro_batches, most) in [(1, 0.035), (4, 0.035), (8, 0.05)] {
         let plan = plan(&lengths, &BatchOptions::new(BatchSize::MaxTokens(16_384)), micro_batches).unwrap();
         let metrics = Metrics::of(&plan, 0, micro_batches).unwrap();
         assert!(metrics.padding < most, "{micro_batches}: {metrics:?}");
