@@ -18,7 +18,6 @@ use crate::source::text::kind::{Documents, FileKind, Format};
 use crate::source::text::parquet::ParquetFile;
 use crate::source::text::table::{self, Columns};
 use crate::source::walk::{SourceFile, list};
-use crate::source::warning::Warning;
 use crate::source::{PlannedFile, braces, globs};
 use crate::storage::stat;
 

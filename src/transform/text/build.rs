@@ -1,8 +1,8 @@
 //! Making a [`Tokenizer`]: what is added around a document, which engine works.
 
 use std::panic::resume_unwind;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::available_parallelism;
 
 use sha2::{Digest, Sha256};
