@@ -115,7 +115,7 @@ fn ring(found: Vec<Cutting>) -> Vec<Cutting> {
     let shared: Vec<Vec<usize>> =
         fixed.iter().map(|a| fixed.iter().map(|b| shared(a, b)).collect::<Vec<usize>>()).collect();
     let shared = |i: usize, j: usize| shared.get(i).and_then(|row| row.get(j)).copied().unwrap_or(0);
-    let rings = (0..found.len()).map(|first| greedy_ring(first, found.len(), &shared));
+    let rings = (0..found.len()).map(|first| greedy_ring(first, found.len(), shared));
     // Among equals the first.
     let best = rings.min_by_key(|(_, cost)| *cost).map(|(ring, _)| ring).unwrap_or_default();
     let mut found: Vec<Option<Cutting>> = found.into_iter().map(Some).collect();
