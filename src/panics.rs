@@ -107,13 +107,13 @@ mod tests {
         let reject = contained::<()>(|| panic!("bad block {}", 7)).unwrap_err();
         assert_eq!(reject.code, RejectCode::DecoderPanicked);
         assert!(reject.message.ends_with("bad block 7"), "{}", reject.message);
-        let error = caught(|| panic!("static")).map(|()| ()).unwrap_err().into_error("testing");
+        let error = caught::<()>(|| panic!("static")).unwrap_err().into_error("testing");
         assert_eq!(error.kind(), ErrorKind::Internal);
         assert!(error.to_string().starts_with("a panic while testing: static"), "{error}");
         assert_eq!(contained(|| Ok(5)), Ok(5));
-        let long = caught(|| panic!("{}", "x".repeat(5000))).map(|()| ()).unwrap_err();
+        let long = caught::<()>(|| panic!("{}", "x".repeat(5000))).unwrap_err();
         assert_eq!(long.into_message().len(), MAX_MESSAGE_CHARS);
-        let odd = caught(|| std::panic::panic_any(5)).map(|()| ()).unwrap_err();
+        let odd = caught::<()>(|| std::panic::panic_any(5)).unwrap_err();
         assert_eq!(odd.into_message(), "no message");
     }
 }

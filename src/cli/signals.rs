@@ -33,7 +33,7 @@ pub(super) fn watch() -> Result<Watch> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(fail)?;
     let (stop, writes) = (Arc::clone(&watch.stop), Arc::clone(&watch.writes));
     let wait = move || {
-        for signal in signals.forever() {
+        if let Some(signal) = signals.forever().next() {
             stop.request(signal);
             if writes.load(SeqCst) {
                 std::thread::sleep(GRACE);

@@ -157,10 +157,10 @@ pub(super) fn report(report: &Report, plan: &PlanSummary, out: &Path, elapsed: D
         }
     }
     if let Some(count) = manifest.notes.get("after_damage") {
-        println!(
-            "  {} records are from compressed data that were read before damage was met in them: their text may be wrong",
+        lines.add(format!(
+            "  {} records come from compressed data that turned out to be damaged: their text may be wrong",
             HumanCount(*count)
-        );
+        ));
     }
     for (code, count) in &manifest.reject_codes {
         lines.add(format!("  rejected: {} {code} (see {out}/rejects.jsonl)", HumanCount(*count)));

@@ -124,19 +124,19 @@ impl Splits {
         }
         let named: Vec<Option<String>> = files.iter().map(|f| found.name_of(f)).collect();
         let unassigned = || files.iter().zip(&named).filter(|(_, name)| name.is_none()).map(|(f, _)| f);
-        if found.by != SplitBy::Nothing {
-            if let Some(file) = unassigned().next() {
-                if layout == Layout::Splits {
-                    return Err(Error::usage(format!("{:?} is in no folder of a split", file.origin))
-                        .help("move it into train, validation or test, or use another --layout"));
-                }
-                warnings.push(Warning::UnassignedFiles {
-                    by: found.by,
-                    files: unassigned().count() as u64,
-                    example: file.origin.clone(),
-                    split: found.default.clone(),
-                });
+        if found.by != SplitBy::Nothing
+            && let Some(file) = unassigned().next()
+        {
+            if layout == Layout::Splits {
+                return Err(Error::usage(format!("{:?} is in no folder of a split", file.origin))
+                    .help("move it into train, validation or test, or use another layout"));
             }
+            warnings.push(Warning::UnassignedFiles {
+                by: found.by,
+                files: unassigned().count() as u64,
+                example: file.origin.clone(),
+                split: found.default.clone(),
+            });
         }
         let default = unassigned().next().map(|_| found.default.clone());
         found.names =

@@ -26,11 +26,12 @@ fn ended(mut child: Child, within: Duration) -> Ran {
     let (mut stdout, mut stderr) = (child.stdout.take(), child.stderr.take());
     let started = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        if started.elapsed() > within {
+        let hangs = started.elapsed() > within;
+        if hangs {
             child.kill().unwrap();
             child.wait().unwrap();
-            panic!("the command hangs");
         }
+        assert!(!hangs, "the command hangs");
         std::thread::sleep(Duration::from_millis(5));
     }
     let (mut out, mut err) = (Vec::new(), Vec::new());

@@ -337,7 +337,8 @@ fn records_of_a_damaged_member_are_counted() {
         encoder.write_all(text.as_bytes()).unwrap();
         encoder.finish().unwrap()
     };
-    let compressors: [(&str, usize, &dyn Fn(&str) -> Vec<u8>); 2] = [("gz", 8, &gzip), ("zst", 4, &zstd)];
+    type Compress<'a> = &'a dyn Fn(&str) -> Vec<u8>;
+    let compressors: [(&str, usize, Compress<'_>); 2] = [("gz", 8, &gzip), ("zst", 4, &zstd)];
     for (name, checksum, compress) in compressors {
         // The first member ends in the middle of a line, which is the first record of the second.
         let (one, two) = (lines(0, 3000), lines(3000, 20_000));

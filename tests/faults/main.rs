@@ -14,7 +14,7 @@
 //! `DSCONVERT_FAULTS_SEED` chooses another sample, `DSCONVERT_FAULTS_ONLY` scenarios whose name contains it.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
-#![allow(clippy::unwrap_used, reason = "this is a test")]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "this is a test")]
 #![allow(unreachable_pub, reason = "this is a test, not a library")]
 
 mod inject;

@@ -30,7 +30,7 @@ mod tests;
 pub(super) use block::{PLACES, Quant};
 pub(super) use color::rgb;
 use header::Frame;
-pub(super) use idct::{Block, Machine, Portable, place, sample};
+pub(super) use idct::{Block, Machine, Portable, sample};
 pub(super) use idct_reduced::{four, two};
 use planes::Planes;
 

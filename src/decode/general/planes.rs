@@ -1,6 +1,6 @@
 //! Coefficients and samples of a component.
 
-use super::super::baseline::{Block, Machine, Portable, Quant, four, place, sample, two};
+use super::super::baseline::{Block, Machine, Portable, Quant, four, sample, two};
 use super::super::jpeg::layout::Layout;
 use super::super::reject::corrupt;
 use crate::sample::Reject;
@@ -134,7 +134,6 @@ mod tests {
 
     #[test]
     fn one_sample_is_the_rounded_mean() {
-        assert_eq!(place(0, 0), 0);
         for mean in -1100..1100 {
             let mut block = [0; 64];
             block[0] = mean;
