@@ -1,14 +1,14 @@
 //! Whole datasets: any file of them is altered, and whatever comes out must be what was written, or an error.
 //!
 //! A record is wrong when its values are not those that were written under its ordinal in its split; a length, a rank or
-//! an image in a batch likewise. A mutated manifest may name other splits, classes or options, which nothing can notice:
-//! splits that were not written are not compared.
+//! an image in a batch likewise. A manifest protects itself: one that was altered must not open.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use dsconvert::error::Error;
 use dsconvert::format::Format;
+use dsconvert::manifest::MANIFEST_NAME;
 use dsconvert::reader::batch::{BatchOptions, BatchSize};
 use dsconvert::reader::loader::{Batch, Column, ImageOptions, Loader, LoaderOptions};
 use dsconvert::reader::{Dataset, OpenOptions, Split};
@@ -55,7 +55,7 @@ impl Datasets {
         let mut written = BTreeMap::new();
         for kind in KINDS {
             let dir = scratch.join(kind);
-            for mut file in files(&fixture(&format!("golden/v1/{kind}-{format}")))? {
+            for mut file in files(&fixture(&format!("golden/v2/{kind}-{format}")))? {
                 let path = dir.join(&file.name);
                 std::fs::create_dir_all(path.parent().unwrap_or(&dir))?;
                 std::fs::write(path, &file.bytes)?;
@@ -97,6 +97,9 @@ impl Target for Datasets {
         let Ok(dataset) = OpenOptions::new().access(access).open(self.root.join(kind)) else {
             return Verdict::Refused;
         };
+        if self.inputs[input].name.ends_with(MANIFEST_NAME) && bytes != self.inputs[input].bytes {
+            return Verdict::Wrong("an altered manifest was opened".to_owned());
+        }
         match compare(&dataset, &self.written[kind]) {
             Ok(errors) => Verdict::of(errors > 0),
             Err(what) => Verdict::Wrong(what),
