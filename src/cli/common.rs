@@ -267,7 +267,7 @@ impl CommonArgs {
                 // A panic in it was reported.
                 let _ = drawing.join();
             }
-            progress.take_notes().into_iter().for_each(print::say);
+            progress.take_notes().iter().for_each(|note| print::say(format!("warning: {note}")));
             report.unwrap_or_else(|panic| {
                 let error = panic.into_error("running the conversion");
                 stop.report_bug(&error);

@@ -135,8 +135,11 @@ impl OutputDir {
         let dir = Self { out: out.to_owned(), created, _lock: lock };
         match dir.start(existing == Existing::Overwrite) {
             Ok(start) => Ok((dir, start)),
-            // What was there is left as it was.
-            Err(error) if !had_work => Err(dir.abandon_after(error)),
+            // What was there is left as it was, unless its removal has started: the retired manifest is needed to finish
+            // that.
+            Err(error) if !had_work && matches!(lstat(&dir.retired()), Ok(None)) => {
+                Err(dir.abandon_after(error))
+            }
             Err(error) => Err(error),
         }
     }

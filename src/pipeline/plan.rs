@@ -129,7 +129,7 @@ impl Plan<'_> {
                 }
             }
         }
-        match old.next() {
+        match old.next().transpose().map_err(|e| Error::io("read", &path, e))? {
             Some(_) => Err(refused("a source file that was planned is gone")),
             None => Ok(()),
         }

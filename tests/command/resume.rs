@@ -28,14 +28,6 @@ fn finished_units(dir: &Path) -> (PathBuf, BTreeMap<String, Vec<u8>>, PathBuf) {
     (source, tree(&whole), out)
 }
 
-fn copy(from: &Path, to: &Path) {
-    for (name, bytes) in tree(from) {
-        let path = to.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, bytes).unwrap();
-    }
-}
-
 #[test]
 fn a_finished_unit_with_a_damaged_file_is_converted_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -56,7 +48,7 @@ fn a_finished_unit_with_a_damaged_file_is_converted_again() {
         let bytes = std::fs::read(unfinished.join(&name)).unwrap();
         for damage in ["missing", "short", "long", "altered", "a link", "a folder"] {
             let _ = std::fs::remove_dir_all(&out);
-            copy(&unfinished, &out);
+            copy_dir(&unfinished, &out);
             std::fs::remove_file(&path).unwrap();
             match damage {
                 "missing" => {}
@@ -85,7 +77,7 @@ fn a_finished_unit_with_a_damaged_file_is_converted_again() {
     assert_eq!(kinds.iter().collect::<Vec<_>>(), expected);
     // Without damage, nothing is done again.
     let _ = std::fs::remove_dir_all(&out);
-    copy(&unfinished, &out);
+    copy_dir(&unfinished, &out);
     let resumed =
         convert("text", &source, &out, &format!("{OPTIONS} --max-rejects 50% --resume=verify")).exits(0);
     assert_eq!(resumed.stderr, "");
@@ -99,7 +91,7 @@ fn a_shard_that_was_moved_already_is_checked_in_its_place() {
     let out = dir.path().join("out");
     for (damage, resume) in [("none", "--resume"), ("short", "--resume"), ("altered", "--resume=verify")] {
         let _ = std::fs::remove_dir_all(&out);
-        copy(&unfinished, &out);
+        copy_dir(&unfinished, &out);
         std::fs::create_dir(out.join("train")).unwrap();
         let moved = out.join("train/train-000000-00.parquet");
         std::fs::rename(out.join(".dsconvert/units/000000/done/train-000000-00.parquet"), &moved).unwrap();

@@ -372,7 +372,12 @@ fn records_of_a_damaged_member_are_counted() {
                 let rejected = u64::from(file != "whole");
                 assert_outcomes(&out, [converted, 0, 0, rejected]);
                 assert_eq!(manifest(&out)["notes"]["after_damage"].as_u64(), after, "{file}.{name}");
-                assert_eq!(ran.stdout.contains("before damage was met"), after.is_some(), "{}", ran.stdout);
+                assert_eq!(
+                    ran.stdout.contains("turned out to be damaged"),
+                    after.is_some(),
+                    "{}",
+                    ran.stdout
+                );
             }
         }
     }

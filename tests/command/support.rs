@@ -84,6 +84,15 @@ pub fn peak_bytes(mut command: Command) -> Option<u64> {
     }
 }
 
+/// Copies every file below `from`.
+pub fn copy_dir(from: &Path, to: &Path) {
+    for (name, bytes) in tree(from) {
+        let path = to.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+}
+
 /// Every file below `dir`: relative path and bytes.
 pub fn tree(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
