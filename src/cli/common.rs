@@ -277,7 +277,7 @@ impl CommonArgs {
     }
 }
 
-/// Refuses what is no path but a URL.
+/// Refuses URLs where a local path is expected.
 pub(super) fn local(name: &str, path: &Path) -> Result<()> {
     match path.to_str().and_then(scheme) {
         None => Ok(()),

@@ -13,7 +13,7 @@ use crate::source::metadata::{DEFAULT_PATH_FIELD, MetadataFile, parse_keep};
 use crate::source::read_file;
 use crate::transform::image::{DEFAULT_MAX_PIXELS, ImageOptions};
 
-/// The value of `--metadata` that is no file.
+/// The value of `--metadata` that switches metadata files off.
 const NO_METADATA: &str = "none";
 
 /// Arguments of `dsconvert images`.

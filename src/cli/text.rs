@@ -266,7 +266,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let (input, sources) = input.sources(common.sources()?)?;
     let tokenizer = load(&tokens.tokenizer, tokens.options()?)?;
     if let Some(why) = tokenizer.info().engine_note.as_ref().filter(|_| !common.quiet) {
-        print::say(format!("the reference makes the ids, which takes long; there is no fast engine: {why}"));
+        print::say(format!("using the slow reference tokenizer: {why}"));
     }
     let follow_symlinks = common.follow_symlinks;
     let walked = input == TextInput::Walk;

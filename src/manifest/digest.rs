@@ -2,8 +2,8 @@
 //!
 //! From version 2 on, `manifest.json` starts with [`PREFIX`], 64 hexadecimal digits and a quotation mark. The digits are
 //! the SHA-256 of the whole file with those 64 digits replaced by `0`. A changed byte anywhere in the file, such as a class
-//! name, an option or the hash of the tokenizer, therefore contradicts the digest. It protects against accidents: whoever
-//! changes the file on purpose can compute the digest again.
+//! name, an option or the hash of the tokenizer, therefore contradicts the digest. It protects against accidents,
+//! not against someone who computes the digest again.
 
 use sha2::{Digest, Sha256};
 

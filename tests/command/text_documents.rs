@@ -367,7 +367,7 @@ fn a_tokenizer_without_a_fast_engine_is_told_and_its_documents_are_limited() {
         (convert("text", &source, &out, &options).exits(0), out)
     };
     let (ran, out) = run("all", "");
-    ran.says(&["the reference makes the ids", "the pre-tokenizer is not a known one"]);
+    ran.says(&["using the slow reference tokenizer", "the pre-tokenizer is not a known one"]);
     assert_outcomes(&out, [2, 0, 0, 0]);
     let (ran, out) = run("limited", "--max-reference-bytes 10 --quiet");
     assert_eq!(
