@@ -11,7 +11,7 @@
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs, unreachable_pub, dead_code)]
 
-#[path = "../src/reader/testing/dataset.rs"]
+#[path = "../crates/reader/src/testing/dataset.rs"]
 mod testing;
 
 use std::path::Path;

@@ -7,32 +7,34 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+pub use dsconvert_dataset::{error, format, index, manifest, packing, sample, schema, storage};
+pub use dsconvert_reader as reader;
+#[cfg(feature = "decode")]
+pub use dsconvert_reader::decode;
+
+#[cfg(feature = "convert")]
+use dsconvert_dataset::{panics, printable, threads};
+
 #[cfg(feature = "cli")]
 pub mod cli;
-#[cfg(feature = "decode")]
-pub mod decode;
-pub mod error;
-pub mod format;
-pub mod index;
-pub mod manifest;
 #[cfg(feature = "text")]
 mod masks;
 #[cfg(feature = "convert")]
 pub mod options;
-pub mod packing;
-mod panics;
 #[cfg(feature = "convert")]
 pub mod pipeline;
-mod printable;
-pub mod reader;
-pub mod sample;
-pub mod schema;
 #[cfg(feature = "convert")]
 pub mod source;
-pub mod storage;
-mod threads;
+#[cfg(feature = "convert")]
 pub mod transform;
 
+/// The examples of the guides, compiled.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
+mod guides {
+    #[doc = include_str!("../docs/loader.md")]
+    struct Loader;
+    #[doc = include_str!("../docs/reader.md")]
+    struct Reader;
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+}

@@ -1,0 +1,249 @@
+//! How records become the bytes of a shard, and back.
+//!
+//! A format is one file behind two small traits: [`ShardWriter`] and [`ShardReader`]. The `match`es in [`writer`] and
+//! [`open`] name them all. `docs/format-records.md` specifies each byte by byte.
+
+mod arrow;
+mod arrow_schema;
+mod check;
+mod columns;
+mod frames;
+mod msgpack;
+mod parquet;
+mod protobuf;
+mod rows;
+pub mod thrift;
+mod watched;
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use flatbuffers::VerifierOptions;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::sample::{Record, Value};
+use crate::schema::{Field, FieldType, HEIGHT, IMAGE, INPUT_IDS, KEY, Kind, LENGTH, ORIGIN, Schema, WIDTH};
+use crate::storage::{Blob, NewFile};
+use frames::{FrameReader, FrameWriter};
+use msgpack::Msgpack;
+use protobuf::Protobuf;
+
+pub use check::MAX_RECORD_BYTES;
+
+/// Bytes at the beginning of a shard that tell its format.
+const SNIFFED_BYTES: u64 = 64;
+
+/// How shards are encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// Parquet: opened by everything.
+    #[default]
+    Parquet,
+    /// Arrow IPC file: mapped, read without decoding.
+    Arrow,
+    /// Concatenated MessagePack maps.
+    Msgpack,
+    /// Length-delimited protobuf messages.
+    Protobuf,
+}
+
+impl Format {
+    /// All formats.
+    pub const ALL: [Format; 4] = [Format::Parquet, Format::Arrow, Format::Msgpack, Format::Protobuf];
+
+    /// Name on the command line and in manifests.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Parquet => "parquet",
+            Format::Arrow => "arrow",
+            Format::Msgpack => "msgpack",
+            Format::Protobuf => "protobuf",
+        }
+    }
+
+    /// File name extension of a shard, without the dot.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Format::Protobuf => "pb",
+            other => other.name(),
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Format {
+    type Err = Error;
+
+    fn from_str(s: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|f| f.name() == s).ok_or_else(|| {
+            Error::usage(format!("{s:?} is no format")).help("use parquet, arrow, msgpack or protobuf")
+        })
+    }
+}
+
+/// Where a record stands in its shard, as kept in the record index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// arrow and parquet: `record batch or row group << 32 | row in it`; msgpack and protobuf: byte offset of the frame.
+    pub position: u64,
+    /// arrow and parquet: canonical size of the record; msgpack and protobuf: size of the frame with its prefix.
+    pub bytes: u64,
+}
+
+impl Placed {
+    /// Position of a row in the record batch or row group `group`.
+    pub fn in_group(group: u32, row: u32, bytes: u64) -> Self {
+        Self { position: u64::from(group) << 32 | u64::from(row), bytes }
+    }
+
+    /// Record batch or row group (arrow, parquet).
+    pub fn group(self) -> u32 {
+        (self.position >> 32) as u32
+    }
+
+    /// Row in the record batch or row group (arrow, parquet).
+    pub fn row(self) -> u32 {
+        self.position as u32
+    }
+}
+
+/// Appends records to one shard. The bytes written depend on the schema and the records only.
+pub trait ShardWriter: Send {
+    /// Appends `record`, whose values fit the schema (otherwise [`ErrorKind::Usage`](crate::error::ErrorKind)), and
+    /// says where it will stand.
+    fn push(&mut self, record: &Record) -> Result<Placed>;
+
+    /// Writes what is buffered and the end of the shard, and hands the file back for its commit.
+    fn finish(self: Box<Self>) -> Result<NewFile>;
+}
+
+/// All records of a shard in order, each with its place; ends after the first error.
+pub type Scan<'a> = Box<dyn Iterator<Item = Result<(Placed, Record)>> + 'a>;
+
+/// Reads records of one shard. Safe to use from many threads; never panics on altered bytes.
+///
+/// Errors are [`ErrorKind::Corrupt`](crate::error::ErrorKind) with the path; callers add shard name and row.
+pub trait ShardReader: Send + Sync {
+    /// The record at `at`. Text, bytes and ids are views into a mapped shard where the format allows.
+    fn get(&self, at: Placed) -> Result<Record>;
+
+    /// The records at `at` (any order, repeats allowed), in the order asked for. Decodes each row group once.
+    fn get_many(&self, at: &[Placed]) -> Result<Vec<Record>> {
+        at.iter().map(|&at| self.get(at)).collect()
+    }
+
+    /// Appends the values of the records at `at` to `values`, one record after the other, borrowed from a shard that is in
+    /// memory. False when they cannot be had so, for whatever reason: [`ShardReader::get_many`] has them, or the error.
+    ///
+    /// A view of its own for each value is a count that all threads share; this is for who only looks.
+    fn lend<'a>(&'a self, at: &[Placed], values: &mut Vec<Value<&'a [u8]>>) -> bool {
+        let _ = (at, values);
+        false
+    }
+
+    /// As [`ShardReader::get_many`], when only the fields `columns` (places in the schema, ascending) are wanted: a
+    /// format that would decode the others for nothing leaves them out, and they are null.
+    fn get_columns(&self, at: &[Placed], columns: &[usize]) -> Result<Vec<Record>> {
+        let _ = columns;
+        self.get_many(at)
+    }
+
+    /// All records in order, from the shard alone (no index), each with its place.
+    fn scan(&self) -> Result<Scan<'_>>;
+}
+
+/// A writer of `format` for records of `schema` into `file`. An error when the format cannot hold the schema.
+pub fn writer(format: Format, schema: Arc<Schema>, file: NewFile) -> Result<Box<dyn ShardWriter>> {
+    Ok(match format {
+        Format::Parquet => Box::new(parquet::Writer::new(schema, file)?),
+        Format::Arrow => Box::new(arrow::Writer::new(schema, file)?),
+        Format::Msgpack => Box::new(FrameWriter::<Msgpack>::new(schema, file)?),
+        Format::Protobuf => Box::new(FrameWriter::<Protobuf>::new(schema, file)?),
+    })
+}
+
+/// A reader of the shard `blob`, which is of `format` and holds records of `schema`.
+pub fn open(format: Format, schema: Arc<Schema>, blob: Blob) -> Result<Box<dyn ShardReader>> {
+    Ok(match format {
+        Format::Parquet => Box::new(parquet::Reader::new(schema, blob)?),
+        Format::Arrow => Box::new(arrow::Reader::new(schema, blob)?),
+        Format::Msgpack => Box::new(FrameReader::<Msgpack>::new(schema, blob)?),
+        Format::Protobuf => Box::new(FrameReader::<Protobuf>::new(schema, blob)?),
+    })
+}
+
+/// The format of a shard, by its content. An empty msgpack or protobuf shard cannot be told.
+pub fn sniff(blob: &Blob) -> Option<Format> {
+    let head = blob.read(0, blob.len().min(SNIFFED_BYTES)).ok()?;
+    if head.starts_with(parquet::MAGIC) {
+        Some(Format::Parquet)
+    } else if head.starts_with(arrow::HEAD) {
+        Some(Format::Arrow)
+    } else if msgpack::sniff(&head) {
+        Some(Format::Msgpack)
+    } else {
+        protobuf::sniff(blob).then_some(Format::Protobuf)
+    }
+}
+
+/// The schema of a shard, from the shard alone. What msgpack and protobuf records do not tell (class names; in msgpack
+/// JSON and images that are not called `image`) comes out as `docs/format-records.md` says.
+pub fn infer_schema(format: Format, blob: &Blob) -> Result<Schema> {
+    match format {
+        Format::Parquet => parquet::infer_schema(blob),
+        Format::Arrow => arrow::infer_schema(blob),
+        Format::Msgpack => msgpack::infer_schema(blob),
+        Format::Protobuf => protobuf::infer_schema(blob),
+    }
+}
+
+/// Limits for verifying the flatbuffer `bytes`. It may refer to one table many times: the limits keep what is read from it
+/// in proportion to its size.
+pub fn flatbuffer_limits(bytes: &[u8]) -> VerifierOptions {
+    VerifierOptions {
+        max_tables: 64 + bytes.len() / 8,
+        max_apparent_size: 4096 + bytes.len() * 4,
+        ..VerifierOptions::default()
+    }
+}
+
+/// The items of all groups in order, up to the first error.
+fn chain_until_error<T, G: Iterator<Item = Result<T>>>(
+    mut groups: impl Iterator<Item = Result<G>>,
+) -> impl Iterator<Item = Result<T>> {
+    let mut current: Option<G> = None;
+    let mut failed = false;
+    std::iter::from_fn(move || {
+        while !failed {
+            if let Some(item) = current.as_mut().and_then(Iterator::next) {
+                failed = item.is_err();
+                return Some(item);
+            }
+            match groups.next()? {
+                Ok(group) => current = Some(group),
+                Err(e) => {
+                    failed = true;
+                    return Some(Err(e));
+                }
+            }
+        }
+        None
+    })
+}
+
+/// A field of a schema that was inferred from records: those that every record of `kind` has are required.
+fn inferred_field(kind: Kind, name: String, ty: FieldType) -> Field {
+    let built_in = match kind {
+        Kind::Images => [KEY, ORIGIN, IMAGE, WIDTH, HEIGHT].contains(&name.as_str()),
+        Kind::Text => [KEY, ORIGIN, INPUT_IDS, LENGTH].contains(&name.as_str()),
+    };
+    Field { name, ty, nullable: !built_in }
+}

@@ -1,0 +1,169 @@
+//! The compact protocol of Thrift: what Parquet footers, page indexes and page headers are written in.
+//!
+//! The `parquet` crate allocates what these bytes claim, so they are walked here first. Nothing is allocated, and
+//! whatever the specification does not allow is refused.
+//!
+//! Format: <https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>
+
+/// Deepest nesting of structs and lists.
+const MAX_DEPTH: usize = 16;
+
+/// Type codes of fields.
+pub const TRUE: u8 = 1;
+/// See [`TRUE`].
+pub const FALSE: u8 = 2;
+/// A 32-bit integer.
+pub const I32: u8 = 5;
+/// A list.
+pub const LIST: u8 = 9;
+/// A struct.
+pub const STRUCT: u8 = 12;
+
+/// Reads values from the start of a byte slice. Every method returns `None` for bytes that are damaged or end early.
+pub struct Thrift<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Thrift<'a> {
+    /// Starts at the first byte.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    /// Bytes read so far.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        let byte = *self.bytes.get(self.at)?;
+        self.at += 1;
+        Some(byte)
+    }
+
+    /// An unsigned number of at most ten bytes.
+    pub fn varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn pass(&mut self, bytes: u64) -> Option<()> {
+        let end = self.at.checked_add(usize::try_from(bytes).ok()?)?;
+        (end <= self.bytes.len()).then(|| self.at = end)
+    }
+
+    /// The type of the next field of a struct, whose number replaces `field`; an inner `None` at the end of the struct.
+    #[allow(clippy::option_option)]
+    pub fn field(&mut self, field: &mut i16) -> Option<Option<u8>> {
+        let head = self.byte()?;
+        if head == 0 {
+            return Some(None);
+        }
+        *field = match head >> 4 {
+            0 => i16::try_from(zigzag(self.varint()?)).ok()?,
+            step => field.checked_add(i16::from(step))?,
+        };
+        Some(Some(head & 15))
+    }
+
+    /// A field of 16, 32 or 64 bits.
+    pub fn number(&mut self, ty: u8) -> Option<i64> {
+        matches!(ty, 4..=6).then_some(())?;
+        self.varint().map(zigzag)
+    }
+
+    /// The next field of a struct, which must be number `expected` and a non-negative 32-bit integer.
+    pub fn count(&mut self, field: &mut i16, expected: i16) -> Option<u32> {
+        let ty = self.field(field)??;
+        if *field != expected || ty != I32 {
+            return None;
+        }
+        let value = i32::try_from(self.number(ty)?).ok()?;
+        u32::try_from(value).ok()
+    }
+
+    /// The type of the items of a list, and how many there are: no more than bytes are left.
+    pub fn list(&mut self) -> Option<(u8, u64)> {
+        let head = self.byte()?;
+        let length = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
+        let left = self.bytes.len() - self.at;
+        (length <= left as u64).then_some((head & 15, length))
+    }
+
+    /// Passes over a field of type `ty`.
+    pub fn skip(&mut self, ty: u8) -> Option<()> {
+        self.skip_nested(ty, MAX_DEPTH)
+    }
+
+    fn skip_nested(&mut self, ty: u8, depth: usize) -> Option<()> {
+        let depth = depth.checked_sub(1)?;
+        match ty {
+            // Nothing follows: the type is the value.
+            TRUE | FALSE => Some(()),
+            3 => self.pass(1),
+            4..=6 => self.varint().map(drop),
+            7 => self.pass(8),
+            8 => self.varint().and_then(|length| self.pass(length)),
+            LIST | 10 => {
+                let (item, length) = self.list()?;
+                // In a list, a boolean is a byte of its own.
+                let item = if matches!(item, TRUE | FALSE) { 3 } else { item };
+                (0..length).try_for_each(|_| self.skip_nested(item, depth))
+            }
+            STRUCT => {
+                let mut field = 0;
+                while let Some(ty) = self.field(&mut field)? {
+                    self.skip_nested(ty, depth)?;
+                }
+                Some(())
+            }
+            _ => None,
+        }
+    }
+}
+
+fn zigzag(value: u64) -> i64 {
+    (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn values_are_skipped_and_lengths_are_checked() {
+        // A struct: a binary of 2 bytes, a list of 2 integers, a struct with a boolean.
+        let bytes = [0x18, 2, b'a', b'b', 0x19, 0x25, 2, 4, 0x1c, 0x11, 0, 0];
+        let mut thrift = Thrift::new(&bytes);
+        assert_eq!((thrift.skip(STRUCT), thrift.position()), (Some(()), bytes.len()));
+        for end in 0..bytes.len() {
+            assert_eq!(Thrift::new(&bytes[..end]).skip(STRUCT), None, "{end}");
+        }
+        let long_binary = [0x18, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x30, 0];
+        assert_eq!(Thrift::new(&long_binary).skip(STRUCT), None);
+        let long_list = [0x19, 0xf5, 0xff, 0xff, 0xff, 0xff, 0x07, 0];
+        assert_eq!(Thrift::new(&long_list).skip(STRUCT), None);
+        assert_eq!(Thrift::new(&[0x1c; 10_000]).skip(STRUCT), None, "too deep");
+        assert_eq!(Thrift::new(&[0x15, 1]).count(&mut 0, 1), None, "a negative count");
+        assert_eq!(Thrift::new(&[0x15, 0x80, 0x80, 0x80, 0x80, 0x40]).count(&mut 0, 1), None, "35 bits");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_walked_without_trouble(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut thrift = Thrift::new(&bytes);
+            let _ = thrift.skip(STRUCT);
+            prop_assert!(thrift.position() <= bytes.len());
+        }
+    }
+}

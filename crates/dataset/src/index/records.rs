@@ -1,0 +1,335 @@
+//! The record index: where each record of a split stands, in record order.
+
+use std::ops::Range;
+use std::path::Path;
+
+use super::table::{Column, Geometry, Spec, Table, TableWriter, u32_column, u64_column};
+use super::{IndexFile, MAX_LENGTH, Segment};
+use crate::error::{Error, Result};
+use crate::format::Placed;
+use crate::schema::{HEIGHT, Kind, LENGTH, WIDTH};
+use crate::storage::Blob;
+
+/// Columns of the record index; those of text datasets end before `width`.
+const COLUMNS: [Column; 7] = [
+    u32_column("shard"),
+    u64_column("position"),
+    u64_column("bytes"),
+    u64_column(LENGTH),
+    u32_column("crc32c"),
+    u32_column(WIDTH),
+    u32_column(HEIGHT),
+];
+/// Columns that every kind has.
+const COMMON: usize = 5;
+const LENGTH_COLUMN: usize = 3;
+
+fn spec(kind: Kind) -> Spec {
+    let columns: &[Column] = match kind {
+        Kind::Images => &COLUMNS,
+        Kind::Text => COLUMNS.split_at(COMMON).0,
+    };
+    Spec { table: "records", columns, unit: Some(kind.length_unit()), segmented: true }
+}
+
+/// One row of the record index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IndexEntry {
+    /// Ordinal of the shard in the shard table of the split.
+    pub shard: u32,
+    /// [`Placed::position`].
+    pub position: u64,
+    /// [`Placed::bytes`].
+    pub bytes: u64,
+    /// Length in the unit of the kind, at most [`MAX_LENGTH`].
+    pub length: u64,
+    /// CRC32C of the canonical form of the record.
+    pub crc32c: u32,
+    /// Width of the stored image in pixels; 0 for text.
+    pub width: u32,
+    /// Height of the stored image in pixels; 0 for text.
+    pub height: u32,
+}
+
+impl IndexEntry {
+    /// Where the record stands in its shard.
+    pub fn placed(&self) -> Placed {
+        Placed { position: self.position, bytes: self.bytes }
+    }
+
+    fn to_row(self) -> [u64; COLUMNS.len()] {
+        [
+            self.shard.into(),
+            self.position,
+            self.bytes,
+            self.length,
+            self.crc32c.into(),
+            self.width.into(),
+            self.height.into(),
+        ]
+    }
+
+    fn from_row([shard, position, bytes, length, crc32c, width, height]: [u64; COLUMNS.len()]) -> Self {
+        // The columns of `u32` are read from four bytes: nothing is lost.
+        Self {
+            shard: shard as u32,
+            position,
+            bytes,
+            length,
+            crc32c: crc32c as u32,
+            width: width as u32,
+            height: height as u32,
+        }
+    }
+}
+
+/// Writes the record index of one split. Memory: one record batch.
+pub struct RecordIndexWriter {
+    table: TableWriter,
+}
+
+impl RecordIndexWriter {
+    /// Starts the record index of `split` in the dataset directory `out_dir`.
+    ///
+    /// # Errors
+    ///
+    /// A split name that is none ([`check_split_name`](super::check_split_name)), or a directory that cannot be made.
+    pub fn create(out_dir: &Path, split: &str, kind: Kind) -> Result<Self> {
+        Self::with_geometry(out_dir, split, kind, Geometry::STANDARD)
+    }
+
+    fn with_geometry(out_dir: &Path, split: &str, kind: Kind, geometry: Geometry) -> Result<Self> {
+        Ok(Self { table: TableWriter::create(out_dir, split, spec(kind), geometry)? })
+    }
+
+    /// Appends the entry of the next record.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) when the length is more than [`MAX_LENGTH`], `Io` when the file
+    /// cannot be written.
+    pub fn push(&mut self, entry: &IndexEntry) -> Result<()> {
+        if entry.length > MAX_LENGTH {
+            return Err(Error::usage(format!("a length of {} is more than an index holds", entry.length)));
+        }
+        self.table.push(&entry.to_row())
+    }
+
+    /// Commits the last file and names all of them, in order: at least one, even for a split without records.
+    pub fn finish(self) -> Result<Vec<IndexFile>> {
+        self.table.finish()
+    }
+}
+
+/// The record index of one split, opened. Looking up an entry takes the same time in any dataset.
+#[derive(Debug)]
+pub struct RecordIndex {
+    table: Table,
+}
+
+impl RecordIndex {
+    /// Opens the files of a record index, in the order of the manifest.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) when a file is not a record index of this `kind` with as many
+    /// records as the manifest says; `Unsupported` when it is of a newer version.
+    pub fn open(segments: Vec<Segment>, kind: Kind) -> Result<Self> {
+        Self::with_geometry(segments, kind, Geometry::STANDARD)
+    }
+
+    fn with_geometry(segments: Vec<Segment>, kind: Kind, geometry: Geometry) -> Result<Self> {
+        Ok(Self { table: Table::open(segments, spec(kind), geometry)? })
+    }
+
+    /// Number of records.
+    pub fn len(&self) -> u64 {
+        self.table.rows()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Its files, in the order of the manifest.
+    pub fn blobs(&self) -> impl Iterator<Item = &Blob> {
+        self.table.blobs()
+    }
+
+    /// The entry of a record.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::OutOfRange`](crate::error::ErrorKind) when there is no such record.
+    pub fn get(&self, record: u64) -> Result<IndexEntry> {
+        self.table.row(record).map(IndexEntry::from_row)
+    }
+
+    /// The length of a record, without reading the rest of its entry.
+    pub fn length(&self, record: u64) -> Result<u64> {
+        self.table.value(record, LENGTH_COLUMN)
+    }
+
+    /// The entries of `records`, in order.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::OutOfRange`](crate::error::ErrorKind) when there are not so many records. An item that is an error
+    /// is the last.
+    pub fn entries(&self, records: Range<u64>) -> Result<impl Iterator<Item = Result<IndexEntry>> + '_> {
+        let rows = self.table.iter(records, [0, 1, 2, 3, 4, 5, 6])?;
+        Ok(rows.map(|row| row.map(IndexEntry::from_row)))
+    }
+
+    /// The lengths of `records`, in order; otherwise as [`RecordIndex::entries`].
+    pub fn lengths(&self, records: Range<u64>) -> Result<impl Iterator<Item = Result<u64>> + '_> {
+        let rows = self.table.iter(records, [LENGTH_COLUMN])?;
+        Ok(rows.map(|row| row.map(|[length]| length)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::index::testing::{
+        CASES_WITH_FILES, SMALL, any_alteration, is_of_the_file, segment, segment_of, segments,
+    };
+    use crate::storage::Access;
+
+    /// Datasets depend on these: the test never changes.
+    #[test]
+    fn columns_of_the_record_index_never_change() {
+        let describe = |kind| {
+            let schema = spec(kind).schema();
+            assert_eq!(schema.metadata["dsconvert.index"], "records/1");
+            assert!(schema.fields().iter().all(|f| !f.is_nullable()));
+            assert_eq!(schema.field(3).metadata()["unit"], kind.length_unit().name());
+            schema
+                .fields()
+                .iter()
+                .map(|f| format!("{} {}", f.name(), f.data_type()))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let common = "shard UInt32, position UInt64, bytes UInt64, length UInt64, crc32c UInt32";
+        assert_eq!(describe(Kind::Text), common);
+        assert_eq!(describe(Kind::Images), format!("{common}, width UInt32, height UInt32"));
+    }
+
+    fn any_entry() -> impl Strategy<Value = IndexEntry> {
+        (any::<(u32, u64, u64, u32, u32, u32)>(), 0..=MAX_LENGTH).prop_map(
+            |((shard, position, bytes, crc32c, width, height), length)| IndexEntry {
+                shard,
+                position,
+                bytes,
+                length,
+                crc32c,
+                width,
+                height,
+            },
+        )
+    }
+
+    fn write(dir: &Path, kind: Kind, geometry: Geometry, entries: &[IndexEntry]) -> Vec<IndexFile> {
+        let mut writer = RecordIndexWriter::with_geometry(dir, "train", kind, geometry).unwrap();
+        entries.iter().for_each(|e| writer.push(e).unwrap());
+        writer.finish().unwrap()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(CASES_WITH_FILES))]
+
+        #[test]
+        fn entries_come_back_however_the_index_is_cut_and_read(
+            entries in prop::collection::vec(any_entry(), 0..60),
+            batch_rows in 1u64..9,
+            batches in 1u64..4,
+            images: bool,
+            mapped: bool,
+        ) {
+            let kind = if images { Kind::Images } else { Kind::Text };
+            let access = if mapped { Access::Map } else { Access::Read };
+            let geometry = Geometry { batch_rows, segment_rows: batch_rows * batches };
+            let dir = tempfile::tempdir().unwrap();
+            let files = write(dir.path(), kind, geometry, &entries);
+            prop_assert_eq!(files.len(), entries.len().div_ceil(geometry.segment_rows as usize).max(1));
+            let index = RecordIndex::with_geometry(segments(dir.path(), &files, access), kind, geometry).unwrap();
+            let expected: Vec<IndexEntry> = match kind {
+                Kind::Images => entries,
+                Kind::Text => entries.into_iter().map(|e| IndexEntry { width: 0, height: 0, ..e }).collect(),
+            };
+            prop_assert_eq!(index.len(), expected.len() as u64);
+            for (i, entry) in (0..).zip(&expected) {
+                prop_assert_eq!(index.get(i).unwrap(), *entry);
+                prop_assert_eq!(index.length(i).unwrap(), entry.length);
+                let from: Vec<_> = index.entries(i..index.len()).unwrap().map(Result::unwrap).collect();
+                prop_assert_eq!(&from, &expected[i as usize..]);
+            }
+            let lengths: Vec<_> = index.lengths(0..index.len()).unwrap().map(Result::unwrap).collect();
+            prop_assert_eq!(lengths, expected.iter().map(|e| e.length).collect::<Vec<_>>());
+            prop_assert_eq!(index.get(index.len()).unwrap_err().kind(), ErrorKind::OutOfRange);
+            prop_assert!(index.get(u64::MAX).is_err());
+            prop_assert!(index.entries(0..index.len() + 1).is_err());
+        }
+    }
+
+    #[test]
+    fn an_altered_index_is_an_error_or_still_an_index() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = write(dir.path(), Kind::Images, SMALL, &[IndexEntry::default(); 7]);
+        let bytes = std::fs::read(dir.path().join(&files[0].path)).unwrap();
+        proptest!(ProptestConfig::with_cases(1000), |(alteration in any_alteration())| {
+            let file = segment_of(alteration.of(&bytes), 7);
+            let read = RecordIndex::with_geometry(vec![file], Kind::Images, SMALL).and_then(|index| {
+                (0..7).try_for_each(|i| index.get(i).map(drop))?;
+                index.entries(0..7)?.collect::<Result<Vec<_>>>()
+            });
+            match read {
+                Ok(entries) => prop_assert_eq!(entries.len(), 7),
+                Err(e) => prop_assert!(is_of_the_file(&e), "{e}"),
+            }
+        });
+    }
+
+    #[test]
+    fn an_index_of_something_else_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = write(dir.path(), Kind::Text, SMALL, &[IndexEntry::default(); 7]);
+        let open = |records, kind| {
+            let file = Segment { records, ..segment(dir.path(), &files[0]) };
+            RecordIndex::with_geometry(vec![file], kind, SMALL).map_err(|e| e.kind())
+        };
+        assert!(open(7, Kind::Text).is_ok());
+        assert_eq!(open(7, Kind::Images).err(), Some(ErrorKind::Corrupt));
+        assert_eq!(open(4, Kind::Text).err(), Some(ErrorKind::Corrupt));
+        // The number of record batches fits, their rows do not: noticed at the last batch.
+        let short = open(8, Kind::Text).unwrap();
+        assert!(short.get(0).is_ok());
+        assert_eq!(short.get(7).unwrap_err().kind(), ErrorKind::Corrupt);
+        let twice = vec![segment(dir.path(), &files[0]), segment(dir.path(), &files[0])];
+        assert!(RecordIndex::with_geometry(twice, Kind::Text, SMALL).is_err());
+        assert!(RecordIndex::open(vec![], Kind::Text).is_err());
+    }
+
+    #[test]
+    fn the_same_entries_give_the_same_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let entries = [IndexEntry { length: 3, crc32c: 9, ..IndexEntry::default() }; 20];
+        let once = write(dir.path(), Kind::Images, SMALL, &entries);
+        assert_eq!(once[1].path, "index/train.records-0001.arrow");
+        assert_eq!(write(dir.path(), Kind::Images, SMALL, &entries), once);
+    }
+
+    #[test]
+    fn what_an_index_cannot_hold_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(RecordIndexWriter::create(dir.path(), "../x", Kind::Text).is_err());
+        let mut writer = RecordIndexWriter::create(dir.path(), "train", Kind::Text).unwrap();
+        let entry = IndexEntry { length: MAX_LENGTH + 1, ..IndexEntry::default() };
+        assert_eq!(writer.push(&entry).unwrap_err().kind(), ErrorKind::Usage);
+    }
+}

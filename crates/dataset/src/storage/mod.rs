@@ -1,0 +1,25 @@
+//! Files that are whole or not there, and the one way to read them back.
+//!
+//! All files of a dataset are created by [`NewFile`]: written beside their final name, hashed on the way, fsynced,
+//! renamed, their directory fsynced. All paths that come from a manifest, plan or part go through [`resolve`]. All
+//! dataset files are read through [`Blob`], mapped or not.
+
+mod blob;
+mod dirs;
+mod lock;
+mod map;
+mod new_file;
+mod paths;
+mod writeback;
+
+pub use blob::{Access, Blob};
+pub use dirs::contained;
+pub use dirs::for_each_entry;
+pub use lock::DirLock;
+pub use new_file::hex;
+pub use new_file::{NewFile, Written, hash_file, write_file};
+pub use paths::{
+    DirItem, create_dir, find_link, is_empty_dir, list_dir, lstat, remove_dir_all, remove_empty_dir,
+    remove_file, rename, resolve, stat, sync_dir,
+};
+pub use writeback::Writeback;

@@ -1,0 +1,273 @@
+//! Creation of dataset files.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::paths::sync_dir;
+use super::writeback::{EVERY_BYTES, Writeback};
+use crate::error::{Error, Result};
+
+/// Bytes gathered before they are hashed and handed to the kernel: so few that they are still next to the processor.
+const BUFFER_BYTES: usize = 128 << 10;
+
+/// A file that does not exist under its name until [`NewFile::commit`].
+///
+/// Dropping it without a commit removes the temporary file. [`NewFile::nowhere`] has no file at all.
+#[derive(Debug)]
+pub struct NewFile {
+    file: Option<File>,
+    path: PathBuf,
+    temporary: PathBuf,
+    buffer: Vec<u8>,
+    drained: Drained,
+}
+
+/// What was handed to the kernel.
+#[derive(Debug, Default)]
+struct Drained {
+    hash: Sha256,
+    bytes: u64,
+    writeback: Option<Writeback>,
+    /// `bytes` when the file was sent to the disk last.
+    sent_bytes: u64,
+    /// A write failed, so the file has a gap: it is never committed, even if the caller ignores the error.
+    failed: bool,
+}
+
+impl Drained {
+    fn add(&mut self, file: Option<&mut File>, path: &Path, data: &[u8]) -> io::Result<()> {
+        if self.failed {
+            return Err(io::Error::other("an earlier write to this file failed"));
+        }
+        if let Some(file) = file {
+            self.failed = true;
+            file.write_all(data)?;
+            self.failed = false;
+        }
+        self.hash.update(data);
+        self.bytes += data.len() as u64;
+        if let Some(writeback) = &self.writeback
+            && self.bytes - self.sent_bytes >= EVERY_BYTES
+        {
+            writeback.send(path);
+            self.sent_bytes = self.bytes;
+        }
+        Ok(())
+    }
+}
+
+/// What was committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// Size of the file.
+    pub bytes: u64,
+    /// SHA-256 of the file, in lower-case hexadecimal.
+    pub sha256: String,
+}
+
+impl NewFile {
+    /// Starts the file that will be called `path`. A leftover temporary file of a dead run is replaced.
+    pub fn create(path: &Path) -> Result<Self> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let temporary = path.with_file_name(format!(".{name}.tmp"));
+        // Removed first: opening with truncation would write through a symbolic link that someone placed there.
+        match std::fs::remove_file(&temporary) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::io("replace the leftover of an earlier run", &temporary, e));
+            }
+            _ => {}
+        }
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&temporary)
+            .map_err(|e| Error::io("create the file", &temporary, e))?;
+        Ok(Self::new(Some(file), path.to_owned(), temporary))
+    }
+
+    /// Has the file sent to the disk while it grows, so that its commit has less to wait for.
+    #[must_use]
+    pub fn with_writeback(mut self, writeback: &Writeback) -> Self {
+        self.drained.writeback = Some(writeback.clone());
+        self
+    }
+
+    /// Takes bytes, counts and hashes them, and keeps nothing: to learn how large a file would be. It cannot be
+    /// committed.
+    pub fn nowhere() -> Self {
+        Self::new(None, PathBuf::new(), PathBuf::new())
+    }
+
+    fn new(file: Option<File>, path: PathBuf, temporary: PathBuf) -> Self {
+        let buffer = Vec::with_capacity(BUFFER_BYTES);
+        Self { file, path, temporary, buffer, drained: Drained::default() }
+    }
+
+    /// The final name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes written so far.
+    pub fn position(&self) -> u64 {
+        self.drained.bytes + self.buffer.len() as u64
+    }
+
+    /// Makes the file durable under its name.
+    pub fn commit(mut self) -> Result<Written> {
+        let fail = |e| Error::io("write", &self.path, e);
+        self.drained.add(self.file.as_mut(), &self.temporary, &self.buffer).map_err(fail)?;
+        let Some(file) = self.file.take() else {
+            return Err(Error::internal("a file that is nowhere cannot be committed"));
+        };
+        file.sync_all().map_err(fail)?;
+        std::fs::rename(&self.temporary, &self.path).map_err(fail)?;
+        if let Some(dir) = self.path.parent() {
+            sync_dir(dir)?;
+        }
+        let Drained { hash, bytes, .. } = std::mem::take(&mut self.drained);
+        Ok(Written { bytes, sha256: hex(&hash.finalize()) })
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        if self.buffer.len() + data.len() > BUFFER_BYTES {
+            self.flush()?;
+        }
+        if data.len() >= BUFFER_BYTES {
+            self.drained.add(self.file.as_mut(), &self.temporary, data)?;
+        } else {
+            self.buffer.extend_from_slice(data);
+        }
+        Ok(data.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let result = self.drained.add(self.file.as_mut(), &self.temporary, &self.buffer);
+        self.buffer.clear();
+        result
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if self.file.take().is_some() {
+            // Best effort: the next run replaces what stays.
+            let _ = std::fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+/// Size and SHA-256 of the file at `path`.
+pub fn hash_file(path: &Path) -> Result<Written> {
+    let fail = |e| Error::io("read", path, e);
+    let mut file = File::open(path).map_err(fail)?;
+    let (mut hash, mut bytes) = (Sha256::new(), 0);
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(Written { bytes, sha256: hex(&hash.finalize()) }),
+            Ok(n) => {
+                hash.update(&buffer[..n]);
+                bytes += n as u64;
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(fail(e)),
+        }
+    }
+}
+
+/// Writes a whole small file durably.
+pub fn write_file(path: &Path, data: &[u8]) -> Result<Written> {
+    let mut file = NewFile::create(path)?;
+    file.write_all(data).map_err(|e| Error::io("write", path, e))?;
+    file.commit()
+}
+
+/// `bytes` as lower-case hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut s, b| {
+        let _ = write!(s, "{b:02x}");
+        s
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_appears_whole_and_hashed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.bin");
+        let mut file = NewFile::create(&path).unwrap();
+        file.write_all(b"ab").unwrap();
+        file.write_all(b"c").unwrap();
+        assert!(!path.exists());
+        let written = file.commit().unwrap();
+        assert_eq!(hash_file(&path).unwrap(), written);
+        assert_eq!(std::fs::read(&path).unwrap(), b"abc");
+        assert_eq!(written.bytes, 3);
+        assert_eq!(written.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+
+    #[test]
+    fn a_file_written_behind_is_the_same_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let mut file = NewFile::create(&path).unwrap().with_writeback(&Writeback::start());
+        let data: Vec<u8> = (0..3 << 20).map(|i| (i % 251) as u8).collect();
+        let rounds = 2 * EVERY_BYTES as usize / data.len() + 1;
+        (0..rounds).for_each(|_| file.write_all(&data).unwrap());
+        let written = file.commit().unwrap();
+        assert_eq!(written.bytes, (rounds * data.len()) as u64);
+        assert!(std::fs::read(&path).unwrap() == data.repeat(rounds));
+    }
+
+    #[test]
+    fn a_file_with_a_gap_is_never_committed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        // A file that is open for reading refuses every write.
+        std::fs::write(&path, "old").unwrap();
+        let mut file =
+            NewFile::new(Some(File::open(&path).unwrap()), path.clone(), dir.path().join(".a.tmp"));
+        assert!(file.write(&vec![1; BUFFER_BYTES]).is_err());
+        file.file = Some(OpenOptions::new().write(true).open(&path).unwrap());
+        assert!(file.write(&vec![1; BUFFER_BYTES]).is_err());
+        assert!(file.commit().is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+    }
+
+    #[test]
+    fn a_file_that_is_nowhere_counts_and_is_never_committed() {
+        let mut file = NewFile::nowhere();
+        file.write_all(&vec![1; BUFFER_BYTES + 5]).unwrap();
+        assert_eq!(file.position(), BUFFER_BYTES as u64 + 5);
+        assert!(file.commit().is_err());
+    }
+
+    #[test]
+    fn a_dropped_file_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = NewFile::create(&dir.path().join("a")).unwrap();
+        file.write_all(&vec![1; 3 * BUFFER_BYTES]).unwrap();
+        drop(file);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_planted_link_is_not_written_through() {
+        let dir = tempfile::tempdir().unwrap();
+        let victim = dir.path().join("victim");
+        std::fs::write(&victim, "precious").unwrap();
+        std::os::unix::fs::symlink(&victim, dir.path().join(".a.tmp")).unwrap();
+        write_file(&dir.path().join("a"), b"new").unwrap();
+        assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+    }
+}

@@ -1,0 +1,56 @@
+//! Starting threads where the system may refuse them.
+//!
+//! `std::thread::spawn` and `Scope::spawn` panic when there is no thread to be had (`EAGAIN`), so nothing here uses
+//! them. Work that many threads share goes on with fewer.
+
+use std::io;
+use std::thread::Builder;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// A thread called `name`, to be started.
+pub fn named(name: &str) -> Builder {
+    Builder::new().name(name.to_owned())
+}
+
+/// The error of a thread that was needed and could not be started.
+pub fn refused(error: io::Error) -> Error {
+    Error::new(ErrorKind::Io, "cannot start a thread")
+        .caused_by(error)
+        .help("allow this user or container more processes and threads (ulimit -u), or use fewer threads")
+}
+
+/// Starts up to `count` threads by `start`, which gets their ordinals: as many as the system allows.
+///
+/// # Errors
+///
+/// Not even one could be started.
+pub fn start_up_to<H>(count: usize, mut start: impl FnMut(usize) -> io::Result<H>) -> Result<Vec<H>> {
+    let mut started = Vec::with_capacity(count);
+    for ordinal in 0..count {
+        match start(ordinal) {
+            Ok(thread) => started.push(thread),
+            Err(error) if started.is_empty() => return Err(refused(error)),
+            Err(_) => break,
+        }
+    }
+    Ok(started)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_threads_do_and_none_is_an_error() {
+        let limited = |most: usize| {
+            start_up_to(4, |n| if n < most { Ok(n) } else { Err(io::ErrorKind::WouldBlock.into()) })
+        };
+        assert_eq!(limited(9).unwrap(), [0, 1, 2, 3]);
+        assert_eq!(limited(2).unwrap(), [0, 1]);
+        let error = limited(0).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.remedy().is_some());
+        assert!(start_up_to::<()>(0, |_| Ok(())).unwrap().is_empty());
+    }
+}

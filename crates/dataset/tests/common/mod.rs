@@ -1,0 +1,108 @@
+//! Schemas, records and shards for the tests of the formats.
+
+#![allow(dead_code)] // Each test binary uses its part.
+#![allow(clippy::unwrap_used)] // The exception for tests does not see helpers.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use dsconvert_dataset::format::{Format, Placed, writer};
+use dsconvert_dataset::sample::{Ids, Record, Value};
+use dsconvert_dataset::schema::{Field, FieldType, IdWidth, Kind, Schema};
+use dsconvert_dataset::storage::NewFile;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// Every field type.
+pub(crate) const ALL_TYPES: [FieldType; 14] = [
+    FieldType::String,
+    FieldType::Binary,
+    FieldType::Json,
+    FieldType::Bool,
+    FieldType::Int32,
+    FieldType::Int64,
+    FieldType::UInt32,
+    FieldType::UInt64,
+    FieldType::Float32,
+    FieldType::Float64,
+    FieldType::Image,
+    FieldType::Label,
+    FieldType::IdsU16,
+    FieldType::IdsU32,
+];
+
+/// Names of three classes, as many as the labels made here need.
+pub(crate) fn classes() -> Vec<String> {
+    vec!["кот".to_owned(), "dog".to_owned(), "a, \"b\"".to_owned()]
+}
+
+/// An image schema with labels and one nullable field of each type.
+pub(crate) fn images_with_everything() -> Schema {
+    let extra = ALL_TYPES.iter().map(|ty| Field::nullable(&format!("my {}", ty.name()), *ty));
+    Schema::images(Some(classes()), extra.collect()).unwrap()
+}
+
+/// Any schema of either kind.
+pub(crate) fn any_schema() -> impl Strategy<Value = Schema> {
+    let fields = vec((prop::sample::select(ALL_TYPES.to_vec()), any::<bool>()), 0..6);
+    (prop::sample::select(vec![Kind::Images, Kind::Text]), any::<bool>(), fields).prop_map(
+        |(kind, flag, fields)| {
+            let field = |(i, (ty, nullable))| Field { name: format!("поле {i}"), ty, nullable };
+            let extra: Vec<Field> = fields.into_iter().enumerate().map(field).collect();
+            let mut schema = match kind {
+                Kind::Images => Schema::images(flag.then(classes), extra).unwrap(),
+                Kind::Text => Schema::text(if flag { IdWidth::U16 } else { IdWidth::U32 }, extra).unwrap(),
+            };
+            if kind == Kind::Text && schema.fields.iter().any(|f| f.ty == FieldType::Label) {
+                schema.class_names = classes();
+            }
+            schema
+        },
+    )
+}
+
+/// Any value of a field.
+pub(crate) fn any_value(field: &Field) -> BoxedStrategy<Value> {
+    let bytes = || vec(any::<u8>(), 0..40).prop_map(bytes::Bytes::from);
+    let present = match field.ty {
+        FieldType::String => "\\PC{0,12}".prop_map(|s| Value::Text(s.into())).boxed(),
+        FieldType::Json => "[0-9]{1,9}".prop_map(|s| Value::Text(s.into())).boxed(),
+        FieldType::Binary | FieldType::Image => bytes().prop_map(Value::Bytes).boxed(),
+        FieldType::Bool => any::<bool>().prop_map(Value::Bool).boxed(),
+        FieldType::Int32 => any::<i32>().prop_map(|i| Value::Int(i.into())).boxed(),
+        FieldType::Int64 => any::<i64>().prop_map(Value::Int).boxed(),
+        FieldType::UInt32 => any::<u32>().prop_map(|u| Value::UInt(u.into())).boxed(),
+        FieldType::UInt64 => any::<u64>().prop_map(Value::UInt).boxed(),
+        FieldType::Float32 => any::<f32>().prop_map(|x| Value::Float(x.into())).boxed(),
+        FieldType::Float64 => any::<f64>().prop_map(Value::Float).boxed(),
+        FieldType::Label => (0..3i64).prop_map(Value::Int).boxed(),
+        FieldType::IdsU16 => vec(any::<u16>().prop_map(u32::from), 0..40)
+            .prop_map(|ids| Value::Ids(Ids::pack(IdWidth::U16, &ids).unwrap()))
+            .boxed(),
+        FieldType::IdsU32 => vec(any::<u32>(), 0..40)
+            .prop_map(|ids| Value::Ids(Ids::pack(IdWidth::U32, &ids).unwrap()))
+            .boxed(),
+    };
+    if field.nullable { prop_oneof![1 => Just(Value::Null), 3 => present].boxed() } else { present }
+}
+
+/// Any record of `schema`.
+pub(crate) fn any_record(schema: &Schema) -> BoxedStrategy<Record> {
+    schema.fields.iter().map(any_value).collect::<Vec<_>>().prop_map(|values| Record { values }).boxed()
+}
+
+/// Any schema with up to `max` records.
+pub(crate) fn any_records(max: usize) -> impl Strategy<Value = (Schema, Vec<Record>)> {
+    any_schema().prop_flat_map(move |schema| {
+        let records = vec(any_record(&schema), 0..=max);
+        (Just(schema), records)
+    })
+}
+
+/// Writes `records` to `path`.
+pub(crate) fn write(format: Format, schema: &Schema, records: &[Record], path: &Path) -> Vec<Placed> {
+    let mut writer = writer(format, Arc::new(schema.clone()), NewFile::create(path).unwrap()).unwrap();
+    let placed = records.iter().map(|record| writer.push(record).unwrap()).collect();
+    writer.finish().unwrap().commit().unwrap();
+    placed
+}

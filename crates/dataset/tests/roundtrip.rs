@@ -1,0 +1,222 @@
+//! What is written in any format comes back equal, in any order of reading.
+
+#![allow(clippy::unwrap_used)] // The exception for tests does not see helpers.
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use common::{ALL_TYPES, any_records, classes, images_with_everything, write};
+use dsconvert_dataset::error::ErrorKind;
+use dsconvert_dataset::format::{Format, Placed, infer_schema, open, sniff, writer};
+use dsconvert_dataset::sample::{Ids, Record, Value};
+use dsconvert_dataset::schema::{Field, FieldType, IdWidth, Schema};
+use dsconvert_dataset::storage::{Access, Blob, NewFile};
+use proptest::prelude::*;
+
+/// Writes, and reads back in every way there is.
+fn round_trip(format: Format, schema: &Schema, records: &[Record], order: &[usize]) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("shard");
+    let placed = write(format, schema, records, &path);
+    let again = dir.path().join("again");
+    write(format, schema, records, &again);
+    assert!(std::fs::read(&path).unwrap() == std::fs::read(&again).unwrap(), "{format} is not deterministic");
+    for access in [Access::Map, Access::Read] {
+        let blob = Blob::open(&path, access, None).unwrap();
+        let reader = open(format, Arc::new(schema.clone()), blob).unwrap();
+        let (scanned_at, scanned): (Vec<_>, Vec<_>) = reader.scan().unwrap().map(Result::unwrap).unzip();
+        assert_eq!(scanned, records, "{format}");
+        assert_eq!(scanned_at, placed, "{format}");
+        for (record, &at) in records.iter().zip(&placed) {
+            let got = reader.get(at).unwrap();
+            assert_eq!(got.crc32c(), record.crc32c(), "{format}");
+            assert_eq!(got, *record, "{format}");
+        }
+        if !records.is_empty() {
+            let order: Vec<usize> = order.iter().map(|i| i % records.len()).collect();
+            let at: Vec<Placed> = order.iter().map(|&i| placed[i]).collect();
+            let expected: Vec<Record> = order.iter().map(|&i| records[i].clone()).collect();
+            assert_eq!(reader.get_many(&at).unwrap(), expected, "{format}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn any_records_come_back_equal((schema, records) in any_records(30), order in prop::collection::vec(any::<usize>(), 0..40)) {
+        for format in Format::ALL {
+            round_trip(format, &schema, &records, &order);
+        }
+    }
+}
+
+fn text_record(i: usize, tokens: usize) -> Record {
+    let ids: Vec<u32> = (0..tokens).map(|t| (i * 31 + t * 7) as u32 % 50_000).collect();
+    Record {
+        values: vec![
+            Value::Text(format!("doc/{i}").into()),
+            Value::Ids(Ids::pack(IdWidth::U16, &ids).unwrap()),
+            Value::UInt(tokens as u64),
+            Value::Text(format!("corpus.jsonl@{}", i * 100).into()),
+        ],
+    }
+}
+
+#[test]
+fn row_groups_and_batches_are_crossed() {
+    let schema = Schema::text(IdWidth::U16, vec![]).unwrap();
+    let mut records: Vec<Record> = (0..20_000).map(|i| text_record(i, i % 7)).collect();
+    // One that is larger than a batch and a row group may be with others beside it.
+    records.insert(5_000, text_record(5, 10 << 20));
+    let order: Vec<usize> = (0..300).map(|i| i * 7919).collect();
+    let dir = tempfile::tempdir().unwrap();
+    for format in Format::ALL {
+        let path = dir.path().join(format.name());
+        let placed = write(format, &schema, &records, &path);
+        let reader =
+            open(format, Arc::new(schema.clone()), Blob::open(&path, Access::Map, None).unwrap()).unwrap();
+        let mut scanned = reader.scan().unwrap();
+        for (record, at) in records.iter().zip(&placed) {
+            let (found_at, found) = scanned.next().unwrap().unwrap();
+            assert!(found == *record && found_at == *at, "{format}");
+        }
+        assert!(scanned.next().is_none());
+        let at: Vec<Placed> = order.iter().map(|i| placed[i % placed.len()]).collect();
+        for (found, i) in reader.get_many(&at).unwrap().iter().zip(&order) {
+            assert!(*found == records[i % records.len()], "{format}");
+        }
+        if matches!(format, Format::Arrow | Format::Parquet) {
+            assert!(placed.last().unwrap().group() >= 2);
+            let at = Placed::in_group(999, 0, 1);
+            assert_eq!(reader.get(at).unwrap_err().kind(), ErrorKind::Corrupt);
+        }
+        let beyond = Placed { position: placed.last().unwrap().position + 1_000_000, bytes: 10 };
+        assert_eq!(reader.get(beyond).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+}
+
+#[test]
+fn a_shard_without_records_is_a_shard() {
+    let schemas =
+        [Schema::images(Some(classes()), vec![]).unwrap(), Schema::text(IdWidth::U32, vec![]).unwrap()];
+    for schema in &schemas {
+        for format in Format::ALL {
+            round_trip(format, schema, &[], &[]);
+        }
+    }
+}
+
+#[test]
+fn a_nan_keeps_its_bits() {
+    let extra = vec![Field::required("a", FieldType::Float32), Field::required("b", FieldType::Float64)];
+    let schema = Schema::text(IdWidth::U16, extra).unwrap();
+    let mut record = text_record(1, 2);
+    record.values.extend([Value::Float(f64::NAN), Value::Float(f64::from_bits(f64::NAN.to_bits() | 77))]);
+    let dir = tempfile::tempdir().unwrap();
+    for format in Format::ALL {
+        let path = dir.path().join(format.name());
+        let placed = write(format, &schema, std::slice::from_ref(&record), &path);
+        let reader =
+            open(format, Arc::new(schema.clone()), Blob::open(&path, Access::Map, None).unwrap()).unwrap();
+        assert_eq!(reader.get(placed[0]).unwrap().crc32c(), record.crc32c(), "{format}");
+    }
+}
+
+#[test]
+fn a_record_that_does_not_fit_is_refused_by_name() {
+    let extra = vec![Field::nullable("stars", FieldType::Int32)];
+    let schema = Arc::new(Schema::text(IdWidth::U16, extra).unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    for format in Format::ALL {
+        let file = NewFile::create(&dir.path().join(format.name())).unwrap();
+        let mut writer = writer(format, schema.clone(), file).unwrap();
+        let mut record = text_record(1, 3);
+        assert!(writer.push(&record).is_err(), "{format} takes a record without its last value");
+        record.values.push(Value::Int(1 << 40));
+        let error = writer.push(&record).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Usage);
+        assert!(error.to_string().contains("\"stars\""), "{error}");
+        record.values[4] = Value::Null;
+        record.values[0] = Value::Null;
+        assert!(writer.push(&record).unwrap_err().to_string().contains("\"key\""));
+    }
+}
+
+#[test]
+fn a_shard_tells_its_format_and_schema() {
+    let dir = tempfile::tempdir().unwrap();
+    let everything = images_with_everything();
+    let mut values = vec![
+        Value::Text("k".into()),
+        Value::Bytes(vec![0xff, 0xd8].into()),
+        Value::UInt(2),
+        Value::UInt(3),
+        Value::Int(1),
+        Value::Text("o".into()),
+    ];
+    values.resize(values.len() + ALL_TYPES.len(), Value::Null);
+    let empty = Record { values: values.clone() };
+    for (value, ty) in values[6..].iter_mut().zip(ALL_TYPES) {
+        *value = match ty {
+            FieldType::String => Value::Text("ü".into()),
+            FieldType::Json => Value::Text("{}".into()),
+            FieldType::Binary | FieldType::Image => Value::Bytes(vec![1].into()),
+            FieldType::Bool => Value::Bool(false),
+            FieldType::Int32 | FieldType::Int64 | FieldType::Label => Value::Int(0),
+            FieldType::UInt32 | FieldType::UInt64 => Value::UInt(0),
+            FieldType::Float32 | FieldType::Float64 => Value::Float(0.0),
+            _ => Value::Ids(Ids::pack(ty.id_width().unwrap(), &[1]).unwrap()),
+        };
+    }
+    for format in Format::ALL {
+        let path = dir.path().join(format.name());
+        write(format, &everything, &[empty.clone(), Record { values: values.clone() }], &path);
+        let blob = Blob::open(&path, Access::Map, None).unwrap();
+        assert_eq!(sniff(&blob), Some(format));
+        let told = infer_schema(format, &blob).unwrap();
+        let mut expected = everything.clone();
+        if matches!(format, Format::Msgpack | Format::Protobuf) {
+            expected.class_names = Vec::new();
+        }
+        if format == Format::Msgpack {
+            for field in &mut expected.fields[6..] {
+                field.ty = match field.ty {
+                    FieldType::Json => FieldType::String,
+                    FieldType::Image => FieldType::Binary,
+                    FieldType::Label => FieldType::Int64,
+                    same => same,
+                };
+            }
+        }
+        assert_eq!(told, expected, "{format}");
+        let reader = open(format, Arc::new(told), blob).unwrap();
+        assert_eq!(reader.scan().unwrap().filter(Result::is_ok).count(), 2);
+    }
+}
+
+#[test]
+fn a_shard_of_another_schema_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let written = Schema::text(IdWidth::U16, vec![]).unwrap();
+    let other = Arc::new(Schema::text(IdWidth::U32, vec![]).unwrap());
+    for format in Format::ALL {
+        let path = dir.path().join(format.name());
+        write(format, &written, &[text_record(1, 5)], &path);
+        let read = open(format, other.clone(), Blob::open(&path, Access::Map, None).unwrap())
+            .and_then(|reader| reader.scan()?.next().unwrap().map(|_| ()));
+        let error = read.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert_eq!(error.place().path.as_deref(), Some(path.as_path()));
+    }
+}
+
+#[test]
+fn what_is_no_shard_is_told_as_none() {
+    for bytes in [&b""[..], b"{\"a\": 1}", b"\x89PNG\r\n\x1a\n", b"PK\x03\x04", &[0; 100]] {
+        assert_eq!(sniff(&Blob::from_bytes(Path::new("x"), bytes.to_vec().into())), None, "{bytes:?}");
+    }
+}

@@ -1,0 +1,385 @@
+//! Cutting the ranks into buckets, in one pass over the histogram.
+//!
+//! A bucket is a range of *ranks*, not of lengths: it ends where it holds whole steps, and the records behind go to the
+//! next, longer bucket, in which they fit as well. So only the last bucket can have records that fill no step, and an
+//! epoch has one short step instead of one per bucket.
+//!
+//! Where lengths are so sparse that a step of records spans too many of them, the step is a *graded* bucket of its own:
+//! each of its micro-batches is cut from the ranks by itself. All are about as large as the budget, so here, too, no
+//! rank waits for another. `docs/batching.md` specifies it.
+
+use dsconvert_dataset::error::{Error, Result};
+use dsconvert_dataset::index::LengthRun;
+use xxhash_rust::xxh3::Xxh3;
+
+use super::cut::{Cutter, Prefix};
+use super::cuttings::Variation;
+use super::lengths::{Lengths, Runs};
+use super::options::{BatchOptions, BatchSize, BucketBy, Last, Oversize};
+
+/// Records that share batches: a range of ranks whose lengths differ little.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bucket {
+    /// First rank.
+    pub start: u64,
+    /// Number of records.
+    pub records: u64,
+    /// Shortest length, after truncation.
+    pub shortest: u64,
+    /// Longest length, after truncation.
+    pub longest: u64,
+    /// Records of each of its micro-batches.
+    pub per_batch: u64,
+    /// Number of full steps in the buckets before.
+    pub first_step: u64,
+    /// Number of its full steps.
+    pub steps: u64,
+    /// Records that are left over: 0 in all buckets but the last.
+    pub tail: u64,
+    /// Most padded tokens of one of its micro-batches.
+    pub largest_batch: u64,
+    /// For a bucket of one step whose micro-batches have their own numbers of records: where each ends, counted from
+    /// `start`. They are cut from the ranks in order, each as large as the budget allows.
+    pub graded: Option<Box<[u64]>>,
+}
+
+/// The buckets of a cutting and what the pass over the histogram found out.
+#[derive(Debug)]
+pub(super) struct Buckets {
+    pub(super) buckets: Vec<Bucket>,
+    /// Distinct lengths.
+    pub(super) runs: u64,
+    /// Records over the budget, whatever happens to them.
+    pub(super) oversize: u64,
+    /// XXH3-128 of the histogram, in hexadecimal: two datasets with the same lengths have the same plan.
+    pub(super) digest: String,
+}
+
+/// Builds the buckets of `lengths` for steps of `micro_batches` micro-batches.
+pub(super) fn build<L: Lengths>(
+    lengths: &L,
+    options: &BatchOptions,
+    micro_batches: u64,
+    variation: Variation,
+) -> Result<Buckets> {
+    let mut builder = Builder {
+        options,
+        micro_batches,
+        cutter: match &options.bucket {
+            BucketBy::Length(boundaries) => Cutter::new(boundaries, variation),
+            BucketBy::None | BucketBy::Windows { .. } => Cutter::Never,
+        },
+        tail: Prefix::default(),
+        tail_runs: CheckedRuns::new(lengths)?,
+        head: Prefix::default(),
+        longest: 0,
+        rest: None,
+        buckets: Vec::new(),
+    };
+    let mut runs = CheckedRuns::new(lengths)?;
+    let mut digest = Xxh3::new();
+    let (mut distinct, mut oversize) = (0, 0);
+    // Batches of a fixed number of records stay as large as they are.
+    if let Some(part) = variation.first_part().filter(|_| options.cap().is_some()) {
+        builder.grade(part)?;
+    }
+    while let Some(run) = runs.next()? {
+        distinct += 1;
+        digest.update(&run.length.to_le_bytes());
+        digest.update(&run.count.to_le_bytes());
+        if options.cap().is_some_and(|cap| run.length > cap) {
+            oversize += run.count;
+            match options.oversize {
+                Oversize::Error => return Err(too_long(lengths, options, run)),
+                Oversize::Drop => continue,
+                Oversize::Alone | Oversize::Truncate => {}
+            }
+        }
+        builder.push(run)?;
+    }
+    let buckets = builder.finish()?;
+    Ok(Buckets { buckets, runs: distinct, oversize, digest: format!("{:032x}", digest.digest128()) })
+}
+
+/// Says how many records exceed the budget, from those of `first` on, and which is the longest.
+fn too_long<L: Lengths>(lengths: &L, options: &BatchOptions, first: LengthRun) -> Error {
+    let cap = options.cap().unwrap_or_default();
+    let name = match options.size {
+        BatchSize::MaxTokensUnpadded(_) => "max_tokens_unpadded",
+        _ => "max_tokens",
+    };
+    let (all, longer) = (lengths.records(), lengths.records().saturating_sub(first.first_rank));
+    let longest = lengths.record_at(all.saturating_sub(1)).and_then(|at| Ok((at, lengths.length_of(at)?)));
+    let Ok((record, length)) = longest else {
+        return Error::usage(format!(
+            "{longer} of {all} records are longer than the {cap} that {name} allows"
+        ));
+    };
+    let key = lengths.key_of(record).map(|key| format!(" with the key {key:?}")).unwrap_or_default();
+    let what = format!(
+        "{longer} of {all} records are longer than the {cap} that {name} allows; the longest{key} has {length}"
+    );
+    let help = match options.bucket {
+        BucketBy::Length(_) => format!(
+            "set oversize to \"truncate\", \"alone\" or \"drop\", raise {name} to {} or more, or pack documents with seq_len",
+            options.width(length)
+        ),
+        _ => format!("set oversize to \"truncate\" or raise {name} to {} or more", options.width(length)),
+    };
+    Error::usage(what).at_row(record).help(help)
+}
+
+struct Builder<'a> {
+    options: &'a BatchOptions,
+    micro_batches: u64,
+    cutter: Cutter<'a>,
+    /// Sums over the records before the open bucket, and the runs from there on.
+    tail: Prefix,
+    tail_runs: CheckedRuns<'a>,
+    /// Sums over the records so far.
+    head: Prefix,
+    /// Longest so far.
+    longest: u64,
+    /// First rank and shortest length of the last bucket, once it is known that nothing else follows.
+    rest: Option<(u64, u64)>,
+    buckets: Vec<Bucket>,
+}
+
+impl Builder<'_> {
+    fn push(&mut self, run: LengthRun) -> Result<()> {
+        let length = self.options.used(run.length);
+        let mut with = self.head.clone();
+        with.add(self.options, length, run.count);
+        let cut = self.cutter.cuts_before(self.options, length, &self.tail, &with);
+        if self.open_records() == 0 {
+            self.cutter.closed();
+        } else if cut && self.rest.is_none() {
+            let steps = self.full_steps();
+            if steps > 0 {
+                self.take(steps * self.per_step(), steps, 0)?;
+                self.cutter.closed();
+            } else if self.options.cap().is_some() {
+                self.grade(1.0)?;
+                self.cutter.closed();
+            }
+            // A fixed number of records that fill no step wait for more.
+        }
+        self.head = with;
+        self.longest = length;
+        Ok(())
+    }
+
+    /// Records of one step of the open bucket.
+    fn per_step(&self) -> u64 {
+        self.options.per_batch(self.longest) * self.micro_batches
+    }
+
+    fn open_records(&self) -> u64 {
+        // A graded bucket may end ahead of the run at hand.
+        self.head.records.saturating_sub(self.tail.records)
+    }
+
+    fn full_steps(&self) -> u64 {
+        self.open_records() / self.per_step()
+    }
+
+    /// Makes a bucket of the next `records`.
+    fn take(&mut self, records: u64, steps: u64, tail: u64) -> Result<()> {
+        let start = self.tail.records;
+        let (shortest, longest) = self.advance(records)?;
+        self.add(start, records, (shortest, longest), steps, tail);
+        Ok(())
+    }
+
+    fn add(&mut self, start: u64, records: u64, (shortest, longest): (u64, u64), steps: u64, tail: u64) {
+        let per_batch = self.options.per_batch(self.longest);
+        let largest_batch = self.options.padded(per_batch, longest);
+        let first_step = self.first_step();
+        let graded = None;
+        self.buckets.push(Bucket {
+            start,
+            records,
+            shortest,
+            longest,
+            per_batch,
+            first_step,
+            steps,
+            tail,
+            largest_batch,
+            graded,
+        });
+    }
+
+    fn first_step(&self) -> u64 {
+        self.buckets.last().map_or(0, |b| b.first_step + b.steps)
+    }
+
+    /// Makes a step of micro-batches that are each cut by themselves and use `part` of the budget, or finds that there
+    /// are not enough records.
+    fn grade(&mut self, part: f64) -> Result<()> {
+        let options = self.options;
+        let most = |length| ((options.per_batch(length) as f64 * part) as u64).max(1);
+        let start = self.tail.records;
+        let mut ends = Vec::new();
+        let (mut shortest, mut longest) = (None, 0);
+        let (mut per_batch, mut largest_batch) = (0, 0);
+        for _ in 0..self.micro_batches {
+            let mut count = 0;
+            while let Some(run) = self.peek()? {
+                let length = self.options.used(run.length);
+                let taken = most(length).saturating_sub(count).min(run.count);
+                if taken == 0 {
+                    break;
+                }
+                self.consume(length, taken);
+                count += taken;
+                shortest.get_or_insert(length);
+                longest = length;
+            }
+            if count == 0 {
+                self.rest = Some((start, shortest.unwrap_or(0)));
+                return Ok(());
+            }
+            per_batch = per_batch.max(count);
+            largest_batch = largest_batch.max(self.options.padded(count, longest));
+            ends.push(self.tail.records - start);
+        }
+        self.buckets.push(Bucket {
+            start,
+            records: self.tail.records - start,
+            shortest: shortest.unwrap_or(0),
+            longest,
+            per_batch,
+            first_step: self.first_step(),
+            steps: 1,
+            tail: 0,
+            largest_batch,
+            graded: Some(ends.into()),
+        });
+        Ok(())
+    }
+
+    /// What is left of the run at the start of the open bucket; `None` behind the last record that is used.
+    fn peek(&mut self) -> Result<Option<LengthRun>> {
+        let dropped = |run: &LengthRun| {
+            self.options.oversize == Oversize::Drop && self.options.cap().is_some_and(|cap| run.length > cap)
+        };
+        Ok(self.tail_runs.peek()?.filter(|run| !dropped(run)))
+    }
+
+    /// Moves the start of the open bucket by `count` records of `length`.
+    fn consume(&mut self, length: u64, count: u64) {
+        self.tail.add(self.options, length, count);
+        self.tail_runs.take(count);
+    }
+
+    /// Moves the start of the open bucket by `records`, and says the lengths of the first and the last of them.
+    fn advance(&mut self, records: u64) -> Result<(u64, u64)> {
+        let mut left = records;
+        let (mut shortest, mut longest) = (None, 0);
+        while left > 0 {
+            let Some(run) = self.peek()? else {
+                return Err(Error::corrupt("the histogram ends before its records do"));
+            };
+            let taken = run.count.min(left);
+            let length = self.options.used(run.length);
+            self.consume(length, taken);
+            left -= taken;
+            shortest.get_or_insert(length);
+            longest = length;
+        }
+        Ok((shortest.unwrap_or(0), longest))
+    }
+
+    /// Makes the last bucket of what is left.
+    fn finish(mut self) -> Result<Vec<Bucket>> {
+        let per_step = self.per_step();
+        if let Some((start, shortest)) = self.rest {
+            let records = self.head.records - start;
+            self.add(start, records, (shortest, self.longest), records / per_step, records % per_step);
+        } else {
+            let records = self.open_records();
+            if records > 0 {
+                self.take(records, records / per_step, records % per_step)?;
+            }
+        }
+        if self.options.last == Last::Drop {
+            self.widen_last();
+        }
+        Ok(self.buckets)
+    }
+
+    /// With `drop`, a last bucket without a full step would never be seen: it takes in the buckets before until it has
+    /// one, so that every epoch drops others.
+    fn widen_last(&mut self) {
+        while let [.., before, last] = self.buckets.as_mut_slice()
+            && last.steps == 0
+        {
+            let per_step = last.per_batch * self.micro_batches;
+            let records = before.records + last.records;
+            *before = Bucket {
+                records,
+                longest: last.longest,
+                per_batch: last.per_batch,
+                steps: records / per_step,
+                tail: records % per_step,
+                largest_batch: last.largest_batch,
+                graded: None,
+                ..before.clone()
+            };
+            self.buckets.pop();
+        }
+    }
+}
+
+/// The runs of a histogram that is one: ascending, without gaps, counting all records.
+pub(super) struct CheckedRuns<'a> {
+    runs: Runs<'a>,
+    records: u64,
+    counted: u64,
+    last_length: Option<u64>,
+    /// Records of a run that was looked at and not yet used up.
+    open: Option<LengthRun>,
+}
+
+impl<'a> CheckedRuns<'a> {
+    pub(super) fn new<L: Lengths>(lengths: &'a L) -> Result<Self> {
+        let (runs, records) = (lengths.runs()?, lengths.records());
+        Ok(Self { runs, records, counted: 0, last_length: None, open: None })
+    }
+
+    /// The next run; `None` when all records are counted.
+    pub(super) fn next(&mut self) -> Result<Option<LengthRun>> {
+        let Some(run) = self.runs.next().transpose()? else {
+            if self.counted != self.records {
+                let what = format!("the histogram counts {} of {} records", self.counted, self.records);
+                return Err(Error::corrupt(what));
+            }
+            return Ok(None);
+        };
+        let counted = self.counted.checked_add(run.count).filter(|&counted| counted <= self.records);
+        let ascends = self.last_length.is_none_or(|last| last < run.length);
+        let (true, true, Some(counted)) = (ascends, run.count > 0 && run.first_rank == self.counted, counted)
+        else {
+            return Err(Error::corrupt(format!("the run of length {} is out of place", run.length)));
+        };
+        self.counted = counted;
+        self.last_length = Some(run.length);
+        Ok(Some(run))
+    }
+
+    /// What is left of the current run.
+    fn peek(&mut self) -> Result<Option<LengthRun>> {
+        if self.open.is_none_or(|run| run.count == 0) {
+            self.open = self.next()?;
+        }
+        Ok(self.open)
+    }
+
+    /// Uses up `count` records of the current run.
+    fn take(&mut self, count: u64) {
+        if let Some(run) = &mut self.open {
+            run.count = run.count.saturating_sub(count);
+        }
+    }
+}

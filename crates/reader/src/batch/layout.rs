@@ -1,0 +1,106 @@
+//! Who does which micro-batch.
+
+use dsconvert_dataset::error::{Error, Result};
+
+use super::options::{MAX_MICRO_BATCHES, in_range};
+
+/// One data-parallel rank among others. It may change at any step of an epoch: which records a step has does not
+/// depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    rank: u64,
+    world_size: u64,
+}
+
+impl Layout {
+    /// The only rank.
+    pub const SINGLE: Self = Self { rank: 0, world_size: 1 };
+
+    /// Rank `rank` of `world_size`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when there is no such rank.
+    pub fn new(rank: u64, world_size: u64) -> Result<Self> {
+        in_range("world_size", world_size, MAX_MICRO_BATCHES)?;
+        if rank >= world_size {
+            return Err(Error::usage(format!("there is no rank {rank} in a world of {world_size}"))
+                .help("ranks are counted from 0"));
+        }
+        Ok(Self { rank, world_size })
+    }
+
+    /// The data-parallel rank of process `rank` of `world_size`, when each group of `replication` neighbouring
+    /// processes shares one model (tensor or pipeline parallelism) and must see identical batches.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when there is no such rank or the groups are not whole.
+    pub fn replicated(rank: u64, world_size: u64, replication: u64) -> Result<Self> {
+        let process = Self::new(rank, world_size)?;
+        in_range("replication", replication, MAX_MICRO_BATCHES)?;
+        if !world_size.is_multiple_of(replication) {
+            return Err(Error::usage(format!(
+                "{world_size} processes are not whole groups of {replication}"
+            )));
+        }
+        Self::new(process.rank / replication, world_size / replication)
+    }
+
+    /// The rank.
+    pub fn rank(self) -> u64 {
+        self.rank
+    }
+
+    /// The number of ranks.
+    pub fn world_size(self) -> u64 {
+        self.world_size
+    }
+
+    /// The micro-batches of a step of `micro_batches` that this rank does, in order: every `world_size`-th from its
+    /// rank on, so that what ranks do at the same time is what stands together in the step.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when the ranks would not get equally many.
+    pub fn share(self, micro_batches: u64) -> Result<impl Iterator<Item = u64> + Clone + use<>> {
+        let Self { rank, world_size } = self;
+        if !micro_batches.is_multiple_of(world_size) {
+            let what =
+                format!("{micro_batches} micro-batches per step cannot be shared by {world_size} ranks");
+            return Err(Error::usage(what).help(
+                "the number of micro-batches is fixed at the first start: choose a world size that divides it",
+            ));
+        }
+        Ok((0..micro_batches / world_size).map(move |turn| turn * world_size + rank))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_share_the_micro_batches() {
+        let share = |rank, world| Layout::new(rank, world).unwrap().share(6).unwrap().collect::<Vec<_>>();
+        assert_eq!(share(0, 2), [0, 2, 4]);
+        assert_eq!(share(1, 2), [1, 3, 5]);
+        assert_eq!(share(5, 6), [5]);
+        assert!(Layout::new(0, 4).unwrap().share(6).is_err());
+    }
+
+    #[test]
+    fn ranks_that_do_not_exist_are_refused() {
+        assert!(Layout::new(2, 2).unwrap_err().to_string().contains("no rank 2"));
+        assert!(Layout::new(0, 0).is_err());
+        assert!(Layout::replicated(0, 6, 4).is_err());
+        assert!(Layout::replicated(0, 6, 0).is_err());
+    }
+
+    #[test]
+    fn a_group_that_shares_a_model_is_one_rank() {
+        let ranks: Vec<u64> = (0..6).map(|r| Layout::replicated(r, 6, 2).unwrap().rank()).collect();
+        assert_eq!(ranks, [0, 0, 1, 1, 2, 2]);
+        assert_eq!(Layout::replicated(5, 6, 2).unwrap().world_size(), 3);
+    }
+}

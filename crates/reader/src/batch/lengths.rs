@@ -1,0 +1,177 @@
+//! What a plan needs to know of the records: how many there are, how long each is, and their order by length.
+
+use dsconvert_dataset::error::{Error, ErrorKind, Result};
+use dsconvert_dataset::index::{LengthIndex, LengthRun, RecordIndex};
+
+use crate::Split;
+
+/// The lengths of the records of one split.
+///
+/// The *rank* of a record is its place when the records are sorted by length, those of one length by ordinal.
+pub trait Lengths {
+    /// Number of records.
+    fn records(&self) -> u64;
+
+    /// The record at `rank`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::OutOfRange`] when there are not so many; [`ErrorKind::Corrupt`] when the index is not one.
+    fn record_at(&self, rank: u64) -> Result<u64>;
+
+    /// The length of the record with ordinal `record`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lengths::record_at`].
+    fn length_of(&self, record: u64) -> Result<u64>;
+
+    /// The key of the record with ordinal `record`, for messages; `None` when it has none or it cannot be read.
+    fn key_of(&self, record: u64) -> Option<String> {
+        let _ = record;
+        None
+    }
+
+    /// The lengths that occur, ascending, with how many records have each. An item that is an error is the last.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`] when the index is not one.
+    fn runs(&self) -> Result<Runs<'_>>;
+}
+
+/// The histogram of the lengths, run by run.
+pub type Runs<'a> = Box<dyn Iterator<Item = Result<LengthRun>> + 'a>;
+
+impl<L: Lengths + ?Sized> Lengths for &L {
+    fn records(&self) -> u64 {
+        (**self).records()
+    }
+
+    fn record_at(&self, rank: u64) -> Result<u64> {
+        (**self).record_at(rank)
+    }
+
+    fn length_of(&self, record: u64) -> Result<u64> {
+        (**self).length_of(record)
+    }
+
+    fn key_of(&self, record: u64) -> Option<String> {
+        (**self).key_of(record)
+    }
+
+    fn runs(&self) -> Result<Runs<'_>> {
+        (**self).runs()
+    }
+}
+
+/// The indexes of a split: the record index knows the length of a record, the length index the record of a rank.
+impl Lengths for (&RecordIndex, &LengthIndex) {
+    fn records(&self) -> u64 {
+        self.1.len()
+    }
+
+    fn record_at(&self, rank: u64) -> Result<u64> {
+        self.1.record_at(rank)
+    }
+
+    fn length_of(&self, record: u64) -> Result<u64> {
+        self.0.length(record)
+    }
+
+    fn runs(&self) -> Result<Runs<'_>> {
+        Ok(Box::new(self.1.histogram()?))
+    }
+}
+
+/// The lengths of an opened split.
+impl Lengths for Split {
+    fn records(&self) -> u64 {
+        self.len()
+    }
+
+    fn record_at(&self, rank: u64) -> Result<u64> {
+        self.ranked(rank)
+    }
+
+    fn length_of(&self, record: u64) -> Result<u64> {
+        self.length(record)
+    }
+
+    fn key_of(&self, record: u64) -> Option<String> {
+        Some(self.get(record).ok()?.key()?.to_owned())
+    }
+
+    fn runs(&self) -> Result<Runs<'_>> {
+        Ok(Box::new(self.histogram()?))
+    }
+}
+
+/// Lengths in memory, for those who have no dataset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LengthsInMemory {
+    lengths: Vec<u64>,
+    /// The record of each rank.
+    order: Vec<u64>,
+}
+
+impl LengthsInMemory {
+    /// The lengths of records 0, 1, 2, ….
+    pub fn new(lengths: Vec<u64>) -> Self {
+        let mut order: Vec<u64> = (0..lengths.len() as u64).collect();
+        // Stable, so that records of one length keep their order.
+        order.sort_by_key(|&record| lengths.get(record as usize).copied());
+        Self { lengths, order }
+    }
+}
+
+impl Lengths for LengthsInMemory {
+    fn records(&self) -> u64 {
+        self.lengths.len() as u64
+    }
+
+    fn record_at(&self, rank: u64) -> Result<u64> {
+        look_up(&self.order, rank)
+    }
+
+    fn length_of(&self, record: u64) -> Result<u64> {
+        look_up(&self.lengths, record)
+    }
+
+    fn runs(&self) -> Result<Runs<'_>> {
+        let length = |&record: &u64| look_up(&self.lengths, record).unwrap_or(u64::MAX);
+        let mut first_rank = 0;
+        Ok(Box::new(self.order.chunk_by(move |a, b| length(a) == length(b)).map(move |run| {
+            let count = run.len() as u64;
+            let length = run.first().map_or(Ok(0), |&record| self.length_of(record))?;
+            let found = LengthRun { length, count, first_rank };
+            first_rank += count;
+            Ok(found)
+        })))
+    }
+}
+
+fn look_up(numbers: &[u64], at: u64) -> Result<u64> {
+    let found = usize::try_from(at).ok().and_then(|at| numbers.get(at)).copied();
+    found.ok_or_else(|| {
+        let what = format!("there are only {} records", numbers.len());
+        Error::new(ErrorKind::OutOfRange, what).at_row(at)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_in_memory_are_ranked() {
+        let lengths = LengthsInMemory::new(vec![5, 2, 5, 9]);
+        let ranked: Vec<u64> = (0..4).map(|rank| lengths.record_at(rank).unwrap()).collect();
+        assert_eq!(ranked, [1, 0, 2, 3]);
+        let runs: Vec<LengthRun> = lengths.runs().unwrap().map(Result::unwrap).collect();
+        let run = |length, count, first_rank| LengthRun { length, count, first_rank };
+        assert_eq!(runs, [run(2, 1, 0), run(5, 2, 1), run(9, 1, 3)]);
+        assert_eq!(lengths.length_of(4).unwrap_err().kind(), ErrorKind::OutOfRange);
+        assert!(LengthsInMemory::new(vec![]).runs().unwrap().next().is_none());
+    }
+}

@@ -1,0 +1,117 @@
+//! How good the batches of an epoch are.
+
+use dsconvert_dataset::error::Result;
+
+use super::lengths::Lengths;
+use super::micro::MicroBatch;
+use super::options::BatchSize;
+use super::plan::BatchPlan;
+use super::state::Position;
+
+/// Measures of one epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Metrics {
+    /// Micro-batches that hold a record.
+    pub micro_batches: u64,
+    /// Records, with repetition.
+    pub records: u64,
+    /// Sum of lengths.
+    pub tokens: u64,
+    /// Sum of rows × width.
+    pub padded_tokens: u64,
+    /// Share of `padded_tokens` that is padding.
+    pub padding: f64,
+    /// Share of the budget that is used: padded tokens, or tokens when the budget is unpadded, ÷ (budget ×
+    /// micro-batches). 0 without a budget.
+    pub fill: f64,
+    /// Share of the time that ranks wait for another, when time goes with padded tokens: the sum of (largest − mean) ÷
+    /// the sum of the largest, over what ranks do at the same time.
+    pub skew: f64,
+    /// Correlation (Pearson) of the mean lengths of neighbouring steps: near 1 for a curriculum or a sawtooth, near 0
+    /// for a good shuffle. 0 for fewer than three steps.
+    pub length_correlation: f64,
+}
+
+impl Metrics {
+    /// Measures `epoch` of `plan` as `world_size` ranks see it. Looks every record up once.
+    ///
+    /// # Errors
+    ///
+    /// As [`BatchPlan::micro_batch`].
+    pub fn of<L: Lengths>(plan: &BatchPlan<L>, epoch: u64, world_size: u64) -> Result<Self> {
+        let mut sums = Self::default();
+        let (mut waited, mut worked) = (0.0, 0.0);
+        let mut means = Vec::new();
+        for step in 0..plan.steps() {
+            let at = Position { epoch, step };
+            let batches = (0..plan.micro_batches())
+                .map(|index| plan.micro_batch(at, index))
+                .collect::<Result<Vec<MicroBatch>>>()?;
+            for batch in &batches {
+                sums.add(batch);
+            }
+            for turn in batches.chunks(world_size.max(1) as usize) {
+                let sizes = || turn.iter().map(|b| b.padded_tokens() as f64);
+                let (largest, sum) = (sizes().fold(0.0, f64::max), sizes().sum::<f64>());
+                waited += largest - sum / turn.len() as f64;
+                worked += largest;
+            }
+            let records: usize = batches.iter().map(|b| b.records.len()).sum();
+            let tokens: u64 = batches.iter().map(MicroBatch::tokens).sum();
+            means.push(ratio(tokens as f64, records as f64));
+        }
+        let used = match plan.options().size {
+            BatchSize::MaxTokensUnpadded(_) => sums.tokens,
+            _ => sums.padded_tokens,
+        };
+        let budget = match plan.options().size {
+            BatchSize::BatchSize(_) => 0,
+            BatchSize::MaxTokens(max) | BatchSize::MaxTokensUnpadded(max) => max,
+        };
+        Ok(Self {
+            padding: 1.0 - ratio(sums.tokens as f64, sums.padded_tokens as f64),
+            fill: ratio(used as f64, budget as f64 * sums.micro_batches as f64),
+            skew: ratio(waited, worked),
+            length_correlation: neighbour_correlation(&means),
+            ..sums
+        })
+    }
+
+    fn add(&mut self, batch: &MicroBatch) {
+        self.micro_batches += u64::from(!batch.records.is_empty());
+        self.records += batch.records.len() as u64;
+        self.tokens += batch.tokens();
+        self.padded_tokens = self.padded_tokens.saturating_add(batch.padded_tokens());
+    }
+}
+
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+/// Correlation of each number with the next.
+fn neighbour_correlation(numbers: &[f64]) -> f64 {
+    if numbers.len() < 3 {
+        return 0.0;
+    }
+    let pairs = || numbers.iter().zip(numbers.iter().skip(1));
+    let n = (numbers.len() - 1) as f64;
+    let (a, b) = (pairs().map(|p| p.0).sum::<f64>() / n, pairs().map(|p| p.1).sum::<f64>() / n);
+    let covariance: f64 = pairs().map(|(x, y)| (x - a) * (y - b)).sum();
+    let variances =
+        pairs().map(|p| (p.0 - a).powi(2)).sum::<f64>() * pairs().map(|p| (p.1 - b).powi(2)).sum::<f64>();
+    ratio(covariance, variances.sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_that_go_together_correlate() {
+        assert!((neighbour_correlation(&[1.0, 2.0, 3.0, 4.0]) - 1.0).abs() < 1e-9);
+        assert!((neighbour_correlation(&[1.0, 2.0, 1.0, 2.0, 1.0]) + 1.0).abs() < 1e-9);
+        assert_eq!(neighbour_correlation(&[3.0, 3.0, 3.0]), 0.0);
+        assert_eq!(neighbour_correlation(&[1.0, 2.0]), 0.0);
+    }
+}

@@ -1,0 +1,330 @@
+//! What batches are asked for, and the checks of it.
+
+use dsconvert_dataset::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_128;
+
+/// Version of the algorithm that `docs/batching.md` specifies. It is part of every state: a state that was saved under
+/// another version is refused.
+pub const ALGORITHM: u32 = 2;
+
+/// Default of [`Boundaries::Auto`]: the share of padding a bucket may have by its bounds. Real batches have less.
+pub const DEFAULT_MAX_WASTE: f64 = 0.04;
+
+/// Largest `max_waste`.
+pub const MAX_MAX_WASTE: f64 = 0.9;
+
+/// Default ratio of geometric boundaries.
+pub const DEFAULT_RATIO: f64 = 1.1;
+
+/// Default upper bound of the first geometric bucket.
+pub const DEFAULT_FIRST_BOUND: u64 = 16;
+
+/// Default number of global steps whose records are sorted together with [`BucketBy::Windows`].
+pub const DEFAULT_WINDOW_STEPS: u64 = 50;
+
+/// Default number of neighbouring records that a block shuffle keeps together.
+pub const DEFAULT_BLOCK_RECORDS: u64 = 256;
+
+/// Default number of blocks whose records are mixed.
+pub const DEFAULT_GROUP_BLOCKS: u64 = 64;
+
+/// Most records of one micro-batch.
+pub const MAX_BATCH_RECORDS: u64 = 1 << 24;
+
+/// Most tokens of one micro-batch.
+pub const MAX_BATCH_TOKENS: u64 = 1 << 40;
+
+/// Most micro-batches of one global step.
+pub const MAX_MICRO_BATCHES: u64 = 1 << 20;
+
+/// Most records of one sorted window: it is sorted in memory.
+pub const MAX_WINDOW_RECORDS: u64 = 1 << 24;
+
+/// Most given or geometric boundaries.
+pub const MAX_BOUNDARIES: usize = 1 << 16;
+
+/// Size of a micro-batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BatchSize {
+    /// A fixed number of records.
+    BatchSize(u64),
+    /// As many records as fit when each is padded to the longest: records × width never exceeds this.
+    MaxTokens(u64),
+    /// As many as fit without padding, for kernels that take packed sequences: the sum of lengths never exceeds this.
+    MaxTokensUnpadded(u64),
+}
+
+/// Which records may share a batch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BucketBy {
+    /// Any: there is one bucket.
+    None,
+    /// Records of about one length.
+    Length(Boundaries),
+    /// Records that are neighbours when this many global steps of the shuffled order are sorted by length.
+    Windows {
+        /// Global steps of one window.
+        steps: u64,
+    },
+}
+
+/// Where buckets end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Boundaries {
+    /// Chosen from the histogram: as wide as they can be when this share of a bucket may be padding or unused budget.
+    Auto {
+        /// From 0.001 to 0.9.
+        max_waste: f64,
+    },
+    /// `first`, then each `ratio` times the one before, rounded up to a whole length.
+    Geometric {
+        /// The first boundary, at least 1.
+        first: u64,
+        /// From 1.001 to 1000.
+        ratio: f64,
+    },
+    /// Each starts a bucket (and ends the one before); strictly ascending.
+    Given(Vec<u64>),
+}
+
+impl BucketBy {
+    /// Sorted windows of [`DEFAULT_WINDOW_STEPS`].
+    pub const WINDOWS: Self = BucketBy::Windows { steps: DEFAULT_WINDOW_STEPS };
+}
+
+impl Boundaries {
+    /// Chosen from the histogram with [`DEFAULT_MAX_WASTE`].
+    pub const AUTO: Self = Boundaries::Auto { max_waste: DEFAULT_MAX_WASTE };
+    /// From [`DEFAULT_FIRST_BOUND`] with [`DEFAULT_RATIO`].
+    pub const GEOMETRIC: Self = Boundaries::Geometric { first: DEFAULT_FIRST_BOUND, ratio: DEFAULT_RATIO };
+}
+
+/// In what order records come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shuffle {
+    /// As they are stored; with buckets, from short to long.
+    None,
+    /// Every order is possible, another one in each epoch.
+    Full,
+    /// Blocks of neighbouring records stay near each other, for disks and object stores: whole blocks are shuffled, then
+    /// the records of each group of blocks.
+    Block {
+        /// Records of one block.
+        records: u64,
+        /// Blocks of one group.
+        group: u64,
+    },
+}
+
+impl Shuffle {
+    /// Groups of [`DEFAULT_GROUP_BLOCKS`] blocks of [`DEFAULT_BLOCK_RECORDS`].
+    pub const BLOCK: Self = Shuffle::Block { records: DEFAULT_BLOCK_RECORDS, group: DEFAULT_GROUP_BLOCKS };
+
+    /// Checks the numbers of a block shuffle.
+    pub(super) fn check(self) -> Result<()> {
+        if let Shuffle::Block { records, group } = self {
+            in_range("the records of a block", records, MAX_BATCH_RECORDS)?;
+            in_range("the blocks of a group", group, MAX_BATCH_RECORDS)?;
+        }
+        Ok(())
+    }
+}
+
+/// What happens to records that exceed the budget alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Oversize {
+    /// The plan is refused.
+    Error,
+    /// They are left out, and counted.
+    Drop,
+    /// Each is a micro-batch of its own, which exceeds the budget.
+    Alone,
+    /// Only the beginning that fits is used.
+    Truncate,
+}
+
+/// What happens to the records that are too few for a last full step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Last {
+    /// They make a smaller step: every record comes exactly once. A micro-batch of it may be empty.
+    Short,
+    /// They are left out of this epoch, and counted; another epoch leaves out others.
+    Drop,
+    /// The step is filled with rows that hold no record.
+    Pad,
+    /// The step is filled with records that this epoch has already had, and they are counted.
+    Wrap,
+}
+
+/// How records become batches. The order of an epoch depends on all of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BatchOptions {
+    /// Size of a micro-batch.
+    pub size: BatchSize,
+    /// Widths are rounded up to a multiple of this.
+    pub pad_to_multiple_of: u64,
+    /// Which records may share a batch.
+    pub bucket: BucketBy,
+    /// In what order they come.
+    pub shuffle: Shuffle,
+    /// Whether the worst comes first: the largest micro-batch in the first step, the longest record in the second (or
+    /// in the first, too), so that running out of memory shows at once.
+    pub longest_first: bool,
+    /// Records that exceed the budget alone.
+    pub oversize: Oversize,
+    /// Records that are too few for a last full step.
+    pub last: Last,
+}
+
+impl BatchOptions {
+    /// Defaults for a size: fully shuffled; token budgets with buckets by length, a fixed number of records without.
+    pub fn new(size: BatchSize) -> Self {
+        let bucket = match size {
+            BatchSize::BatchSize(_) => BucketBy::None,
+            _ => BucketBy::Length(Boundaries::AUTO),
+        };
+        Self {
+            size,
+            pad_to_multiple_of: 1,
+            bucket,
+            shuffle: Shuffle::Full,
+            longest_first: false,
+            oversize: Oversize::Error,
+            last: Last::Short,
+        }
+    }
+
+    /// Checks every number and that the options go together.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) naming the option.
+    pub fn check(&self) -> Result<()> {
+        let (name, size, most) = match self.size {
+            BatchSize::BatchSize(n) => ("batch_size", n, MAX_BATCH_RECORDS),
+            BatchSize::MaxTokens(n) => ("max_tokens", n, MAX_BATCH_TOKENS),
+            BatchSize::MaxTokensUnpadded(n) => ("max_tokens_unpadded", n, MAX_BATCH_TOKENS),
+        };
+        in_range(name, size, most)?;
+        in_range("pad_to_multiple_of", self.pad_to_multiple_of, MAX_BATCH_TOKENS)?;
+        if self.cap() == Some(0) {
+            let what = format!(
+                "max_tokens {size} is less than pad_to_multiple_of {}: not one record fits",
+                self.pad_to_multiple_of
+            );
+            return Err(Error::usage(what));
+        }
+        self.shuffle.check()?;
+        self.check_bucket()
+    }
+
+    fn check_bucket(&self) -> Result<()> {
+        match &self.bucket {
+            BucketBy::Length(_) if matches!(self.shuffle, Shuffle::Block { .. }) => {
+                return Err(Error::usage(
+                    "a block shuffle keeps stored neighbours together, buckets by length tear them apart",
+                )
+                .help("use sorted windows with a block shuffle, or a full shuffle with buckets by length"));
+            }
+            BucketBy::Length(Boundaries::Auto { max_waste }) => {
+                check_number("max_waste", *max_waste, 0.001..=MAX_MAX_WASTE)?;
+            }
+            BucketBy::Length(Boundaries::Geometric { first, ratio }) => {
+                in_range("the first boundary", *first, MAX_BATCH_TOKENS)?;
+                check_number("the ratio of the boundaries", *ratio, 1.001..=1000.0)?;
+            }
+            BucketBy::Length(Boundaries::Given(boundaries)) => {
+                if !boundaries.is_sorted_by(|a, b| a < b) {
+                    return Err(Error::usage("the boundaries of buckets must ascend"));
+                }
+                if boundaries.len() > MAX_BOUNDARIES {
+                    let what = format!("{} boundaries are more than {MAX_BOUNDARIES}", boundaries.len());
+                    return Err(Error::usage(what));
+                }
+            }
+            BucketBy::Windows { steps } => in_range("the steps of a window", *steps, MAX_WINDOW_RECORDS)?,
+            BucketBy::None => {}
+        }
+        let by_length = matches!(self.bucket, BucketBy::Length(_));
+        match self.oversize {
+            Oversize::Alone if !by_length => Err(Error::usage(
+                "without buckets by length, one record that is alone would make all of them alone",
+            )
+            .help("use buckets by length, or another policy for records over the budget")),
+            Oversize::Drop if !by_length && self.shuffle != Shuffle::Full => {
+                Err(Error::usage("records over the budget cannot be left out of the stored order")
+                    .help("use a full shuffle or buckets by length, or truncate them"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Longest record that fits the budget alone; `None` without a budget.
+    pub(super) fn cap(&self) -> Option<u64> {
+        match self.size {
+            BatchSize::BatchSize(_) => None,
+            BatchSize::MaxTokens(max) => Some(max / self.pad_to_multiple_of * self.pad_to_multiple_of),
+            BatchSize::MaxTokensUnpadded(max) => Some(max),
+        }
+    }
+
+    /// Width of a row whose longest record has `length`: at least one multiple, so that an empty record has a place.
+    pub(super) fn width(&self, length: u64) -> u64 {
+        let wide = length.max(1);
+        wide.checked_next_multiple_of(self.pad_to_multiple_of).unwrap_or(wide)
+    }
+
+    /// The length that is used of a record of `length`.
+    pub(super) fn used(&self, length: u64) -> u64 {
+        match (self.oversize, self.cap()) {
+            (Oversize::Truncate, Some(cap)) => length.min(cap),
+            _ => length,
+        }
+    }
+
+    /// Records of a micro-batch whose longest has `length`: at least 1.
+    pub(super) fn per_batch(&self, length: u64) -> u64 {
+        let records = match self.size {
+            BatchSize::BatchSize(records) => records,
+            BatchSize::MaxTokens(max) => max / self.width(length),
+            BatchSize::MaxTokensUnpadded(max) => max / length.max(1),
+        };
+        records.clamp(1, MAX_BATCH_RECORDS)
+    }
+
+    /// Tokens of `records` rows whose longest has `length`.
+    pub(super) fn padded(&self, records: u64, length: u64) -> u64 {
+        records.saturating_mul(self.width(length))
+    }
+
+    /// XXH3-128 of the algorithm's version and the options as JSON, in hexadecimal.
+    pub(super) fn fingerprint(&self) -> Result<String> {
+        let json = serde_json::to_vec(&(ALGORITHM, self))
+            .map_err(|e| Error::usage("the options cannot be written down").caused_by(e))?;
+        Ok(format!("{:032x}", xxh3_128(&json)))
+    }
+}
+
+/// Checks that `value` is from 1 to `most`.
+pub(super) fn in_range(name: &str, value: u64, most: u64) -> Result<()> {
+    if value == 0 || value > most {
+        return Err(Error::usage(format!("{name} is {value}, not between 1 and {most}")));
+    }
+    Ok(())
+}
+
+/// Checks that `value` is in `range`; a NaN is not.
+fn check_number(name: &str, value: f64, range: std::ops::RangeInclusive<f64>) -> Result<()> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(Error::usage(format!("{name} is {value}, not between {} and {}", range.start(), range.end())))
+}

@@ -1,0 +1,339 @@
+//! Packed rows at read time: the documents of an epoch in their order, window by window, in rows of one length.
+//!
+//! Which rows a step has depends on the windows before it, so a step is found from the one before. A state says where
+//! the current window begins: going on takes as long as packing one window.
+
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use dsconvert_dataset::error::{Error, ErrorKind, Result};
+use dsconvert_dataset::packing::{MAX_SEQ_LEN, Packing, Row};
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+use self::rows::RowSource;
+use super::bucket::CheckedRuns;
+use super::layout::Layout;
+use super::lengths::Lengths;
+use super::options::{ALGORITHM, Last, MAX_MICRO_BATCHES, MAX_WINDOW_RECORDS, Shuffle, in_range};
+use super::order::{Epoch, Order};
+use super::state::{PlanState, Position};
+
+/// Default number of documents that are packed together.
+pub const DEFAULT_PACK_WINDOW: u64 = 4096;
+
+/// How records become packed rows. The rows of an epoch depend on all of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PackOptions {
+    /// Inputs, and labels, of a row.
+    pub seq_len: u64,
+    /// How documents get into rows.
+    pub packing: Packing,
+    /// Documents that are packed together; more while they do not fill a row.
+    pub window: u64,
+    /// Rows of a micro-batch.
+    pub batch_size: u64,
+    /// In what order documents come. Unless there is none, the rows of a window are shuffled, too.
+    pub shuffle: Shuffle,
+    /// Rows that are too few for a last full step.
+    pub last: Last,
+}
+
+impl PackOptions {
+    /// Defaults for rows of `seq_len`, `batch_size` in a micro-batch: best fit, fully shuffled.
+    pub fn new(seq_len: u64, batch_size: u64) -> Self {
+        Self {
+            seq_len,
+            packing: Packing::BestFit,
+            window: DEFAULT_PACK_WINDOW,
+            batch_size,
+            shuffle: Shuffle::Full,
+            last: Last::Short,
+        }
+    }
+
+    /// Checks every number.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`] naming the option.
+    pub fn check(&self) -> Result<()> {
+        in_range("seq_len", self.seq_len, MAX_SEQ_LEN)?;
+        in_range("batch_size", self.batch_size, MAX_SEQ_LEN / self.seq_len)?;
+        in_range("the window", self.window, MAX_WINDOW_RECORDS)?;
+        self.shuffle.check()
+    }
+}
+
+/// Place in the documents of an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PackCursor {
+    /// Documents before the current window, in the order of the epoch.
+    pub document: u64,
+    /// Tokens of its first document that are already used.
+    pub token: u64,
+    /// Rows of the window that are done.
+    pub row: u64,
+}
+
+/// State of a [`PackPlan`]: equal on every rank.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PackState {
+    /// What makes the order, and the step.
+    pub plan: PlanState,
+    /// Where the step begins.
+    pub cursor: PackCursor,
+}
+
+/// Rows of one global step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PackedStep {
+    /// Global step in the epoch.
+    pub step: u64,
+    /// The rows of all micro-batches.
+    pub rows: Vec<Row>,
+    /// Rows that this epoch has already had ([`Last::Wrap`]); they are the last ones.
+    pub repeated: u64,
+    /// Where the next step begins.
+    pub next: PackCursor,
+    /// Rows that each micro-batch is filled up to: with [`Last::Pad`].
+    filled_to: u64,
+    micro_batches: u64,
+}
+
+impl PackedStep {
+    /// The rows of micro-batch `index`. In a short step as even as can be, the first ones get one more.
+    pub fn micro_batch(&self, index: u64) -> &[Row] {
+        let rows = self.rows.len() as u64;
+        let (each, more) = (rows / self.micro_batches, rows % self.micro_batches);
+        let start = index.saturating_mul(each).saturating_add(index.min(more));
+        let end = start.saturating_add(each + u64::from(index < more));
+        self.rows.get(start as usize..end as usize).unwrap_or_default()
+    }
+
+    /// The micro-batches of one rank.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`] when the ranks cannot share the micro-batches.
+    pub fn share(&self, layout: Layout) -> Result<impl Iterator<Item = &[Row]>> {
+        Ok(layout.share(self.micro_batches)?.map(|index| self.micro_batch(index)))
+    }
+
+    /// Rows without documents behind those of micro-batch `index` ([`Last::Pad`]).
+    pub fn filler_rows(&self, index: u64) -> u64 {
+        self.filled_to.saturating_sub(self.micro_batch(index).len() as u64)
+    }
+
+    /// Number of tokens.
+    pub fn tokens(&self) -> u64 {
+        self.rows.iter().map(Row::tokens).sum()
+    }
+
+    /// Number of places that have a label, for example to normalise a loss, when labels are next tokens.
+    pub fn labels(&self) -> u64 {
+        self.rows.iter().map(Row::labels).sum()
+    }
+
+    /// The same when labels are the tokens themselves, without the first of each piece.
+    pub fn tokens_after_first(&self) -> u64 {
+        self.rows.iter().map(Row::tokens_after_first).sum()
+    }
+}
+
+/// A pure function of (lengths, options, seed, epoch, state) that says which pieces of which records each packed row
+/// holds. Memory: one window and one step.
+///
+/// ```
+/// use dsconvert_reader::batch::{LengthsInMemory, PackOptions, PackPlan};
+///
+/// let lengths = LengthsInMemory::new((0..1000).map(|i| 20 + i % 300).collect());
+/// let plan = PackPlan::new("fingerprint", lengths, PackOptions::new(512, 4), 42, 2)?;
+/// let mut saved = None;
+/// for step in plan.steps(&plan.start(0))? {
+///     let (step, state) = step?;
+///     assert!(step.rows.iter().all(|row| row.tokens() <= 512));
+///     if step.step == 3 {
+///         saved = Some(state);
+///     }
+/// }
+/// let (resumed, _) = plan.steps(&saved.unwrap_or_else(|| plan.start(0)))?.next().transpose()?.unwrap();
+/// assert_eq!(resumed.step, 4);
+/// # Ok::<(), dsconvert_reader::error::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct PackPlan<L> {
+    lengths: L,
+    options: PackOptions,
+    start: PlanState,
+    /// Sum of the lengths.
+    tokens: u64,
+}
+
+impl<L: Lengths> PackPlan<L> {
+    /// A plan for the records of `lengths`; otherwise as [`BatchPlan::new`](super::BatchPlan::new).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`] when the options are wrong; [`ErrorKind::Corrupt`] when the lengths contradict themselves.
+    pub fn new(
+        dataset: &str,
+        lengths: L,
+        options: PackOptions,
+        seed: u64,
+        micro_batches: u64,
+    ) -> Result<Self> {
+        options.check()?;
+        in_range("the number of micro-batches per step", micro_batches, MAX_MICRO_BATCHES)?;
+        let (digest, tokens) = digest(&lengths)?;
+        let json = serde_json::to_vec(&(ALGORITHM, &options))
+            .map_err(|e| Error::usage("the options cannot be written down").caused_by(e))?;
+        let start = PlanState {
+            version: ALGORITHM,
+            dataset: dataset.to_owned(),
+            lengths: digest,
+            options: format!("{:032x}", xxh3_128(&json)),
+            seed,
+            micro_batches,
+            epoch: 0,
+            step: 0,
+        };
+        Ok(Self { lengths, options, start, tokens })
+    }
+
+    /// The options.
+    pub fn options(&self) -> &PackOptions {
+        &self.options
+    }
+
+    /// Number of rows of `epoch`, before [`Last`] is applied. With [`Packing::Concat`] the same in every epoch and
+    /// known at once; with [`Packing::BestFit`] all lengths are looked up and packed.
+    ///
+    /// # Errors
+    ///
+    /// As the items of [`PackPlan::steps`].
+    pub fn rows(&self, epoch: u64) -> Result<u64> {
+        if self.options.packing == Packing::Concat {
+            return Ok(self.tokens.div_ceil(self.options.seq_len));
+        }
+        let mut rows = self.rows_from(epoch, PackCursor::default());
+        let mut count = 0;
+        while rows.open()? {
+            count += rows.skip_window();
+        }
+        Ok(count)
+    }
+
+    /// Number of global steps of an epoch of that many rows.
+    pub fn steps_of(&self, rows: u64) -> u64 {
+        match self.options.last {
+            Last::Drop => rows / self.rows_per_step(),
+            _ => rows.div_ceil(self.rows_per_step()),
+        }
+    }
+
+    /// The state before the first step of `epoch`.
+    pub fn start(&self, epoch: u64) -> PackState {
+        PackState { plan: PlanState { epoch, ..self.start.clone() }, cursor: PackCursor::default() }
+    }
+
+    /// The steps from `from` to the end of its epoch, each with the state behind it. An item that is an error is the
+    /// last.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`] when it is a state of another dataset, seed, number of micro-batches or of other options;
+    /// [`ErrorKind::OutOfRange`] when it points behind the records.
+    pub fn steps(
+        &self,
+        from: &PackState,
+    ) -> Result<impl Iterator<Item = Result<(PackedStep, PackState)>> + '_> {
+        self.start.check_same_run(&from.plan)?;
+        if from.cursor.document > self.lengths.records() {
+            let what = format!(
+                "the state points at document {} of {}",
+                from.cursor.document,
+                self.lengths.records()
+            );
+            return Err(Error::new(ErrorKind::OutOfRange, what));
+        }
+        let mut at = Position { epoch: from.plan.epoch, step: from.plan.step };
+        let mut rows = self.rows_from(at.epoch, from.cursor);
+        let mut done = false;
+        Ok(std::iter::from_fn(move || {
+            if done {
+                return None;
+            }
+            let step = self.step(at, &mut rows).transpose();
+            done = !matches!(step, Some(Ok(_)));
+            at.step += 1;
+            step.map(|step| {
+                step.map(|step| {
+                    let plan = PlanState { epoch: at.epoch, step: at.step, ..self.start.clone() };
+                    let state = PackState { plan, cursor: step.next };
+                    (step, state)
+                })
+            })
+        }))
+    }
+
+    fn rows_per_step(&self) -> u64 {
+        self.options.batch_size * self.start.micro_batches
+    }
+
+    fn step(&self, at: Position, source: &mut RowSource<'_, L>) -> Result<Option<PackedStep>> {
+        let wanted = self.rows_per_step();
+        let mut rows = Vec::new();
+        while (rows.len() as u64) < wanted
+            && let Some(row) = source.next()?
+        {
+            rows.push(row);
+        }
+        let missing = wanted - rows.len() as u64;
+        if rows.is_empty() || (missing > 0 && self.options.last == Last::Drop) {
+            return Ok(None);
+        }
+        let next = source.cursor();
+        let mut repeated = 0;
+        if self.options.last == Last::Wrap && missing > 0 {
+            repeated = missing;
+            let mut again = self.rows_from(at.epoch, PackCursor::default());
+            while (rows.len() as u64) < wanted {
+                match again.next()? {
+                    Some(row) => rows.push(row),
+                    None => again = self.rows_from(at.epoch, PackCursor::default()),
+                }
+            }
+        }
+        let filled_to = if self.options.last == Last::Pad { self.options.batch_size } else { 0 };
+        let micro_batches = self.start.micro_batches;
+        Ok(Some(PackedStep { step: at.step, rows, repeated, next, filled_to, micro_batches }))
+    }
+
+    fn rows_from(&self, epoch: u64, cursor: PackCursor) -> RowSource<'_, L> {
+        let epoch = Epoch { seed: self.start.seed, epoch };
+        let order = Order::of_records(self.options.shuffle, epoch, self.lengths.records(), 0);
+        RowSource::new(&self.lengths, &self.options, epoch, order, cursor)
+    }
+}
+
+/// XXH3-128 of the histogram, and the sum of the lengths.
+fn digest<L: Lengths>(lengths: &L) -> Result<(String, u64)> {
+    let mut runs = CheckedRuns::new(lengths)?;
+    let mut digest = Xxh3::new();
+    let mut tokens = 0u64;
+    while let Some(run) = runs.next()? {
+        digest.update(&run.length.to_le_bytes());
+        digest.update(&run.count.to_le_bytes());
+        tokens = run
+            .length
+            .checked_mul(run.count)
+            .and_then(|sum| tokens.checked_add(sum))
+            .ok_or_else(|| Error::corrupt("the lengths add up to more than an index holds"))?;
+    }
+    Ok((format!("{:032x}", digest.digest128()), tokens))
+}

@@ -1,0 +1,115 @@
+//! The rows of an epoch, window by window.
+
+use dsconvert_dataset::error::Result;
+use dsconvert_dataset::packing::{Document, Row, Window};
+
+use super::super::lengths::Lengths;
+use super::super::options::Shuffle;
+use super::super::order::{Epoch, Order};
+use super::{PackCursor, PackOptions};
+
+/// The rows of an epoch, one after the other.
+#[derive(Debug)]
+pub(super) struct RowSource<'a, L> {
+    lengths: &'a L,
+    options: &'a PackOptions,
+    epoch: Epoch,
+    order: Order,
+    cursor: PackCursor,
+    /// The window at the cursor.
+    open: Option<OpenWindow>,
+}
+
+#[derive(Debug)]
+struct OpenWindow {
+    window: Window,
+    /// Order of its rows.
+    order: Order,
+    /// Where the next one begins.
+    next: PackCursor,
+}
+
+impl<'a, L: Lengths> RowSource<'a, L> {
+    pub(super) fn new(
+        lengths: &'a L,
+        options: &'a PackOptions,
+        epoch: Epoch,
+        order: Order,
+        cursor: PackCursor,
+    ) -> Self {
+        Self { lengths, options, epoch, order, cursor, open: None }
+    }
+
+    /// Where the next row stands.
+    pub(super) fn cursor(&self) -> PackCursor {
+        self.cursor
+    }
+
+    /// The next row; `None` at the end of the epoch.
+    pub(super) fn next(&mut self) -> Result<Option<Row>> {
+        if !self.open()? {
+            return Ok(None);
+        }
+        let row = self.open.as_ref().and_then(|open| open.window.row(open.order.at(self.cursor.row)));
+        self.cursor.row += 1;
+        self.leave_when_done();
+        Ok(row)
+    }
+
+    /// Packs the window at the cursor unless it is packed. `false` at the end of the epoch.
+    pub(super) fn open(&mut self) -> Result<bool> {
+        while self.open.is_none() && self.cursor.document < self.lengths.records() {
+            self.open = Some(self.pack()?);
+            self.leave_when_done();
+        }
+        Ok(self.open.is_some())
+    }
+
+    /// Leaves the rest of the open window, and says how many rows that is.
+    pub(super) fn skip_window(&mut self) -> u64 {
+        let rows = self.open.as_ref().map_or(0, |open| open.window.rows());
+        let left = rows.saturating_sub(self.cursor.row);
+        self.cursor.row = rows;
+        self.leave_when_done();
+        left
+    }
+
+    /// Goes on to the next window when all rows of this are done.
+    fn leave_when_done(&mut self) {
+        if let Some(open) = &self.open
+            && self.cursor.row >= open.window.rows()
+        {
+            self.cursor = open.next;
+            self.open = None;
+        }
+    }
+
+    fn pack(&self) -> Result<OpenWindow> {
+        let (lengths, options) = (self.lengths, self.options);
+        let PackCursor { document: start, token: skipped, .. } = self.cursor;
+        let records = lengths.records();
+        // Those that have tokens, and their positions in the order.
+        let (mut documents, mut positions) = (Vec::new(), Vec::new());
+        let (mut tokens, mut next) = (0u64, start);
+        // A window that fills no row would be packed for nothing.
+        while next < records && ((documents.len() as u64) < options.window || tokens < options.seq_len) {
+            let id = self.order.at(next);
+            let length = lengths.length_of(id)?;
+            if length > 0 {
+                let used = if documents.is_empty() { skipped } else { 0 };
+                tokens = tokens.saturating_add(length.saturating_sub(used));
+                documents.push(Document { id, length });
+                positions.push(next);
+            }
+            next += 1;
+        }
+        let window = Window::new(options.packing, options.seq_len, &documents, skipped, next == records);
+        let order = match options.shuffle {
+            Shuffle::None => Order::natural(),
+            _ => Order::of_rows(self.epoch, window.rows(), start),
+        };
+        let carry = window.carry();
+        let document = positions.get(carry.documents).copied().unwrap_or(next);
+        Ok(OpenWindow { window, order, next: PackCursor { document, token: carry.tokens, row: 0 } })
+    }
+}

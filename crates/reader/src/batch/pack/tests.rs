@@ -1,0 +1,154 @@
+//! Packed epochs: every token once, resume anywhere, full rows.
+
+use std::collections::BTreeMap;
+
+use dsconvert_dataset::packing::Piece;
+use proptest::prelude::*;
+
+use super::super::{Last, LengthsInMemory, Shuffle};
+use super::*;
+
+const SEED: u64 = 3;
+
+fn plan(lengths: &[u64], options: &PackOptions, micro_batches: u64) -> PackPlan<LengthsInMemory> {
+    let lengths = LengthsInMemory::new(lengths.to_vec());
+    PackPlan::new("data", lengths, options.clone(), SEED, micro_batches).unwrap()
+}
+
+fn steps(plan: &PackPlan<LengthsInMemory>, from: &PackState) -> Vec<(PackedStep, PackState)> {
+    plan.steps(from).unwrap().map(Result::unwrap).collect()
+}
+
+fn any_lengths() -> impl Strategy<Value = Vec<u64>> {
+    prop::collection::vec(prop_oneof![2 => 0u64..20, 1 => 0u64..150], 0..150)
+}
+
+fn any_options() -> impl Strategy<Value = PackOptions> {
+    let packing = prop_oneof![Just(Packing::Concat), Just(Packing::BestFit)];
+    let shuffle =
+        prop_oneof![Just(Shuffle::None), Just(Shuffle::Full), Just(Shuffle::Block { records: 7, group: 2 }),];
+    let last = prop_oneof![Just(Last::Short), Just(Last::Drop), Just(Last::Pad), Just(Last::Wrap)];
+    (1u64..50, packing, 1u64..40, 1u64..5, shuffle, last).prop_map(
+        |(seq_len, packing, window, batch_size, shuffle, last)| PackOptions {
+            seq_len,
+            packing,
+            window,
+            batch_size,
+            shuffle,
+            last,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn every_token_comes_once(lengths in any_lengths(), options in any_options(), micro_batches in 1u64..4) {
+        let plan = plan(&lengths, &options, micro_batches);
+        let steps = steps(&plan, &plan.start(2));
+        let rows = plan.rows(2).unwrap();
+        prop_assert_eq!(steps.len() as u64, plan.steps_of(rows));
+        let mut pieces = BTreeMap::<(u64, u64), Piece>::new();
+        let (mut found, mut repeated) = (0, 0);
+        for (step, _) in &steps {
+            let own = step.rows.len() - step.repeated as usize;
+            repeated += step.repeated;
+            found += own as u64;
+            for row in &step.rows {
+                prop_assert!(row.tokens() <= options.seq_len && row.tokens() > 0);
+            }
+            for &piece in step.rows[..own].iter().flat_map(|row| &row.pieces) {
+                prop_assert!(pieces.insert((piece.document, piece.start), piece).is_none());
+            }
+            let shared: Vec<&Row> = (0..micro_batches).flat_map(|i| step.micro_batch(i)).collect();
+            prop_assert!(shared.into_iter().eq(&step.rows));
+            for index in 0..micro_batches {
+                let rows = step.micro_batch(index).len() as u64 + step.filler_rows(index);
+                prop_assert!(rows <= options.batch_size);
+                prop_assert!(rows == options.batch_size || options.last == Last::Short);
+            }
+        }
+        let per_step = options.batch_size * micro_batches;
+        match options.last {
+            Last::Drop => prop_assert_eq!(found, rows / per_step * per_step),
+            Last::Wrap => prop_assert_eq!((found, repeated), (rows, steps.len() as u64 * per_step - rows)),
+            Last::Short | Last::Pad => prop_assert_eq!(found, rows),
+        }
+        if options.last != Last::Drop {
+            let mut seen = vec![0; lengths.len()];
+            for ((document, start), piece) in pieces {
+                prop_assert_eq!(start, seen[document as usize]);
+                seen[document as usize] += piece.len;
+                prop_assert_eq!(piece.ends, seen[document as usize] == lengths[document as usize]);
+            }
+            prop_assert_eq!(seen, lengths);
+        }
+    }
+
+    #[test]
+    fn resuming_anywhere_goes_on(
+        lengths in any_lengths(), options in any_options(), micro_batches in 1u64..4, stop: prop::sample::Index,
+    ) {
+        let all = {
+            let plan = plan(&lengths, &options, micro_batches);
+            steps(&plan, &plan.start(1))
+        };
+        if all.is_empty() {
+            return Ok(());
+        }
+        let stop = stop.index(all.len());
+        let saved = serde_json::to_string(&all[stop].1).unwrap();
+        let plan = plan(&lengths, &options, micro_batches);
+        let rest = steps(&plan, &serde_json::from_str(&saved).unwrap());
+        prop_assert_eq!(&rest, &all[stop + 1..]);
+    }
+
+    #[test]
+    fn a_state_that_lies_never_panics(
+        lengths in any_lengths(), options in any_options(), document in 0u64..200, token: u64, row: u64,
+    ) {
+        let plan = plan(&lengths, &options, 1);
+        let state = PackState { cursor: PackCursor { document, token, row }, ..plan.start(0) };
+        if let Ok(steps) = plan.steps(&state) {
+            for step in steps.take(100) {
+                let (step, _) = step.unwrap();
+                prop_assert!(step.rows.iter().all(|row| row.tokens() <= options.seq_len));
+            }
+        }
+    }
+}
+
+#[test]
+fn best_fit_fills_rows_and_concat_fills_all_but_one() {
+    // Lengths of 1 to 1500, many short and few long.
+    let lengths: Vec<u64> =
+        (0..20_000u64).map(|i| 1 + (i * 7919 % 100) * (i * 104_729 % 15) + i % 100).collect();
+    let tokens: u64 = lengths.iter().sum();
+    for (packing, least) in [(Packing::Concat, 0.999), (Packing::BestFit, 0.99)] {
+        let plan = plan(&lengths, &PackOptions { packing, ..PackOptions::new(2048, 8) }, 2);
+        let fill = tokens as f64 / (plan.rows(0).unwrap() * 2048) as f64;
+        assert!(fill > least, "{packing:?}: {fill}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let lengths = || LengthsInMemory::new(vec![5, 6]);
+    let good = PackOptions::new(8, 2);
+    for (options, what) in [
+        (PackOptions { seq_len: 0, ..good.clone() }, "seq_len"),
+        (PackOptions { seq_len: 1 << 31, ..good.clone() }, "seq_len"),
+        (PackOptions { batch_size: 0, ..good.clone() }, "batch_size"),
+        (PackOptions { batch_size: 1 << 30, ..good.clone() }, "batch_size"),
+        (PackOptions { window: 0, ..good.clone() }, "window"),
+        (PackOptions { shuffle: Shuffle::Block { records: 0, group: 1 }, ..good.clone() }, "block"),
+    ] {
+        let error = PackPlan::new("data", lengths(), options, SEED, 1).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Usage);
+        assert!(error.to_string().contains(what), "{error}");
+    }
+    let plan = |seed| PackPlan::new("data", lengths(), good.clone(), seed, 1).unwrap();
+    let saved = plan(1).start(0);
+    assert_eq!(plan(2).steps(&saved).err().unwrap().kind(), ErrorKind::Usage);
+    let behind = PackState { cursor: PackCursor { document: 3, ..saved.cursor }, ..saved };
+    assert_eq!(plan(1).steps(&behind).err().unwrap().kind(), ErrorKind::OutOfRange);
+}

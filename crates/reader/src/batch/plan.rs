@@ -1,0 +1,272 @@
+//! The plan: which records each micro-batch of each step holds.
+
+mod find;
+
+use dsconvert_dataset::error::{Error, ErrorKind, Result};
+
+use super::bucket::Bucket;
+use super::cuttings::{Cutting, Cuttings};
+use super::layout::Layout;
+use super::lengths::Lengths;
+use super::micro::{Counts, MicroBatch, StepTotals};
+use super::options::{ALGORITHM, BatchOptions, BatchSize, Last, MAX_MICRO_BATCHES, Oversize, in_range};
+use super::permute::{Purpose, key};
+use super::state::{PlanState, Position};
+use super::window::WindowCache;
+
+/// A pure function of (lengths, options, seed, epoch, step) that says which records each micro-batch holds.
+///
+/// Nothing in it changes; threads may share it. It takes memory for the buckets, not for the records.
+///
+/// ```
+/// use dsconvert_reader::batch::{BatchOptions, BatchPlan, BatchSize, Layout, LengthsInMemory, Position};
+///
+/// let lengths = LengthsInMemory::new((0..1000).map(|i| 20 + i % 300).collect());
+/// let options = BatchOptions::new(BatchSize::MaxTokens(4096));
+/// let (seed, micro_batches) = (42, 4);
+/// let plan = BatchPlan::new("fingerprint of the dataset", lengths, options, seed, micro_batches)?;
+///
+/// // Two ranks: each does two of the four micro-batches of a step.
+/// let mut seen = 0;
+/// for rank in 0..2 {
+///     for batch in plan.batches(Layout::new(rank, 2)?, Position::default())? {
+///         let batch = batch?;
+///         assert!(batch.padded_tokens() <= 4096);
+///         seen += batch.records.len();
+///     }
+/// }
+/// assert_eq!(seen, 1000);
+///
+/// // Any number of ranks goes on where the two were.
+/// let saved = plan.state(Position { epoch: 0, step: 3 })?;
+/// assert_eq!(plan.resume(&saved)?, Position { epoch: 0, step: 3 });
+/// # Ok::<(), dsconvert_reader::error::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct BatchPlan<L> {
+    lengths: L,
+    options: BatchOptions,
+    micro_batches: u64,
+    /// Epochs take one after the other; all have the same number of steps.
+    cuttings: Vec<Cutting>,
+    oversize: u64,
+    /// The state at the start.
+    start: PlanState,
+    windows: WindowCache,
+}
+
+impl<L: Lengths> BatchPlan<L> {
+    /// A plan for the records of `lengths`. `dataset` is a fingerprint of dataset and split; `micro_batches` is the
+    /// number of micro-batches of a global step, over all ranks: fixed once training has started.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`] when the options are wrong or a record exceeds the budget and may not;
+    /// [`ErrorKind::Corrupt`] when the lengths contradict themselves.
+    pub fn new(
+        dataset: &str,
+        lengths: L,
+        options: BatchOptions,
+        seed: u64,
+        micro_batches: u64,
+    ) -> Result<Self> {
+        options.check()?;
+        in_range("the number of micro-batches per step", micro_batches, MAX_MICRO_BATCHES)?;
+        let Cuttings { all: cuttings, oversize, digest } = Cuttings::new(&lengths, &options, micro_batches)?;
+        let start = PlanState {
+            version: ALGORITHM,
+            dataset: dataset.to_owned(),
+            lengths: digest,
+            options: options.fingerprint()?,
+            seed,
+            micro_batches,
+            epoch: 0,
+            step: 0,
+        };
+        let windows = WindowCache::default();
+        let mut plan = Self { lengths, options, micro_batches, cuttings, oversize, start, windows };
+        plan.check_windows()?;
+        if plan.options.longest_first {
+            let mut cuttings = std::mem::take(&mut plan.cuttings);
+            for cutting in &mut cuttings {
+                cutting.pinned = worst_steps(&cutting.buckets);
+                cutting.longest_items =
+                    cutting.buckets.iter().map(|b| plan.longest_item(b)).collect::<Result<Vec<u64>>>()?;
+            }
+            plan.cuttings = cuttings;
+        }
+        Ok(plan)
+    }
+
+    /// Number of global steps of an epoch. The same in every epoch.
+    pub fn steps(&self) -> u64 {
+        self.cuttings.first().map_or(0, |cutting| cutting.steps(self.options.last))
+    }
+
+    /// The cutting of `epoch`: each takes the one after that of the epoch before. The seed says which is first.
+    fn cutting(&self, epoch: u64) -> Option<&Cutting> {
+        let count = self.cuttings.len().max(1) as u64;
+        let first = key(self.start.seed, Purpose::Cuttings, 0, 0) % count;
+        self.cuttings.get(((first + epoch % count) % count) as usize)
+    }
+
+    /// Number of micro-batches of a global step.
+    pub fn micro_batches(&self) -> u64 {
+        self.micro_batches
+    }
+
+    /// The options.
+    pub fn options(&self) -> &BatchOptions {
+        &self.options
+    }
+
+    /// Makes every epoch take the same cutting.
+    #[cfg(test)]
+    pub(super) fn keep_one_cutting(&mut self) {
+        self.cuttings.truncate(1);
+    }
+
+    /// The buckets of `epoch`, shortest records first.
+    pub fn buckets(&self, epoch: u64) -> &[Bucket] {
+        self.cutting(epoch).map_or(&[], |cutting| &cutting.buckets)
+    }
+
+    /// What `epoch` does with the records. The records that fill no step differ a little from epoch to epoch.
+    pub fn counts(&self, epoch: u64) -> Counts {
+        let buckets = self.buckets(epoch);
+        let planned = buckets.iter().map(|b| b.records).sum::<u64>();
+        let tail = buckets.last().map_or(0, |b| b.tail);
+        let missing = match buckets.last() {
+            Some(b) if b.tail > 0 => b.per_batch * self.micro_batches - b.tail,
+            _ => 0,
+        };
+        let when = |last, count| if self.options.last == last { count } else { 0 };
+        let (dropped, repeated) = (when(Last::Drop, tail), when(Last::Wrap, missing));
+        Counts {
+            records: self.lengths.records(),
+            delivered: planned - dropped + repeated,
+            repeated,
+            filler_rows: when(Last::Pad, missing),
+            dropped,
+            oversize: self.oversize,
+        }
+    }
+
+    /// The micro-batch `index` of a step.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::OutOfRange`] when the epoch has no such step or the step no such micro-batch;
+    /// [`ErrorKind::Corrupt`] when the length index and the record index disagree.
+    pub fn micro_batch(&self, at: Position, index: u64) -> Result<MicroBatch> {
+        if index >= self.micro_batches {
+            let what = format!("a step has {} micro-batches, not {index}", self.micro_batches);
+            return Err(Error::new(ErrorKind::OutOfRange, what));
+        }
+        let place = self.place(at)?;
+        let (positions, filler_rows) = self.positions(place, index);
+        let (mut records, mut lengths) = (Vec::new(), Vec::new());
+        let order = self.order_of_records(at.epoch, place.index);
+        for position in positions {
+            let item = self.item(at.epoch, place, &order, position % place.bucket.records)?;
+            records.push(item.record);
+            lengths.push(item.length);
+        }
+        let width = self.options.width(lengths.iter().copied().max().unwrap_or(0));
+        Ok(MicroBatch { step: at.step, index, bucket: place.index, records, lengths, filler_rows, width })
+    }
+
+    /// What the micro-batches of a step hold together. Every rank computes it for itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`BatchPlan::micro_batch`].
+    pub fn totals(&self, at: Position) -> Result<StepTotals> {
+        let mut totals = StepTotals::default();
+        for index in 0..self.micro_batches {
+            let batch = self.micro_batch(at, index)?;
+            totals.records += batch.records.len() as u64;
+            totals.tokens += batch.tokens();
+            totals.padded_tokens = totals.padded_tokens.saturating_add(batch.padded_tokens());
+        }
+        Ok(totals)
+    }
+
+    /// The micro-batches of one rank from `from` to the end of the epoch. An item that is an error is the last.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`] when the ranks cannot share the micro-batches; [`ErrorKind::OutOfRange`] when the epoch has
+    /// no such step.
+    pub fn batches(
+        &self,
+        layout: Layout,
+        from: Position,
+    ) -> Result<impl Iterator<Item = Result<MicroBatch>> + '_> {
+        self.check_position(from)?;
+        let share = layout.share(self.micro_batches)?;
+        let all = (from.step..self.steps())
+            .flat_map(move |step| share.clone().map(move |index| (Position { step, ..from }, index)));
+        let mut failed = false;
+        Ok(all.map_while(move |(at, index)| {
+            let batch = (!failed).then(|| self.micro_batch(at, index));
+            failed |= batch.as_ref().is_some_and(Result::is_err);
+            batch
+        }))
+    }
+
+    /// The state when the steps of the epoch before `at` are done.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::OutOfRange`] when the epoch has not so many steps.
+    pub fn state(&self, at: Position) -> Result<PlanState> {
+        self.check_position(at)?;
+        Ok(PlanState { epoch: at.epoch, step: at.step, ..self.start.clone() })
+    }
+
+    /// Where a saved state goes on.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`] when it is a state of another dataset, seed, number of micro-batches or of other options;
+    /// [`ErrorKind::OutOfRange`] when its step does not exist.
+    pub fn resume(&self, saved: &PlanState) -> Result<Position> {
+        self.start.check_same_run(saved)?;
+        let at = Position { epoch: saved.epoch, step: saved.step };
+        self.check_position(at)?;
+        Ok(at)
+    }
+
+    /// One past the last step is a position: the epoch is done.
+    fn check_position(&self, at: Position) -> Result<()> {
+        if at.step <= self.steps() {
+            return Ok(());
+        }
+        let what = format!("an epoch has {} steps, not {}", self.steps(), at.step);
+        Err(Error::new(ErrorKind::OutOfRange, what))
+    }
+
+    /// Most tokens a micro-batch may hold, padded or not as its budget says; `None` without a budget or when records
+    /// that exceed it are alone.
+    pub fn budget(&self) -> Option<u64> {
+        match (self.options.size, self.options.oversize) {
+            (BatchSize::BatchSize(_), _) | (_, Oversize::Alone) => None,
+            (BatchSize::MaxTokens(max) | BatchSize::MaxTokensUnpadded(max), _) => Some(max),
+        }
+    }
+}
+
+/// The steps that hold the largest micro-batch and the longest record. Their buckets bring the longest to the front, so
+/// it is the first step of a bucket.
+fn worst_steps(buckets: &[Bucket]) -> Vec<u64> {
+    let full = || buckets.iter().filter(|b| b.steps > 0);
+    let size = |b: &&Bucket| (b.largest_batch, b.longest);
+    let mut steps = Vec::new();
+    for bucket in full().max_by_key(size).into_iter().chain(full().next_back()) {
+        if !steps.contains(&bucket.first_step) {
+            steps.push(bucket.first_step);
+        }
+    }
+    steps
+}

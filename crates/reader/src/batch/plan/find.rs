@@ -1,0 +1,166 @@
+//! Finding the records of a step: step → bucket → positions → ranks → records.
+
+use std::ops::Range;
+
+use dsconvert_dataset::error::{Error, ErrorKind, Result};
+
+use super::super::bucket::Bucket;
+use super::super::lengths::Lengths;
+use super::super::options::{BucketBy, Last, MAX_WINDOW_RECORDS, Shuffle};
+use super::super::order::{Epoch, Order};
+use super::super::state::Position;
+use super::super::window::Item;
+use super::BatchPlan;
+
+/// Where a step finds its records.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) index: usize,
+    pub(super) bucket: &'a Bucket,
+    /// Step in the bucket.
+    pub(super) step: u64,
+}
+
+impl<L: Lengths> BatchPlan<L> {
+    /// The bucket of a step and its place there.
+    pub(super) fn place(&self, at: Position) -> Result<Place<'_>> {
+        let (buckets, full_steps) = (self.buckets(at.epoch), self.full_steps(at.epoch));
+        let step = if at.step < full_steps {
+            self.order_of_steps(at.epoch).at(at.step)
+        } else {
+            // The step that is not full comes last, also in its bucket.
+            at.step
+        };
+        let behind = buckets.partition_point(|b| b.first_step <= step);
+        let found = behind.checked_sub(1).and_then(|index| Some((index, buckets.get(index)?)));
+        match found {
+            Some((index, bucket)) if at.step < self.steps() => {
+                Ok(Place { index, bucket, step: step - bucket.first_step })
+            }
+            _ => {
+                let what = format!("an epoch has {} steps, not {}", self.steps(), at.step);
+                Err(Error::new(ErrorKind::OutOfRange, what))
+            }
+        }
+    }
+
+    /// Positions in the order of the bucket that micro-batch `index` takes, and how many rows it fills up. Positions
+    /// past the end begin at the start again.
+    pub(super) fn positions(&self, place: Place<'_>, index: u64) -> (Range<u64>, u64) {
+        let &Bucket { per_batch, tail, .. } = place.bucket;
+        if let Some(ends) = &place.bucket.graded {
+            let end =
+                |index: u64| usize::try_from(index).ok().and_then(|i| ends.get(i)).copied().unwrap_or(0);
+            return (index.checked_sub(1).map_or(0, end)..end(index), 0);
+        }
+        let first = place.step * per_batch * self.micro_batches;
+        if place.step < place.bucket.steps || self.options.last == Last::Wrap {
+            let start = first + index * per_batch;
+            return (start..start + per_batch, 0);
+        }
+        // As even as can be; the first ones get one more.
+        let (each, more) = (tail / self.micro_batches, tail % self.micro_batches);
+        let start = first + index * each + index.min(more);
+        let count = each + u64::from(index < more);
+        let filler = if self.options.last == Last::Pad { per_batch - count } else { 0 };
+        (start..start + count, filler)
+    }
+
+    /// What stands at a position of the bucket.
+    pub(super) fn item(&self, epoch: u64, place: Place<'_>, order: &Order, position: u64) -> Result<Item> {
+        let plain = |position| self.plain_item(place.bucket, order.at(position));
+        let Some(window) = self.window_records(place.bucket) else { return plain(position) };
+        let start = position / window * window;
+        let end = start.saturating_add(window).min(place.bucket.records);
+        let items = self.windows.sorted(epoch, start..end, plain)?;
+        let item = usize::try_from(position - start).ok().and_then(|i| items.get(i)).copied();
+        item.ok_or_else(|| Error::new(ErrorKind::OutOfRange, "a position outside its window"))
+    }
+
+    fn plain_item(&self, bucket: &Bucket, number: u64) -> Result<Item> {
+        let record = self.record_of(bucket, number)?;
+        let length = self.options.used(self.lengths.length_of(record)?);
+        if length < bucket.shortest || length > bucket.longest {
+            let what = format!(
+                "the record index gives it length {length}, the length index {} to {}",
+                bucket.shortest, bucket.longest
+            );
+            return Err(Error::corrupt(what)
+                .at_row(record)
+                .help("an index was altered; `dsconvert inspect --verify` tells which"));
+        }
+        Ok(Item { record, length })
+    }
+
+    /// Whether the numbers of an order are record ordinals. Otherwise they are ranks, which leave out what is over the
+    /// budget; it makes no difference to a full shuffle.
+    fn in_record_order(&self) -> bool {
+        !matches!(self.options.bucket, BucketBy::Length(_)) && self.options.shuffle != Shuffle::Full
+    }
+
+    fn record_of(&self, bucket: &Bucket, number: u64) -> Result<u64> {
+        if self.in_record_order() { Ok(number) } else { self.lengths.record_at(bucket.start + number) }
+    }
+
+    /// The order of the records of a bucket.
+    pub(super) fn order_of_records(&self, epoch: u64, bucket: usize) -> Order {
+        let cutting = self.cutting(epoch);
+        let records = match cutting.and_then(|cutting| cutting.buckets.get(bucket)) {
+            // The micro-batches are cut from the ranks as they are.
+            Some(Bucket { graded: Some(_), .. }) | None => return Order::natural(),
+            Some(bucket) => bucket.records,
+        };
+        let order = Order::of_records(self.options.shuffle, self.epoch(epoch), records, bucket as u64);
+        match cutting.and_then(|cutting| cutting.longest_items.get(bucket)) {
+            Some(&longest) => order.with(0, longest),
+            None => order,
+        }
+    }
+
+    fn full_steps(&self, epoch: u64) -> u64 {
+        self.cutting(epoch).map_or(0, |cutting| cutting.full_steps)
+    }
+
+    fn order_of_steps(&self, epoch: u64) -> Order {
+        let pinned = self.cutting(epoch).map_or(&[][..], |cutting| &cutting.pinned);
+        let (epoch, n) = (self.epoch(epoch), self.full_steps(epoch));
+        let order = match (&self.options.bucket, self.options.shuffle) {
+            (_, Shuffle::None) => Order::natural(),
+            (BucketBy::Length(_), _) => Order::of_steps(epoch, n),
+            (BucketBy::Windows { steps }, _) => Order::of_steps_in_windows(epoch, n, *steps),
+            // The records are shuffled already.
+            (BucketBy::None, _) => Order::natural(),
+        };
+        (0..).zip(pinned).fold(order, |order, (position, &step)| order.with(position, step))
+    }
+
+    fn epoch(&self, epoch: u64) -> Epoch {
+        Epoch { seed: self.start.seed, epoch }
+    }
+
+    /// Records of a sorted window; `None` when there are no windows.
+    fn window_records(&self, bucket: &Bucket) -> Option<u64> {
+        match self.options.bucket {
+            BucketBy::Windows { steps } => Some(steps.saturating_mul(bucket.per_batch * self.micro_batches)),
+            _ => None,
+        }
+    }
+
+    /// Checks that a window can be sorted in memory.
+    pub(super) fn check_windows(&self) -> Result<()> {
+        for bucket in self.cuttings.iter().flat_map(|cutting| &cutting.buckets) {
+            let window = self.window_records(bucket).unwrap_or(0).min(bucket.records);
+            if window > MAX_WINDOW_RECORDS {
+                let what = format!("a window of {window} records is more than {MAX_WINDOW_RECORDS}");
+                return Err(Error::usage(what).help("sort fewer steps together"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of the longest record in the orders of its bucket.
+    pub(super) fn longest_item(&self, bucket: &Bucket) -> Result<u64> {
+        let last = bucket.records.saturating_sub(1);
+        if self.in_record_order() { self.lengths.record_at(bucket.start + last) } else { Ok(last) }
+    }
+}

@@ -1,0 +1,256 @@
+//! Opening a dataset.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dsconvert_dataset::error::{Error, ErrorKind, Result};
+use dsconvert_dataset::index::{IndexFile, Segment, ShardTable};
+use dsconvert_dataset::manifest::{Manifest, open_listed};
+use dsconvert_dataset::schema::Schema;
+use dsconvert_dataset::storage::{Access, Blob};
+
+use super::hash::check_sha256;
+use super::split::{Split, SplitState};
+
+/// Shards of a split that stay mapped, by default. Maps cost address space, not memory; Linux allows a process 65,530.
+pub const DEFAULT_MAPPED_SHARDS: usize = 4096;
+/// Shards of a split that stay open when they are not mapped, by default. Systems allow a process 1024 open files, or
+/// 256.
+pub const DEFAULT_OPEN_SHARDS: usize = 64;
+
+/// Bytes of records that a loop of `get` over a parquet split reads ahead, by default.
+pub const DEFAULT_READ_AHEAD_BYTES: u64 = 4 << 20;
+
+/// How a dataset is read.
+///
+/// ```no_run
+/// use dsconvert_reader::OpenOptions;
+/// use dsconvert::storage::Access;
+///
+/// let dataset = OpenOptions::new().access(Access::Read).verify_checksums(false).open("out")?;
+/// # Ok::<(), dsconvert_reader::error::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct OpenOptions {
+    access: Access,
+    verify_checksums: bool,
+    open_shards: Option<usize>,
+    read_ahead_bytes: u64,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            access: Access::Map,
+            verify_checksums: true,
+            open_shards: None,
+            read_ahead_bytes: DEFAULT_READ_AHEAD_BYTES,
+        }
+    }
+}
+
+impl OpenOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether files are mapped ([`Access::Map`], the default) or read. Reading copies, but a file that another process
+    /// cuts short is then an error and not the end of this process.
+    #[must_use]
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = access;
+        self
+    }
+
+    /// Whether every record is compared with its checksum (the default is that it is).
+    #[must_use]
+    pub fn verify_checksums(mut self, verify: bool) -> Self {
+        self.verify_checksums = verify;
+        self
+    }
+
+    /// How many shards of each split stay open. The default is [`DEFAULT_MAPPED_SHARDS`] when mapped, else
+    /// [`DEFAULT_OPEN_SHARDS`].
+    #[must_use]
+    pub fn open_shards(mut self, most: usize) -> Self {
+        self.open_shards = Some(most);
+        self
+    }
+
+    /// Bytes of decoded records that a parquet split may keep when it is asked for one record after another
+    /// ([`DEFAULT_READ_AHEAD_BYTES`]); 0 reads nothing ahead. Other formats have no need of it.
+    #[must_use]
+    pub fn read_ahead_bytes(mut self, bytes: u64) -> Self {
+        self.read_ahead_bytes = bytes;
+        self
+    }
+
+    /// Opens the dataset in the directory `path`.
+    ///
+    /// Reads the manifest and the shard table; every other file is opened when it is first needed, and its size is
+    /// checked then.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`] when there is no dataset, [`ErrorKind::Unsupported`] when it is of a newer version,
+    /// [`ErrorKind::Corrupt`] when manifest and shard table contradict each other.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Dataset> {
+        let dir = path.as_ref().to_owned();
+        let manifest = Manifest::read(&dir)?;
+        let file = &manifest.shard_table;
+        let blob = open_listed(&dir, &file.path, file.bytes, self.access)?;
+        // Read once, so that what was hashed is what is parsed.
+        let blob = Blob::from_bytes(blob.path(), blob.read(0, blob.len())?);
+        check_sha256(&blob, &file.sha256, |_| {})?;
+        let shards = ShardTable::read(Segment { blob, records: file.records })?;
+        check_shards(&manifest, &shards).map_err(|e| e.at_path(&dir))?;
+        let schema = Arc::new(manifest.schema.clone());
+        let common = Arc::new(Common { dir, manifest, shards, schema, options: self.clone() });
+        let names: Vec<String> = common.manifest.splits.keys().cloned().collect();
+        let splits =
+            names.into_iter().map(|name| SplitState::new(Arc::clone(&common), name)).map(Arc::new).collect();
+        Ok(Dataset { common, splits })
+    }
+
+    /// How many shards of a split with `shards` of them stay open.
+    pub(super) fn slots(&self, shards: usize) -> usize {
+        let most = self.open_shards.unwrap_or(match self.access {
+            Access::Map => DEFAULT_MAPPED_SHARDS,
+            Access::Read => DEFAULT_OPEN_SHARDS,
+        });
+        most.min(shards)
+    }
+
+    pub(super) fn ahead_bytes(&self) -> u64 {
+        self.read_ahead_bytes
+    }
+
+    pub(super) fn verifies(&self) -> bool {
+        self.verify_checksums
+    }
+}
+
+/// What all splits share.
+#[derive(Debug)]
+pub(super) struct Common {
+    pub(super) dir: PathBuf,
+    pub(super) manifest: Manifest,
+    pub(super) shards: ShardTable,
+    pub(super) schema: Arc<Schema>,
+    pub(super) options: OpenOptions,
+}
+
+impl Common {
+    /// Opens a file that the manifest or the shard table lists.
+    pub(super) fn open(&self, path: &str, bytes: u64) -> Result<Blob> {
+        open_listed(&self.dir, path, bytes, self.options.access)
+    }
+
+    /// Opens files of an index.
+    pub(super) fn segments(&self, files: &[IndexFile]) -> Result<Vec<Segment>> {
+        files.iter().map(|f| Ok(Segment { blob: self.open(&f.path, f.bytes)?, records: f.records })).collect()
+    }
+}
+
+/// A committed dataset, opened. Cloning is cheap.
+#[derive(Debug, Clone)]
+pub struct Dataset {
+    common: Arc<Common>,
+    splits: Vec<Arc<SplitState>>,
+}
+
+impl Dataset {
+    /// Opens the dataset in the directory `path` with the default [`OpenOptions`].
+    ///
+    /// # Errors
+    ///
+    /// As [`OpenOptions::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        OpenOptions::new().open(path)
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.common.dir
+    }
+
+    /// What the dataset says about itself.
+    pub fn manifest(&self) -> &Manifest {
+        &self.common.manifest
+    }
+
+    /// Kind, fields and class names.
+    pub fn schema(&self) -> &Schema {
+        &self.common.schema
+    }
+
+    /// Names of the classes, in label order; empty when there are no labels.
+    pub fn class_names(&self) -> &[String] {
+        &self.common.schema.class_names
+    }
+
+    /// All shards.
+    pub fn shards(&self) -> &ShardTable {
+        &self.common.shards
+    }
+
+    /// The splits, in the order of their names.
+    pub fn splits(&self) -> impl ExactSizeIterator<Item = Split> {
+        self.splits.iter().map(|split| Split::whole(Arc::clone(split)))
+    }
+
+    /// The split called `name`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`] when there is none; the remedy lists those there are.
+    pub fn split(&self, name: &str) -> Result<Split> {
+        self.splits().find(|s| s.name() == name).ok_or_else(|| {
+            let names: Vec<&str> = self.common.manifest.splits.keys().map(String::as_str).collect();
+            Error::new(ErrorKind::Usage, format!("the dataset has no split {name:?}"))
+                .at_path(self.path())
+                .help(format!("its splits are {}", names.join(", ")))
+        })
+    }
+
+    pub(super) fn common(&self) -> &Common {
+        &self.common
+    }
+}
+
+/// Whether the shard table is that of the manifest.
+fn check_shards(manifest: &Manifest, shards: &ShardTable) -> Result<()> {
+    let unit = manifest.kind().length_unit();
+    for (name, split) in &manifest.splits {
+        let listed = shards.split(name);
+        let records = listed.map_or(0, |s| s.records());
+        let entries = listed.map_or(&[][..], |s| s.shards());
+        let bytes = entries.iter().try_fold(0u64, |sum, e| sum.checked_add(e.bytes));
+        if (records, entries.len() as u64, bytes) != (split.records, split.shards, Some(split.bytes)) {
+            return Err(Error::corrupt(format!("manifest and shard table disagree about split {name:?}")));
+        }
+        if split.length.unit != unit {
+            let (found, kind) = (split.length.unit.name(), manifest.kind().name());
+            return Err(Error::corrupt(format!(
+                "lengths of split {name:?} are {found}, which {kind} do not have"
+            )));
+        }
+    }
+    if let Some(plan) = &manifest.plan
+        && let Some(shard) = shards.shards().find(|shard| shard.unit().is_none_or(|unit| unit >= plan.units))
+    {
+        return Err(Error::corrupt(format!(
+            "{} is of none of the {} work units that the manifest counts",
+            shard.path(),
+            plan.units
+        )));
+    }
+    match shards.splits().iter().find(|s| !manifest.splits.contains_key(s.name())) {
+        Some(split) => Err(Error::corrupt(format!(
+            "the shard table has a split {:?}, the manifest has not",
+            split.name()
+        ))),
+        None => Ok(()),
+    }
+}

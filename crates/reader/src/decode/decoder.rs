@@ -1,0 +1,333 @@
+//! The part of a stored image that is wanted, where it is wanted.
+
+use dsconvert_dataset::sample::{Reject, RejectCode};
+use fast_image_resize::{FilterType, Resizer};
+use image::ImageDecoder;
+use libjpeg_turbo_rs::PixelFormat;
+
+use super::baseline::{self, Baseline};
+use super::jpeg::layout::Layout;
+use super::pixels::{Pixels, Rect, Size, luma};
+use super::reject::corrupt;
+use super::resize::{Part, resize};
+use super::samples::to_8_bits;
+use super::sniff::{ImageType, sniff};
+use super::{general, inks, jpeg, other};
+
+/// How a part that is not as large as its target is resized; antialiased, as PIL and torchvision do it.
+const FILTER: FilterType = FilterType::Bilinear;
+
+/// One stored image.
+#[derive(Debug, Clone, Copy)]
+pub struct Stored<'a> {
+    /// The file, or bare samples.
+    pub bytes: &'a [u8],
+    /// Its size, as the record says.
+    pub size: Size,
+    /// For bare samples, rows from top to bottom: how many a pixel has.
+    pub raw_channels: Option<usize>,
+}
+
+/// Decodes images one after the other; keeps buffers and tables.
+#[derive(Default)]
+pub struct Decoder {
+    baseline: Baseline,
+    /// A whole image, where the format needs it.
+    whole: Pixels,
+    /// What is resampled.
+    part: Pixels,
+    /// Samples as the file has them.
+    samples: Vec<u8>,
+    resizer: Resizer,
+}
+
+impl std::fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Decoder").finish_non_exhaustive()
+    }
+}
+
+impl Decoder {
+    /// Decodes `part` of `image` to `target` pixels of `channels` (1: grey, 3: RGB) samples in `out`. A part of whole
+    /// pixels that is as large as the target is not resampled.
+    ///
+    /// # Errors
+    ///
+    /// When the image does not decode, is not of the size its record says, or the part lies outside of it. `out` is
+    /// then of no use.
+    pub fn decode(
+        &mut self,
+        image: Stored<'_>,
+        part: Part,
+        target: Size,
+        channels: usize,
+        out: &mut [u8],
+    ) -> Result<(), Reject> {
+        let (left, top) = (part.left as u32, part.top as u32);
+        let unmoved = (part.left, part.top) == (left.into(), top.into());
+        if unmoved && (part.width, part.height) == (target.width.into(), target.height.into()) {
+            return self.rect(image, Rect { left, top, size: target }, channels, out);
+        }
+        // All pixels that the part touches.
+        let right = ((part.left + part.width).ceil() as u32).min(image.size.width);
+        let bottom = ((part.top + part.height).ceil() as u32).min(image.size.height);
+        let size = Size::new(right.saturating_sub(left).max(1), bottom.saturating_sub(top).max(1));
+        let mut source = std::mem::take(&mut self.part);
+        source.reshape(size, channels);
+        let part = Part { left: part.left - f64::from(left), top: part.top - f64::from(top), ..part };
+        let done = self
+            .rect(image, Rect { left, top, size }, channels, &mut source.data)
+            .and_then(|()| resize(&mut self.resizer, FILTER, &source, part, target, out));
+        self.part = source;
+        done
+    }
+
+    /// Decodes `rect` of `image` into `out`.
+    fn rect(&mut self, image: Stored<'_>, rect: Rect, channels: usize, out: &mut [u8]) -> Result<(), Reject> {
+        let Rect { left, top, size } = rect;
+        let fits =
+            |start: u32, length: u32, all: u32| start.checked_add(length).is_some_and(|end| end <= all);
+        if !fits(left, size.width, image.size.width) || !fits(top, size.height, image.size.height) {
+            return Err(corrupt("the part lies outside of the image"));
+        }
+        if let Some(stored) = image.raw_channels {
+            return copy_rect(image.bytes, stored, image.size, rect, channels, out);
+        }
+        match sniff(image.bytes) {
+            Some(ImageType::Jpeg) => {
+                let whole = (image.size.width as usize, image.size.height as usize);
+                let wanted = baseline::Wanted {
+                    size: whole,
+                    reduction: 1,
+                    rect: rect.into(),
+                    stride: size.width as usize,
+                    channels,
+                    to_the_end: false,
+                };
+                if self.baseline.decode(image.bytes, wanted, out).is_ok() {
+                    return Ok(());
+                }
+                self.whole_jpeg(image, channels)?;
+            }
+            Some(image_type) => self.whole_other(image, image_type)?,
+            None => {
+                return Err(Reject::new(RejectCode::UnknownType, "the content is no image of a known type"));
+            }
+        }
+        copy_rect(&self.whole.data, self.whole.channels, image.size, rect, channels, out)
+    }
+
+    /// Decodes a JPEG of any kind.
+    fn whole_jpeg(&mut self, image: Stored<'_>, channels: usize) -> Result<(), Reject> {
+        let bytes = image.bytes;
+        let (layout, damage) = Layout::read(bytes)?;
+        if let Some(damage) = damage {
+            return Err(damage);
+        }
+        check_size(image, (layout.width as u64, layout.height as u64))?;
+        if general::Engine::of(&layout)? == general::Engine::General {
+            return self.whole_general(&layout, image.size, channels);
+        }
+        let reject = |error| jpeg::reject(error, bytes.ends_with(&[0xff, 0xd9]));
+        let mut decoder = jpeg::decoder(bytes, image.size.pixels(), false, 1).map_err(reject)?;
+        check_size(image, (decoder.output_width() as u64, decoder.output_height() as u64))?;
+        decoder.set_output_format(if channels == 1 { PixelFormat::Grayscale } else { PixelFormat::Rgb });
+        self.whole.reshape(image.size, channels);
+        let needed = decoder.output_buffer_size().map_err(reject)?;
+        self.whole.data.resize(needed, 0);
+        decoder.decode_image_into(&mut self.whole.data).map_err(reject)?;
+        Ok(())
+    }
+
+    /// Decodes a JPEG of four components or with unusual sampling factors.
+    fn whole_general(&mut self, layout: &Layout<'_>, size: Size, channels: usize) -> Result<(), Reject> {
+        let samples = match (layout.components.len(), channels) {
+            (4, _) => general::Samples::Inks,
+            (_, 1) => general::Samples::Gray,
+            _ => general::Samples::Rgb,
+        };
+        if samples != general::Samples::Inks {
+            self.whole.reshape(size, channels);
+            return general::decode(layout, 1, samples, false, &mut self.whole.data).map(drop);
+        }
+        general::decode(layout, 1, samples, false, &mut self.samples)?;
+        if layout.has_adobe {
+            inks::invert(&mut self.samples);
+        }
+        self.whole.reshape(size, 3);
+        inks::to_rgb(&self.samples, &mut self.whole.data);
+        Ok(())
+    }
+
+    /// Decodes anything else.
+    fn whole_other(&mut self, image: Stored<'_>, image_type: ImageType) -> Result<(), Reject> {
+        let mut decoder = other::open(image.bytes, image_type, image.size).map_err(other::reject)?;
+        let (width, height) = decoder.dimensions();
+        check_size(image, (width.into(), height.into()))?;
+        let decoded = decoder.total_bytes();
+        decoder.set_limits(other::limits(decoded)).map_err(other::reject)?;
+        let color_type = decoder.color_type();
+        self.samples.clear();
+        self.samples.resize(usize::try_from(decoded).map_err(|_| other::too_large())?, 0);
+        decoder.read_image(&mut self.samples).map_err(other::reject)?;
+        to_8_bits(&self.samples, color_type, image.size, &mut self.whole)
+    }
+}
+
+/// Whether an image is as large as its record says.
+fn check_size(image: Stored<'_>, (width, height): (u64, u64)) -> Result<(), Reject> {
+    if (width, height) == (image.size.width.into(), image.size.height.into()) {
+        return Ok(());
+    }
+    let Size { width: w, height: h } = image.size;
+    Err(corrupt(format!("it has {width}×{height} pixels, its record says {w}×{h}")))
+}
+
+/// Copies `rect` of `pixels`, which has `size` and `from` samples per pixel, with `to` samples per pixel.
+fn copy_rect(
+    pixels: &[u8],
+    from: usize,
+    size: Size,
+    rect: Rect,
+    to: usize,
+    out: &mut [u8],
+) -> Result<(), Reject> {
+    let stride = size.width as usize * from;
+    if pixels.len() as u64 != size.pixels() * from as u64 {
+        let Size { width, height } = size;
+        return Err(corrupt(format!("{} samples are not {width}×{height} pixels of {from}", pixels.len())));
+    }
+    let (start, length) = (rect.left as usize * from, rect.size.width as usize * from);
+    let rows = pixels.chunks_exact(stride).skip(rect.top as usize);
+    for (out, row) in out.chunks_exact_mut(rect.size.width as usize * to).zip(rows) {
+        let row = row.get(start..start + length).unwrap_or_default();
+        match (from, to) {
+            (1, 3) => spread(out, row),
+            (3, 1) => out.iter_mut().zip(row.as_chunks::<3>().0).for_each(|(v, rgb)| *v = luma(*rgb)),
+            (4, 1) => {
+                out.iter_mut()
+                    .zip(row.as_chunks::<4>().0)
+                    .for_each(|(v, [r, g, b, _])| *v = luma([*r, *g, *b]));
+            }
+            (4, 3) => {
+                let pixels = out.as_chunks_mut::<3>().0.iter_mut().zip(row.as_chunks::<4>().0);
+                pixels.for_each(|(pixel, [r, g, b, _])| *pixel = [*r, *g, *b]);
+            }
+            _ => out.copy_from_slice(row),
+        }
+    }
+    Ok(())
+}
+
+/// Grey to three equal samples.
+fn spread(out: &mut [u8], row: &[u8]) {
+    for (pixel, &v) in out.as_chunks_mut::<3>().0.iter_mut().zip(row) {
+        *pixel = [v; 3];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use libjpeg_turbo_rs::{Encoder, Subsampling};
+
+    use super::*;
+
+    const SIZE: Size = Size { width: 20, height: 12 };
+
+    fn pixels(channels: usize) -> Vec<u8> {
+        (0..20 * 12 * channels).map(|n| (n * 7 % 251) as u8).collect()
+    }
+
+    fn part(left: f64, top: f64, width: f64, height: f64) -> Part {
+        Part { left, top, width, height }
+    }
+
+    fn decode(image: Stored<'_>, part: Part, (w, h): (u32, u32), channels: usize) -> Result<Vec<u8>, Reject> {
+        let mut out = vec![0; w as usize * h as usize * channels];
+        Decoder::default().decode(image, part, Size::new(w, h), channels, &mut out).map(|()| out)
+    }
+
+    #[test]
+    fn bare_samples_of_any_depth_are_cut_out() {
+        for (stored, wanted) in [(1, 1), (1, 3), (3, 1), (3, 3), (4, 1), (4, 3)] {
+            let bytes = pixels(stored);
+            let image = Stored { bytes: &bytes, size: SIZE, raw_channels: Some(stored) };
+            let found = decode(image, part(3.0, 2.0, 5.0, 4.0), (5, 4), wanted).unwrap();
+            let pixel = |x: usize, y: usize| &bytes[(y * 20 + x) * stored..][..stored];
+            let expected: Vec<u8> = (2..6)
+                .flat_map(|y| (3..8).map(move |x| (x, y)))
+                .flat_map(|(x, y)| match (pixel(x, y), wanted) {
+                    ([v], n) => vec![*v; n],
+                    ([r, g, b, ..], 1) => vec![luma([*r, *g, *b])],
+                    (rgb, _) => rgb[..3].to_vec(),
+                })
+                .collect();
+            assert_eq!(found, expected, "{stored} to {wanted}");
+        }
+        let short = Stored { bytes: &pixels(3)[1..], size: SIZE, raw_channels: Some(3) };
+        assert_eq!(
+            decode(short, part(0.0, 0.0, 20.0, 12.0), (20, 12), 3).unwrap_err().code,
+            RejectCode::Corrupt
+        );
+    }
+
+    #[test]
+    fn jpegs_that_are_not_baseline_are_decoded_by_libjpeg_turbo() {
+        let pixels = pixels(3);
+        let [plain, progressive] = [false, true].map(|progressive| {
+            let encoder = Encoder::new(&pixels, 20, 12, PixelFormat::Rgb).subsampling(Subsampling::S444);
+            encoder.quality(95).progressive(progressive).encode().unwrap()
+        });
+        let [one, two] = [&plain, &progressive].map(|bytes| {
+            let image = Stored { bytes, size: SIZE, raw_channels: None };
+            decode(image, part(4.0, 1.0, 9.0, 9.0), (9, 9), 3).unwrap()
+        });
+        assert_eq!(one, two);
+        let wrong = Stored { bytes: &plain, size: Size::new(21, 12), raw_channels: None };
+        let error = decode(wrong, part(0.0, 0.0, 9.0, 9.0), (9, 9), 3).unwrap_err();
+        assert!(error.message.contains("20×12"), "{}", error.message);
+    }
+
+    #[test]
+    fn files_without_loss_give_their_pixels() {
+        use image::ImageEncoder;
+        use image::codecs::{png::PngEncoder, webp::WebPEncoder};
+        for (channels, color) in [
+            (1, image::ExtendedColorType::L8),
+            (3, image::ExtendedColorType::Rgb8),
+            (4, image::ExtendedColorType::Rgba8),
+        ] {
+            let pixels = pixels(channels);
+            let (mut png, mut webp) = (Vec::new(), Vec::new());
+            PngEncoder::new(&mut png).write_image(&pixels, 20, 12, color).unwrap();
+            WebPEncoder::new_lossless(&mut webp).write_image(&pixels, 20, 12, color).unwrap();
+            let bare = Stored { bytes: &pixels, size: SIZE, raw_channels: Some(channels) };
+            let place = part(2.0, 3.0, 11.0, 6.0);
+            let expected = decode(bare, place, (11, 6), 3).unwrap();
+            for bytes in [&png, &webp] {
+                let image = Stored { bytes, size: SIZE, raw_channels: None };
+                assert_eq!(decode(image, place, (11, 6), 3).unwrap(), expected, "{channels} channels");
+                let cut = Stored { bytes: &bytes[..bytes.len() / 2], ..image };
+                assert!(decode(cut, place, (11, 6), 3).is_err());
+                let wrong = Stored { size: Size::new(20, 13), ..image };
+                assert!(decode(wrong, place, (11, 6), 3).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn parts_are_resampled_when_they_are_not_of_the_target_size() {
+        let bytes = vec![77; 20 * 12 * 3];
+        let image = Stored { bytes: &bytes, size: SIZE, raw_channels: Some(3) };
+        assert_eq!(decode(image, part(0.5, 0.25, 19.5, 11.75), (7, 5), 3).unwrap(), vec![77; 7 * 5 * 3]);
+        assert_eq!(decode(image, part(0.0, 0.0, 20.0, 12.0), (40, 30), 1).unwrap(), vec![77; 40 * 30]);
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        let image = Stored { bytes: b"no image at all", size: SIZE, raw_channels: None };
+        let error = decode(image, part(0.0, 0.0, 20.0, 12.0), (20, 12), 3).unwrap_err();
+        assert_eq!(error.code, RejectCode::UnknownType);
+        assert!(decode(image, part(10.0, 0.0, 20.0, 12.0), (20, 12), 3).is_err());
+    }
+}

@@ -1,0 +1,275 @@
+//! Coefficients of a scan, sequential or progressive (T.81, annexes F and G).
+
+use dsconvert_dataset::sample::Reject;
+
+use super::super::baseline::{Block, PLACES};
+use super::super::jpeg::layout::{Layout, Process, Scan};
+use super::super::reject::corrupt;
+use super::bits::{BitReader, HuffmanTable};
+use super::planes::Coefficients;
+
+/// A component of the scan.
+#[derive(Debug)]
+struct Member<'a> {
+    /// Index in the frame.
+    index: usize,
+    dc: Option<HuffmanTable<'a>>,
+    ac: Option<HuffmanTable<'a>>,
+    /// Blocks of an MCU, across and down.
+    blocks: (usize, usize),
+    last_dc: i32,
+}
+
+/// How a scan codes a block.
+#[derive(Debug, Clone, Copy)]
+enum Coding {
+    Sequential,
+    DcFirst,
+    DcRefined,
+    AcFirst,
+    AcRefined,
+}
+
+/// Reads one scan, row by row.
+#[derive(Debug)]
+pub(super) struct ScanReader<'a> {
+    members: Vec<Member<'a>>,
+    coding: Coding,
+    spectral: (usize, usize),
+    /// The lowest bit of the scan's coefficients.
+    low: u8,
+    /// MCUs of a row, and rows.
+    columns: usize,
+    rows: usize,
+    restart: usize,
+    /// MCUs before the next restart marker, and its number.
+    left: usize,
+    next_restart: u8,
+    /// Blocks that end before their first coefficient.
+    eob_run: u32,
+    bits: BitReader<'a>,
+}
+
+impl<'a> ScanReader<'a> {
+    pub(super) fn new(layout: &Layout<'_>, scan: &Scan<'a>) -> Self {
+        let (max_h, max_v) = layout.max_factors();
+        let is_alone = scan.components.len() == 1;
+        let members: Vec<Member<'_>> = scan
+            .components
+            .iter()
+            .map(|component| Member {
+                index: component.index,
+                dc: component.dc.map(HuffmanTable::new),
+                ac: component.ac.map(HuffmanTable::new),
+                blocks: match &layout.components[component.index] {
+                    _ if is_alone => (1, 1),
+                    frame => (frame.horizontal, frame.vertical),
+                },
+                last_dc: 0,
+            })
+            .collect();
+        // A component that is alone in its scan has only the blocks that its samples need.
+        let factors = match &scan.components[..] {
+            [alone] => {
+                let component = &layout.components[alone.index];
+                (component.horizontal, component.vertical)
+            }
+            _ => (1, 1),
+        };
+        let coding = match (layout.process, scan.spectral.0, scan.approximation.0) {
+            (Process::Progressive, 0, 0) => Coding::DcFirst,
+            (Process::Progressive, 0, _) => Coding::DcRefined,
+            (Process::Progressive, _, 0) => Coding::AcFirst,
+            (Process::Progressive, ..) => Coding::AcRefined,
+            _ => Coding::Sequential,
+        };
+        Self {
+            members,
+            coding,
+            spectral: scan.spectral,
+            low: scan.approximation.1,
+            columns: (layout.width * factors.0).div_ceil(8 * max_h),
+            rows: (layout.height * factors.1).div_ceil(8 * max_v),
+            restart: scan.restart,
+            left: scan.restart,
+            next_restart: 0,
+            eob_run: 0,
+            bits: BitReader::new(scan.data),
+        }
+    }
+
+    /// Rows of MCUs.
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Reads row `row` of MCUs. Its blocks go to row `to` of MCUs in `coefficients`.
+    pub(super) fn read_row(
+        &mut self,
+        row: usize,
+        to: usize,
+        coefficients: &mut [Coefficients],
+    ) -> Result<(), Reject> {
+        debug_assert!(row < self.rows);
+        for column in 0..self.columns {
+            if self.restart > 0 {
+                if self.left == 0 {
+                    self.bits.restart(self.next_restart)?;
+                    self.next_restart = (self.next_restart + 1) % 8;
+                    (self.left, self.eob_run) = (self.restart, 0);
+                    self.members.iter_mut().for_each(|member| member.last_dc = 0);
+                }
+                self.left -= 1;
+            }
+            for n in 0..self.members.len() {
+                let Member { index, blocks: (across, down), .. } = self.members[n];
+                for y in 0..down {
+                    for x in 0..across {
+                        let place = (column * across + x, to * down + y);
+                        let block = coefficients.get_mut(index).and_then(|blocks| blocks.block(place));
+                        let block = block.ok_or_else(|| corrupt("a block lies outside of its component"))?;
+                        self.read_block(n, block)?;
+                    }
+                }
+            }
+            self.bits.check()?;
+        }
+        Ok(())
+    }
+
+    fn read_block(&mut self, n: usize, block: &mut Block) -> Result<(), Reject> {
+        let Self { bits, eob_run, spectral, low, .. } = self;
+        let member = &mut self.members[n];
+        match (self.coding, &member.dc, &member.ac) {
+            (Coding::Sequential, Some(dc), Some(ac)) => {
+                member.last_dc = read_dc(bits, dc, member.last_dc)?;
+                block[0] = member.last_dc as i16;
+                read_ac(bits, ac, block)
+            }
+            (Coding::DcFirst, Some(dc), _) => {
+                member.last_dc = read_dc(bits, dc, member.last_dc)?;
+                block[0] = (member.last_dc << *low) as i16;
+                Ok(())
+            }
+            (Coding::DcRefined, ..) => {
+                block[0] |= (bits.take(1) << *low) as i16;
+                Ok(())
+            }
+            (Coding::AcFirst, _, Some(ac)) => read_ac_first(bits, ac, *spectral, *low, eob_run, block),
+            (Coding::AcRefined, _, Some(ac)) => refine_ac(bits, ac, *spectral, *low, eob_run, block),
+            _ => Err(corrupt("a scan has no Huffman table for its coefficients")),
+        }
+    }
+}
+
+/// The place of coefficient `k` in a block. libjpeg takes coefficients after the last one for the last one, too.
+fn place(k: usize) -> usize {
+    usize::from(PLACES[k.min(63)])
+}
+
+fn read_dc(bits: &mut BitReader<'_>, table: &HuffmanTable<'_>, last: i32) -> Result<i32, Reject> {
+    let size = bits.symbol(table)?;
+    Ok(last.wrapping_add(bits.number(size.into())))
+}
+
+fn read_ac(bits: &mut BitReader<'_>, table: &HuffmanTable<'_>, block: &mut Block) -> Result<(), Reject> {
+    let mut k = 1;
+    while k < 64 {
+        let symbol = bits.symbol(table)?;
+        let (run, size) = (usize::from(symbol >> 4), symbol & 15);
+        if size == 0 && run < 15 {
+            break;
+        }
+        k += run;
+        if size > 0 {
+            block[place(k)] = bits.number(size.into()) as i16;
+        }
+        k += 1;
+    }
+    Ok(())
+}
+
+fn read_ac_first(
+    bits: &mut BitReader<'_>,
+    table: &HuffmanTable<'_>,
+    (first, last): (usize, usize),
+    low: u8,
+    eob_run: &mut u32,
+    block: &mut Block,
+) -> Result<(), Reject> {
+    if *eob_run > 0 {
+        *eob_run -= 1;
+        return Ok(());
+    }
+    let mut k = first;
+    while k <= last {
+        let symbol = bits.symbol(table)?;
+        let (run, size) = (symbol >> 4, symbol & 15);
+        if size == 0 && run < 15 {
+            *eob_run = (1 << run) + bits.take(run.into()) - 1;
+            break;
+        }
+        k += usize::from(run);
+        if size > 0 {
+            block[place(k)] = (bits.number(size.into()) << low) as i16;
+        }
+        k += 1;
+    }
+    Ok(())
+}
+
+fn refine_ac(
+    bits: &mut BitReader<'_>,
+    table: &HuffmanTable<'_>,
+    (first, last): (usize, usize),
+    low: u8,
+    eob_run: &mut u32,
+    block: &mut Block,
+) -> Result<(), Reject> {
+    let bit = 1i16 << low;
+    let refine = |bits: &mut BitReader<'_>, coefficient: &mut i16| {
+        if bits.take(1) == 1 && *coefficient & bit == 0 {
+            *coefficient = coefficient.wrapping_add(if *coefficient >= 0 { bit } else { -bit });
+        }
+    };
+    let mut k = first;
+    while *eob_run == 0 && k <= last {
+        let symbol = bits.symbol(table)?;
+        let (mut run, size) = (symbol >> 4, symbol & 15);
+        let new = match (size, run) {
+            (0, 15) => 0,
+            (0, _) => {
+                *eob_run = (1 << run) + bits.take(run.into());
+                break;
+            }
+            (1, _) if bits.take(1) == 1 => bit,
+            (1, _) => -bit,
+            _ => return Err(corrupt("a refinement scan has a new coefficient of more than one bit")),
+        };
+        while k <= last {
+            let coefficient = &mut block[place(k)];
+            if *coefficient != 0 {
+                refine(bits, coefficient);
+            } else if run == 0 {
+                break;
+            } else {
+                run -= 1;
+            }
+            k += 1;
+        }
+        if new != 0 {
+            block[place(k)] = new;
+        }
+        k += 1;
+    }
+    if *eob_run > 0 {
+        for k in k..=last {
+            let coefficient = &mut block[place(k)];
+            if *coefficient != 0 {
+                refine(bits, coefficient);
+            }
+        }
+        *eob_run -= 1;
+    }
+    Ok(())
+}

@@ -1,0 +1,388 @@
+//! The structure of a JPEG file from its first marker to its end marker (ITU T.81, annex B).
+//!
+//! libjpeg refuses a file for a table that cannot be, a second frame header or a scan whose parameters contradict each
+//! other. Other decoders let much of that pass. This walk applies libjpeg's rules to the whole file, and it reads no
+//! coefficient, so that it costs next to nothing.
+
+use dsconvert_dataset::sample::{Reject, RejectCode};
+
+use super::super::reject::{corrupt, truncated, unsupported};
+use super::tables::{HuffmanSlots, QuantSlots};
+use super::{MAX_SCANS, segments};
+
+/// How samples are coded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Process {
+    /// DCT coefficients, each complete in one scan.
+    Sequential,
+    /// DCT coefficients in several scans.
+    Progressive,
+    /// Predicted samples.
+    Lossless,
+}
+
+/// What the components of a file mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ColorModel {
+    Gray,
+    YCbCr,
+    Rgb,
+    Cmyk,
+    Ycck,
+}
+
+/// One component of the frame.
+#[derive(Debug, Clone)]
+pub struct Component {
+    id: u8,
+    /// Sampling factors, 1 to 4.
+    pub horizontal: usize,
+    pub vertical: usize,
+    quant_slot: usize,
+    /// The quantization table that is in force when the first scan of the component starts, in zigzag order.
+    pub quant: Option<[u16; 64]>,
+    /// Whether a scan has its DC coefficients.
+    has_dc: bool,
+    /// Low bits that are still missing per coefficient; `None` before its first scan.
+    missing_bits: [Option<u8>; 64],
+}
+
+/// A Huffman table as it is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HuffmanSpec<'a> {
+    /// Number of codes of each length from 1 to 16.
+    pub counts: &'a [u8; 16],
+    pub symbols: &'a [u8],
+}
+
+/// A component in a scan.
+#[derive(Debug, Clone, Copy)]
+pub struct ScanComponent<'a> {
+    /// Index in the frame.
+    pub index: usize,
+    /// The tables that the scan needs.
+    pub dc: Option<HuffmanSpec<'a>>,
+    pub ac: Option<HuffmanSpec<'a>>,
+}
+
+/// One scan.
+#[derive(Debug, Clone)]
+pub struct Scan<'a> {
+    pub components: Vec<ScanComponent<'a>>,
+    /// First and last coefficient, in zigzag order.
+    pub spectral: (usize, usize),
+    /// Successive approximation: the previous and the new number of missing low bits.
+    pub approximation: (u8, u8),
+    /// MCUs between restart markers; 0 without restarts.
+    pub restart: usize,
+    /// Entropy-coded data with its stuffing and restart markers.
+    pub data: &'a [u8],
+}
+
+/// The structure of a file.
+#[derive(Debug, Clone)]
+pub struct Layout<'a> {
+    pub width: usize,
+    pub height: usize,
+    /// Bits per sample.
+    pub precision: u8,
+    pub process: Process,
+    pub is_arithmetic: bool,
+    pub color: ColorModel,
+    /// Whether Adobe's segment is there: then inks are stored inverted.
+    pub has_adobe: bool,
+    pub components: Vec<Component>,
+    pub scans: Vec<Scan<'a>>,
+}
+
+/// Most blocks of an MCU (T.81, B.2.3).
+const MAX_BLOCKS_PER_MCU: usize = 10;
+/// Largest side that libjpeg reads.
+const MAX_SIDE: usize = 65_500;
+
+impl<'a> Layout<'a> {
+    /// Walks over `bytes`. What breaks after the first scan comes with what was read before.
+    pub fn read(bytes: &'a [u8]) -> Result<(Self, Option<Reject>), Reject> {
+        let mut walk = Walk::default();
+        let damage = walk.run(bytes).err();
+        match (walk.layout, damage) {
+            (Some(layout), damage) if !layout.scans.is_empty() => Ok((layout, damage)),
+            (_, damage) => Err(damage.unwrap_or_else(|| corrupt("the JPEG has no scan"))),
+        }
+    }
+
+    /// Largest sampling factors.
+    pub fn max_factors(&self) -> (usize, usize) {
+        let max = |of: fn(&Component) -> usize| self.components.iter().map(of).max().unwrap_or(1);
+        (max(|c| c.horizontal), max(|c| c.vertical))
+    }
+
+    /// The sampling factors of all components, as messages show them.
+    pub fn factors_text(&self) -> String {
+        let texts: Vec<String> =
+            self.components.iter().map(|c| format!("{}x{}", c.horizontal, c.vertical)).collect();
+        texts.join(",")
+    }
+
+    /// Whether the scans hold every bit of every coefficient.
+    pub fn is_complete(&self) -> bool {
+        self.process != Process::Progressive
+            || self.components.iter().all(|c| c.missing_bits.iter().all(|bits| *bits == Some(0)))
+    }
+}
+
+/// State of the walk.
+#[derive(Default)]
+struct Walk<'a> {
+    layout: Option<Layout<'a>>,
+    quant: QuantSlots,
+    huffman: HuffmanSlots<'a>,
+    restart: usize,
+    is_jfif: bool,
+    adobe_transform: Option<u8>,
+    /// The first scan that does not continue those before it. The walk goes on, to count scans.
+    damage: Option<Reject>,
+}
+
+impl<'a> Walk<'a> {
+    fn run(&mut self, bytes: &'a [u8]) -> Result<(), Reject> {
+        let mut at = 2;
+        loop {
+            let (marker, after) = segments::next_marker(bytes, at)?;
+            at = after;
+            match marker {
+                segments::EOI => return self.damage.take().map_or_else(|| self.check_scans(), Err),
+                segments::SOI => return Err(corrupt("the JPEG has a second start of image")),
+                // Standalone markers: TEM and RST.
+                0x01 | 0xd0..=0xd7 => continue,
+                _ => {}
+            }
+            let payload = segments::payload(bytes, at)?;
+            at += 2 + payload.len();
+            match marker {
+                0xc4 => self.huffman.read(payload)?,
+                0xdb => self.quant.read(payload)?,
+                0xdd => {
+                    let [high, low] = *payload else { return Err(bad_length("restart interval")) };
+                    self.restart = u16::from_be_bytes([high, low]).into();
+                }
+                0xc0..=0xc3 | 0xc5..=0xcb | 0xcd..=0xcf => self.read_frame(marker, payload)?,
+                0xda => {
+                    let data = segments::entropy_coded(bytes, at);
+                    at += data.len();
+                    self.read_scan(payload, data)?;
+                }
+                0xe0 => self.is_jfif |= payload.len() >= 14 && payload.starts_with(b"JFIF\0"),
+                0xee if payload.len() >= 12 && payload.starts_with(b"Adobe") => {
+                    self.adobe_transform = payload.get(11).copied();
+                }
+                // DAC, DNL, APPn and COM. The frame states the height, so DNL adds nothing.
+                0xcc | 0xdc | 0xe1..=0xef | 0xfe => {}
+                _ => return Err(corrupt(format!("the JPEG has the unknown marker {marker:#04x}"))),
+            }
+        }
+    }
+
+    fn read_frame(&mut self, marker: u8, payload: &[u8]) -> Result<(), Reject> {
+        if self.layout.is_some() {
+            return Err(corrupt("the JPEG has two frame headers"));
+        }
+        let process = match marker {
+            0xc0 | 0xc1 | 0xc9 => Process::Sequential,
+            0xc2 | 0xca => Process::Progressive,
+            0xc3 | 0xcb => Process::Lossless,
+            _ => return Err(unsupported("hierarchical JPEG is not supported")),
+        };
+        let [precision, h0, h1, w0, w1, count, rest @ ..] = payload else {
+            return Err(bad_length("frame header"));
+        };
+        let (height, width) = (u16::from_be_bytes([*h0, *h1]).into(), u16::from_be_bytes([*w0, *w1]).into());
+        if rest.len() != 3 * usize::from(*count) {
+            return Err(bad_length("frame header"));
+        }
+        if !matches!(count, 1 | 3 | 4) {
+            return Err(unsupported(format!("a JPEG of {count} components is not supported")));
+        }
+        if !(1..=MAX_SIDE).contains(&width) || !(1..=MAX_SIDE).contains(&height) {
+            return Err(corrupt(format!("the frame header says {width}×{height} pixels")));
+        }
+        let mut components = Vec::new();
+        for [id, factors, quant] in rest.as_chunks::<3>().0 {
+            let (horizontal, vertical) = (usize::from(factors >> 4), usize::from(factors & 15));
+            if !(1..=4).contains(&horizontal) || !(1..=4).contains(&vertical) {
+                return Err(corrupt(format!("a component has the sampling factors {horizontal}x{vertical}")));
+            }
+            components.push(Component {
+                id: *id,
+                horizontal,
+                vertical,
+                quant_slot: usize::from(*quant),
+                quant: None,
+                has_dc: false,
+                missing_bits: [None; 64],
+            });
+        }
+        // The factors of a single component have no meaning.
+        if let [component] = components.as_mut_slice() {
+            (component.horizontal, component.vertical) = (1, 1);
+        }
+        self.layout = Some(Layout {
+            width,
+            height,
+            precision: *precision,
+            process,
+            is_arithmetic: marker >= 0xc9,
+            color: ColorModel::Gray,
+            has_adobe: false,
+            components,
+            scans: Vec::new(),
+        });
+        Ok(())
+    }
+
+    fn read_scan(&mut self, payload: &[u8], data: &'a [u8]) -> Result<(), Reject> {
+        let (color, has_adobe) = (self.color_model(), self.adobe_transform.is_some());
+        let Some(layout) = &mut self.layout else {
+            return Err(corrupt("the JPEG has a scan but no frame header"));
+        };
+        if layout.scans.is_empty() {
+            (layout.color, layout.has_adobe) = (color, has_adobe);
+        }
+        if layout.scans.len() == MAX_SCANS {
+            let message = format!("the JPEG has more than {MAX_SCANS} scans");
+            return Err(Reject::new(RejectCode::TooLarge, message));
+        }
+        let [count, rest @ ..] = payload else { return Err(bad_length("scan header")) };
+        let count = usize::from(*count);
+        let (selectors, [first, last, approximation]) = match rest.split_last_chunk::<3>() {
+            Some((selectors, rest)) if selectors.len() == 2 * count && (1..=4).contains(&count) => {
+                (selectors, *rest)
+            }
+            _ => return Err(bad_length("scan header")),
+        };
+        let mut scan = Scan {
+            components: Vec::new(),
+            spectral: (first.into(), last.into()),
+            approximation: (approximation >> 4, approximation & 15),
+            restart: self.restart,
+            data,
+        };
+        let needs = scan.check_parameters(layout.process, count)?;
+        for [id, slots] in selectors.as_chunks::<2>().0 {
+            let is_new = |index: &usize| scan.components.iter().all(|other| other.index != *index);
+            let mut found = layout.components.iter().enumerate().filter(|(_, c)| c.id == *id).map(|(n, _)| n);
+            let index = found.find(is_new).ok_or_else(|| {
+                corrupt(format!(
+                    "a scan names component {id}, which the frame does not have or the scan has already"
+                ))
+            })?;
+            let table = |is_needed: bool, is_ac: bool, slot: u8| {
+                let is_read = is_needed && !layout.is_arithmetic;
+                is_read.then(|| self.huffman.checked(is_ac, slot, layout.process)).transpose()
+            };
+            let (dc, ac) = (table(needs.dc, false, slots >> 4)?, table(needs.ac, true, slots & 15)?);
+            scan.components.push(ScanComponent { index, dc, ac });
+            let component = &mut layout.components[index];
+            if component.quant.is_none() && layout.process != Process::Lossless {
+                component.quant = Some(self.quant.get(component.quant_slot)?);
+            }
+            if let Err(reject) = component.note_scan(&scan, layout.process) {
+                self.damage.get_or_insert(reject);
+            }
+        }
+        let blocks = scan.components.iter().map(|c| &layout.components[c.index]);
+        if count > 1 && blocks.map(|c| c.horizontal * c.vertical).sum::<usize>() > MAX_BLOCKS_PER_MCU {
+            return Err(corrupt(format!(
+                "the sampling factors {} give more than {MAX_BLOCKS_PER_MCU} blocks per MCU",
+                layout.factors_text()
+            )));
+        }
+        layout.scans.push(scan);
+        Ok(())
+    }
+
+    /// What the components mean, by libjpeg's rules (`default_decompress_parms`).
+    fn color_model(&self) -> ColorModel {
+        let ids: Vec<u8> =
+            self.layout.iter().flat_map(|layout| &layout.components).map(|component| component.id).collect();
+        match (ids.len(), self.adobe_transform) {
+            (1, _) => ColorModel::Gray,
+            (4, None | Some(0)) => ColorModel::Cmyk,
+            (4, Some(_)) => ColorModel::Ycck,
+            _ if self.is_jfif => ColorModel::YCbCr,
+            (_, Some(0)) => ColorModel::Rgb,
+            (_, None) if ids == *b"RGB" => ColorModel::Rgb,
+            _ => ColorModel::YCbCr,
+        }
+    }
+
+    /// Whether every component has come in a scan.
+    fn check_scans(&self) -> Result<(), Reject> {
+        let missing = |layout: &Layout<'_>| layout.components.iter().any(|component| !component.has_dc);
+        match &self.layout {
+            Some(layout) if layout.scans.is_empty() => Err(corrupt("the JPEG ends before its first scan")),
+            Some(layout) if missing(layout) => Err(truncated("its scans: a component has none")),
+            Some(_) => Ok(()),
+            None => Err(corrupt("the JPEG ends before its frame header")),
+        }
+    }
+}
+
+/// The Huffman tables a scan needs.
+struct NeededTables {
+    dc: bool,
+    ac: bool,
+}
+
+impl Scan<'_> {
+    /// Checks the parameters of a scan of `count` components as `jdphuff.c` of libjpeg does.
+    fn check_parameters(&self, process: Process, count: usize) -> Result<NeededTables, Reject> {
+        let ((first, last), (high, low)) = (self.spectral, self.approximation);
+        let is_sound = match process {
+            Process::Sequential => (first, last, high, low) == (0, 63, 0, 0),
+            Process::Lossless => (1..=7).contains(&first) && high == 0,
+            Process::Progressive => {
+                let band = if first == 0 { last == 0 } else { first <= last && last < 64 && count == 1 };
+                band && (high == 0 || high == low + 1) && low <= 13
+            }
+        };
+        if !is_sound {
+            return Err(corrupt(format!(
+                "a scan of {count} components has the parameters Ss={first} Se={last} Ah={high} Al={low}"
+            )));
+        }
+        Ok(match process {
+            Process::Sequential => NeededTables { dc: true, ac: true },
+            Process::Lossless => NeededTables { dc: true, ac: false },
+            Process::Progressive => NeededTables { dc: first == 0 && high == 0, ac: first > 0 },
+        })
+    }
+}
+
+impl Component {
+    /// Notes what `scan` adds to the component.
+    fn note_scan(&mut self, scan: &Scan<'_>, process: Process) -> Result<(), Reject> {
+        let ((first, last), (high, low)) = (scan.spectral, scan.approximation);
+        if process != Process::Progressive {
+            return match std::mem::replace(&mut self.has_dc, true) {
+                true => Err(corrupt("a component is in two scans")),
+                false => Ok(()),
+            };
+        }
+        if first > 0 && !self.has_dc {
+            return Err(corrupt("a scan of AC coefficients comes before the DC coefficients"));
+        }
+        self.has_dc = true;
+        for bits in &mut self.missing_bits[first..=last] {
+            if bits.unwrap_or(0) != high {
+                return Err(corrupt(format!("a scan with Ah={high} does not continue the scan before it")));
+            }
+            *bits = Some(low);
+        }
+        Ok(())
+    }
+}
+
+fn bad_length(what: &str) -> Reject {
+    corrupt(format!("a {what} has the wrong length"))
+}

@@ -1,0 +1,97 @@
+//! Pixels in memory, and their sizes.
+
+/// Width and height in pixels, both at least 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    /// Pixels of a row.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+}
+
+impl Size {
+    /// `width` × `height`.
+    pub fn new(width: u32, height: u32) -> Self {
+        Self { width, height }
+    }
+
+    /// Number of pixels.
+    pub fn pixels(self) -> u64 {
+        u64::from(self.width) * u64::from(self.height)
+    }
+
+    /// Width and height exchanged.
+    pub fn transposed(self) -> Self {
+        Self { width: self.height, height: self.width }
+    }
+
+    /// The shorter side.
+    pub fn shorter(self) -> u32 {
+        self.width.min(self.height)
+    }
+
+    /// The longer side.
+    pub fn longer(self) -> u32 {
+        self.width.max(self.height)
+    }
+}
+
+/// A rectangle of whole pixels inside an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rect {
+    /// First column.
+    pub left: u32,
+    /// First row.
+    pub top: u32,
+    /// Width and height.
+    pub size: Size,
+}
+
+/// 8-bit samples, interleaved, rows from top to bottom without gaps.
+#[derive(Debug, Default)]
+pub struct Pixels {
+    /// `height` rows of `width` pixels of `channels` bytes.
+    pub data: Vec<u8>,
+    /// Pixels of a row.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+    /// 1 grey, 3 RGB, 4 RGBA.
+    pub channels: usize,
+}
+
+impl Pixels {
+    /// Width and height.
+    pub fn size(&self) -> Size {
+        Size::new(self.width, self.height)
+    }
+
+    /// Bytes of one row.
+    pub fn stride(&self) -> usize {
+        self.width as usize * self.channels
+    }
+
+    /// Takes a new shape; what the samples hold is left over from before.
+    pub fn reshape(&mut self, size: Size, channels: usize) {
+        (self.width, self.height, self.channels) = (size.width, size.height, channels);
+        self.data.resize(self.stride() * self.height as usize, 0);
+    }
+}
+
+/// BT.601 luma of an RGB colour, the weights of JPEG: 0.299, 0.587, 0.114, in 16 fractional bits.
+pub fn luma([r, g, b]: [u8; 3]) -> u8 {
+    let sum = 19_595 * u32::from(r) + 38_470 * u32::from(g) + 7_471 * u32::from(b) + (1 << 15);
+    (sum >> 16) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn luma_weights_sum_to_one() {
+        assert_eq!(luma([255; 3]), 255);
+        assert_eq!(luma([0; 3]), 0);
+        assert_eq!(luma([255, 0, 0]), 76);
+    }
+}

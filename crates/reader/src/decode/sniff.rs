@@ -1,0 +1,162 @@
+//! What an image file is, told by its first bytes.
+//!
+//! Extensions lie (real corpora hold PNGs called `.JPEG`), so nothing after planning looks at a name.
+
+use serde::{Deserialize, Serialize};
+
+/// A type of image file, and `Raw` for the bare pixels this module can write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ImageType {
+    /// JPEG (ITU T.81).
+    Jpeg,
+    /// PNG, APNG included.
+    Png,
+    /// WebP, lossy, lossless or animated.
+    Webp,
+    /// GIF 87a and 89a.
+    Gif,
+    /// Windows or OS/2 bitmap.
+    Bmp,
+    /// TIFF and BigTIFF.
+    Tiff,
+    /// 8-bit samples, interleaved, rows from top to bottom, no header; only ever an output.
+    Raw,
+}
+
+impl ImageType {
+    /// The name used in manifests and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            ImageType::Jpeg => "jpeg",
+            ImageType::Png => "png",
+            ImageType::Webp => "webp",
+            ImageType::Gif => "gif",
+            ImageType::Bmp => "bmp",
+            ImageType::Tiff => "tiff",
+            ImageType::Raw => "raw",
+        }
+    }
+
+    /// The usual file extension, without its dot.
+    pub fn extension(self) -> &'static str {
+        match self {
+            ImageType::Jpeg => "jpg",
+            ImageType::Png => "png",
+            ImageType::Webp => "webp",
+            ImageType::Gif => "gif",
+            ImageType::Bmp => "bmp",
+            ImageType::Tiff => "tif",
+            ImageType::Raw => "raw",
+        }
+    }
+
+    /// The media type.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            ImageType::Jpeg => "image/jpeg",
+            ImageType::Png => "image/png",
+            ImageType::Webp => "image/webp",
+            ImageType::Gif => "image/gif",
+            ImageType::Bmp => "image/bmp",
+            ImageType::Tiff => "image/tiff",
+            ImageType::Raw => "application/octet-stream",
+        }
+    }
+}
+
+impl std::fmt::Display for ImageType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Sizes of the DIB header that follows the 14 bytes of a BMP file header.
+const DIB_HEADER_BYTES: [u32; 8] = [12, 16, 40, 52, 56, 64, 108, 124];
+
+/// The type of the image file that starts with `bytes`; `None` when it is no image this build reads.
+///
+/// Never [`ImageType::Raw`]: bare pixels have no mark.
+pub fn sniff(bytes: &[u8]) -> Option<ImageType> {
+    match bytes {
+        [0xff, 0xd8, 0xff, ..] => Some(ImageType::Jpeg),
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some(ImageType::Png),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some(ImageType::Webp),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some(ImageType::Gif),
+        [b'I', b'I', 42 | 43, 0, ..] | [b'M', b'M', 0, 42 | 43, ..] => Some(ImageType::Tiff),
+        [b'B', b'M', rest @ ..] => {
+            let size = rest.get(12..16)?;
+            let size = u32::from_le_bytes([size[0], size[1], size[2], size[3]]);
+            DIB_HEADER_BYTES.contains(&size).then_some(ImageType::Bmp)
+        }
+        _ => None,
+    }
+}
+
+/// The name of an image format this build knows of and cannot read, for a better message than "unknown".
+pub fn foreign_format(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [_, _, _, _, b'f', b't', b'y', b'p', b'a', b'v', b'i', b'f' | b's', ..] => Some("AVIF"),
+        [_, _, _, _, b'f', b't', b'y', b'p', b'h' | b'm', b'e' | b'i', b'i' | b'v' | b'f', _, ..] => {
+            Some("HEIF")
+        }
+        [0xff, 0x0a, ..] | [0, 0, 0, 12, b'J', b'X', b'L', b' ', ..] => Some("JPEG XL"),
+        [0, 0, 0, 12, b'j', b'P', b' ', b' ', ..] | [0xff, 0x4f, 0xff, 0x51, ..] => Some("JPEG 2000"),
+        [b'8', b'B', b'P', b'S', ..] => Some("Photoshop"),
+        [0, 0, 1, 0, _, _, ..] => Some("icon"),
+        _ => None,
+    }
+}
+
+/// Extensions under which the readable types are commonly stored.
+const EXTENSIONS: [&str; 12] =
+    ["jpg", "jpeg", "jpe", "jfif", "png", "apng", "webp", "gif", "bmp", "dib", "tif", "tiff"];
+
+/// Whether `name` ends in an extension of an image type this build reads, in any case of letters.
+pub fn has_image_extension(name: &str) -> bool {
+    name.rsplit_once('.').is_some_and(|(stem, extension)| {
+        !stem.is_empty() && EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_decides() {
+        assert_eq!(sniff(b"\xff\xd8\xff\xe0"), Some(ImageType::Jpeg));
+        assert_eq!(sniff(b"\x89PNG\r\n\x1a\n"), Some(ImageType::Png));
+        assert_eq!(sniff(b"RIFF\0\0\0\0WEBPVP8 "), Some(ImageType::Webp));
+        assert_eq!(sniff(b"RIFF\0\0\0\0WAVEfmt "), None);
+        assert_eq!(sniff(b"GIF89a"), Some(ImageType::Gif));
+        assert_eq!(sniff(b"MM\0*"), Some(ImageType::Tiff));
+        assert_eq!(sniff(b"<html>"), None);
+        assert_eq!(sniff(b""), None);
+    }
+
+    #[test]
+    fn text_that_starts_with_bm_is_no_bitmap() {
+        assert_eq!(sniff(b"BMW builds cars and motorcycles"), None);
+        let mut bmp = b"BM".to_vec();
+        bmp.extend([0; 12]);
+        bmp.extend(40u32.to_le_bytes());
+        assert_eq!(sniff(&bmp), Some(ImageType::Bmp));
+    }
+
+    #[test]
+    fn extensions_are_matched_in_any_case() {
+        assert!(has_image_extension("a/b/n01440764_10026.JPEG"));
+        assert!(has_image_extension("x.tar/photo.Webp"));
+        assert!(!has_image_extension("notes.txt"));
+        assert!(!has_image_extension(".jpg"));
+        assert!(!has_image_extension("jpg"));
+    }
+
+    #[test]
+    fn foreign_formats_are_named() {
+        assert_eq!(foreign_format(b"\0\0\0\x18ftypheic\0\0\0\0"), Some("HEIF"));
+        assert_eq!(foreign_format(b"\0\0\0\x18ftypavif\0\0\0\0"), Some("AVIF"));
+        assert_eq!(foreign_format(b"hello, world"), None);
+    }
+}

@@ -1,0 +1,394 @@
+//! What there is to say about a dataset or a shard, as data: `dsconvert inspect` prints it, as text or as JSON.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use dsconvert_dataset::error::{Error, Result};
+use dsconvert_dataset::format::Format;
+use dsconvert_dataset::index::{LengthRun, LengthSummary};
+use dsconvert_dataset::manifest::{Counts, MANIFEST_NAME, Sources};
+use dsconvert_dataset::schema::{Kind, Schema};
+use dsconvert_dataset::storage::{Access, stat};
+use serde::Serialize;
+
+use super::check::own_length;
+use super::{Dataset, ShardFile, Split};
+
+/// Most buckets of a histogram: what fits a terminal.
+pub const MAX_HISTOGRAM_BUCKETS: usize = 20;
+/// Doublings from the shortest to the longest length below which buckets are equally wide.
+const LINEAR_OCTAVES: u32 = 4;
+/// Buckets that equally wide ones aim at; alignment may add one.
+const LINEAR_BUCKETS: u64 = 16;
+
+/// A dataset or a shard. In JSON the key `object` tells which.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "object", rename_all = "lowercase")]
+pub enum Description {
+    /// A dataset.
+    Dataset(Box<DatasetDescription>),
+    /// One shard.
+    Shard(Box<ShardDescription>),
+}
+
+/// A dataset.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct DatasetDescription {
+    /// What it is made of.
+    pub kind: Kind,
+    /// How shards are encoded.
+    pub format: Format,
+    /// Records of all splits.
+    pub records: u64,
+    /// Shards of all splits.
+    pub shards: u64,
+    /// Bytes of all shards.
+    pub bytes: u64,
+    /// Outcomes of all items.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Number of rejects by reason code.
+    pub reject_codes: BTreeMap<String, u64>,
+    /// What became of the content in ways worth knowing.
+    pub notes: BTreeMap<String, u64>,
+    /// The splits by name.
+    pub splits: BTreeMap<String, SplitDescription>,
+    /// Kind, fields and class names.
+    pub schema: Schema,
+    /// The semantic options of the run.
+    pub options: serde_json::Value,
+    /// The tokenizer that made the ids.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<serde_json::Value>,
+    /// What the records were made from.
+    pub sources: Sources,
+    /// Hash of options and sources.
+    pub fingerprint: String,
+    /// Version of the dsconvert that wrote it.
+    pub dsconvert: String,
+    /// Version of the manifest.
+    pub manifest_version: u32,
+}
+
+/// A split.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct SplitDescription {
+    /// Number of records.
+    pub records: u64,
+    /// Number of shards.
+    pub shards: u64,
+    /// Bytes of its shards.
+    pub bytes: u64,
+    /// Outcomes of the items that belong here.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Distribution of the lengths in a few numbers.
+    pub length: LengthSummary,
+    /// Distribution of the lengths in at most [`MAX_HISTOGRAM_BUCKETS`] buckets.
+    pub histogram: Vec<HistogramBucket>,
+}
+
+/// A shard.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ShardDescription {
+    /// What it is made of.
+    pub kind: Kind,
+    /// How it is encoded.
+    pub format: Format,
+    /// Number of records.
+    pub records: u64,
+    /// Size of the file.
+    pub bytes: u64,
+    /// Distribution of the lengths in a few numbers.
+    pub length: LengthSummary,
+    /// Distribution of the lengths in at most [`MAX_HISTOGRAM_BUCKETS`] buckets.
+    pub histogram: Vec<HistogramBucket>,
+    /// The schema, as far as the shard tells.
+    pub schema: Schema,
+}
+
+/// A range of lengths and how many records have one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct HistogramBucket {
+    /// Shortest length that belongs here.
+    pub from: u64,
+    /// Shortest length that belongs to the next bucket.
+    pub to: u64,
+    /// Number of records.
+    pub records: u64,
+}
+
+/// Describes what is at `path`: the dataset when it is a directory (or its `manifest.json`), the shard when it is a
+/// file. A shard is read as a whole, of a dataset only the manifest and the histograms.
+///
+/// # Errors
+///
+/// As [`Dataset::open`] and [`ShardFile::open`].
+pub fn describe(path: impl AsRef<Path>, access: Access) -> Result<Description> {
+    let path = path.as_ref();
+    let manifest = path.file_name().is_some_and(|name| name == MANIFEST_NAME);
+    let is_shard = !manifest && stat(path)?.is_some_and(|meta| meta.is_file());
+    let dir = if manifest { path.parent() } else { Some(path).filter(|_| !is_shard) };
+    Ok(match dir {
+        Some(dir) => {
+            Description::Dataset(Box::new(super::OpenOptions::new().access(access).open(dir)?.describe()?))
+        }
+        None => Description::Shard(Box::new(ShardFile::open(path, access)?.describe()?)),
+    })
+}
+
+impl Dataset {
+    /// What there is to say about it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`](dsconvert_dataset::error::ErrorKind) or `Io` when a histogram cannot be read.
+    pub fn describe(&self) -> Result<DatasetDescription> {
+        let manifest = self.manifest();
+        let splits = self.splits().map(|split| Ok((split.name().to_owned(), split.describe()?)));
+        let splits: BTreeMap<String, SplitDescription> = splits.collect::<Result<_>>()?;
+        let sum = |of: fn(&SplitDescription) -> u64| splits.values().map(of).fold(0, u64::saturating_add);
+        Ok(DatasetDescription {
+            kind: manifest.kind(),
+            format: manifest.format,
+            records: sum(|s| s.records),
+            shards: sum(|s| s.shards),
+            bytes: sum(|s| s.bytes),
+            counts: manifest.counts,
+            reject_codes: manifest.reject_codes.clone(),
+            notes: manifest.notes.clone(),
+            splits,
+            schema: manifest.schema.clone(),
+            options: manifest.options.clone(),
+            tokenizer: manifest.tokenizer.clone(),
+            sources: manifest.sources.clone(),
+            fingerprint: manifest.fingerprint.clone(),
+            dsconvert: manifest.dsconvert.clone(),
+            manifest_version: manifest.manifest_version,
+        })
+    }
+}
+
+impl Split {
+    /// What there is to say about it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Split::length_index`].
+    pub fn describe(&self) -> Result<SplitDescription> {
+        let info = self.info().ok_or_else(|| Error::corrupt("the manifest lost a split"))?;
+        let lengths = self.histogram_index()?;
+        let histogram = match self.len().checked_sub(1) {
+            Some(last) => {
+                let (shortest, longest) = (lengths.length_at(0)?, lengths.length_at(last)?);
+                histogram(shortest, longest, |length| lengths.shorter_than(length))?
+            }
+            None => Vec::new(),
+        };
+        Ok(SplitDescription {
+            records: info.records,
+            shards: info.shards,
+            bytes: info.bytes,
+            counts: info.counts,
+            length: info.length,
+            histogram,
+        })
+    }
+}
+
+impl ShardFile {
+    /// What there is to say about it. Reads all of its records.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`](dsconvert_dataset::error::ErrorKind) with the row of the first record that cannot be read.
+    pub fn describe(&self) -> Result<ShardDescription> {
+        let mut runs: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut records = 0;
+        for record in self.records()? {
+            let length = own_length(self.schema(), &record?.into_inner().values)
+                .map_err(|what| Error::corrupt(what).at_path(self.path()).at_row(records))?;
+            *runs.entry(length).or_default() += 1;
+            records += 1;
+        }
+        let mut first_rank = 0;
+        let in_order = runs.iter().map(|(&length, &count)| {
+            let run = LengthRun { length, count, first_rank };
+            first_rank += count;
+            Ok(run)
+        });
+        let length = LengthSummary::from_runs(self.schema().kind.length_unit(), records, in_order)?;
+        let shorter_than = |length: u64| Ok(runs.range(..length).map(|(_, count)| count).sum());
+        let histogram = match records {
+            0 => Vec::new(),
+            _ => histogram(length.min, length.max, shorter_than)?,
+        };
+        Ok(ShardDescription {
+            kind: self.schema().kind,
+            format: self.format(),
+            records,
+            bytes: self.bytes(),
+            length,
+            histogram,
+            schema: self.schema().clone(),
+        })
+    }
+}
+
+/// Buckets from the shortest to the longest length. `shorter_than` counts the records below a length.
+fn histogram(
+    shortest: u64,
+    longest: u64,
+    mut shorter_than: impl FnMut(u64) -> Result<u64>,
+) -> Result<Vec<HistogramBucket>> {
+    let mut buckets = Vec::new();
+    let mut from = (shortest, 0);
+    for to in boundaries(shortest, longest) {
+        let before = shorter_than(to)?;
+        buckets.push(HistogramBucket { from: from.0, to, records: before.saturating_sub(from.1) });
+        from = (to, before);
+    }
+    Ok(buckets)
+}
+
+/// Ends of the buckets: multiples of a power of two when the lengths are alike, powers of two (or of four, eight, …)
+/// otherwise. The last one is above `longest`.
+fn boundaries(shortest: u64, longest: u64) -> Vec<u64> {
+    let octaves = longest.max(1).ilog2() - shortest.clamp(1, longest.max(1)).ilog2();
+    let width = (longest.saturating_sub(shortest) / LINEAR_BUCKETS)
+        .checked_add(1)
+        .and_then(u64::checked_next_power_of_two);
+    let step = doublings(shortest, longest);
+    let mut end = shortest;
+    let mut ends = Vec::new();
+    while end <= longest && ends.len() < MAX_HISTOGRAM_BUCKETS {
+        let next = match width {
+            Some(width) if octaves < LINEAR_OCTAVES => {
+                (end / width).checked_add(1).and_then(|n| n.checked_mul(width))
+            }
+            _ => {
+                let exponent =
+                    end.checked_ilog2().map_or(0, |e| (e / step).saturating_add(1).saturating_mul(step));
+                1u64.checked_shl(exponent)
+            }
+        };
+        end = next.unwrap_or(u64::MAX);
+        ends.push(end);
+        if end == u64::MAX {
+            break;
+        }
+    }
+    ends
+}
+
+/// How many doublings a bucket spans, so that there are not too many buckets.
+fn doublings(shortest: u64, longest: u64) -> u32 {
+    let (low, high) = (shortest.max(1).ilog2(), longest.max(1).ilog2());
+    let zero = u32::from(shortest == 0);
+    let buckets = |step: u32| high / step - low / step + 1 + zero;
+    (1..u64::BITS).find(|&step| buckets(step) <= MAX_HISTOGRAM_BUCKETS as u32).unwrap_or(u64::BITS)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::tests::{all, copy, pristine};
+
+    proptest! {
+        #[test]
+        fn buckets_are_few_and_hold_every_record(
+            lengths in prop::collection::vec(prop_oneof![0u64..70_000, 0u64..40, 60_000u64..70_000, any::<u64>().prop_map(|x| x >> 1)], 1..50),
+        ) {
+            let (min, max) = (*lengths.iter().min().unwrap(), *lengths.iter().max().unwrap());
+            let count = |to| Ok(lengths.iter().filter(|&&l| l < to).count() as u64);
+            let buckets = histogram(min, max, count).unwrap();
+            prop_assert!((1..=MAX_HISTOGRAM_BUCKETS).contains(&buckets.len()), "{buckets:?}");
+            prop_assert_eq!(buckets.iter().map(|b| b.records).sum::<u64>(), lengths.len() as u64);
+            prop_assert!(buckets.iter().all(|b| b.from < b.to));
+            prop_assert!(buckets.windows(2).all(|w| w[0].to == w[1].from));
+            prop_assert!(buckets[0].records > 0 && buckets[buckets.len() - 1].records > 0);
+        }
+    }
+
+    #[test]
+    fn buckets_are_round_numbers() {
+        assert_eq!(boundaries(0, 0), [1]);
+        assert_eq!(boundaries(0, 3), [1, 2, 3, 4]);
+        assert_eq!(boundaries(3, 70), [4, 8, 16, 32, 64, 128]);
+        assert_eq!(boundaries(65_536, 65_536), [65_537]);
+        assert_eq!(
+            boundaries(1000, 1030),
+            [1002, 1004, 1006, 1008, 1010, 1012, 1014, 1016, 1018, 1020, 1022, 1024, 1026, 1028, 1030, 1032]
+        );
+    }
+
+    #[test]
+    fn a_dataset_is_described_as_scripts_expect() {
+        for (format, kind) in all() {
+            let description = describe(pristine(format, kind), Access::Map).unwrap();
+            let json = serde_json::to_value(&description).unwrap();
+            assert_eq!(json["object"], "dataset");
+            assert_eq!(
+                (json["kind"].as_str(), json["format"].as_str()),
+                (Some(kind.name()), Some(format.name()))
+            );
+            for (name, count) in
+                [("found", 29), ("converted", 28), ("filtered", 0), ("duplicates", 0), ("rejected", 1)]
+            {
+                assert_eq!(json[name], count, "{name}");
+            }
+            assert_eq!((&json["records"], &json["shards"]), (&28.into(), &4.into()));
+            let train = &json["splits"]["train"];
+            assert_eq!((&train["records"], &train["shards"]), (&23.into(), &3.into()));
+            assert!(train["bytes"].as_u64() > Some(100));
+            let length = &train["length"];
+            assert_eq!(length["unit"], if kind == Kind::Text { "tokens" } else { "pixels" });
+            for name in ["min", "max", "mean", "p50", "p99"] {
+                assert!(length[name].is_number(), "{name}");
+            }
+            let buckets = train["histogram"].as_array().unwrap();
+            assert_eq!(buckets.iter().map(|b| b["records"].as_u64().unwrap()).sum::<u64>(), 23);
+            assert_eq!(json["splits"]["test"]["histogram"], serde_json::json!([]));
+            assert_eq!(json["schema"]["fields"][0]["name"], "key");
+            assert_eq!(json["reject_codes"]["empty"], 1);
+        }
+    }
+
+    #[test]
+    fn a_shard_is_described_from_its_content() {
+        for (format, kind) in all() {
+            let dir = copy(&pristine(format, kind));
+            let dataset = Dataset::open(dir.path()).unwrap();
+            let entry = dataset.split("validation").unwrap().shards()[0].clone();
+            let path = dir.path().join(entry.path());
+            let Description::Shard(shard) = describe(&path, Access::Read).unwrap() else {
+                panic!("{format}")
+            };
+            let split = dataset.split("validation").unwrap().describe().unwrap();
+            assert_eq!((shard.kind, shard.format), (kind, format));
+            assert_eq!((shard.records, shard.bytes), (5, entry.bytes));
+            assert_eq!((shard.length, shard.histogram), (split.length, split.histogram));
+            let names = |schema: &Schema| schema.fields.iter().map(|f| f.name.clone()).collect::<Vec<_>>();
+            assert_eq!(names(&shard.schema), names(dataset.schema()));
+            let file = ShardFile::open(&path, Access::Map).unwrap();
+            let keys: Vec<String> =
+                file.records().unwrap().map(|r| r.unwrap().key().unwrap().to_owned()).collect();
+            assert_eq!(keys, ["item-23", "item-24", "item-25", "item-26", "item-27"]);
+        }
+    }
+
+    #[test]
+    fn something_else_is_no_shard() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.parquet");
+        for bytes in ["", "hello", "{\"a\": 1}"] {
+            std::fs::write(&path, bytes).unwrap();
+            assert!(describe(&path, Access::Map).is_err_and(|e| e.place().path.as_deref() == Some(&path)));
+        }
+    }
+}

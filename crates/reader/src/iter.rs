@@ -1,0 +1,96 @@
+//! Reading records in order.
+
+use std::iter::FusedIterator;
+use std::ops::Range;
+
+use dsconvert_dataset::error::Result;
+use dsconvert_dataset::format::Format;
+
+use super::record::Record;
+use super::split::Split;
+
+/// Most records that are read together.
+const BLOCK_RECORDS: u64 = 16_384;
+/// Bytes (as the record index gives them) after which no more records are read together.
+const BLOCK_BYTES: u64 = 16 << 20;
+
+/// Records of a split in order, read in blocks: at most one row group (parquet) or record batch (arrow), or some
+/// megabytes of frames. Memory is that of one block.
+///
+/// A record that cannot be read is an error in its place; those after it still come. An index that cannot be read ends
+/// the iteration.
+#[derive(Debug)]
+pub struct Records {
+    split: Split,
+    /// Not yet read.
+    rest: Range<u64>,
+    block: std::vec::IntoIter<Result<Record>>,
+}
+
+impl Records {
+    pub(super) fn new(split: Split, range: Range<u64>) -> Self {
+        Self { split, rest: range, block: Vec::new().into_iter() }
+    }
+
+    fn fill(&mut self) -> Result<()> {
+        let end = block_end(&self.split, self.rest.clone(), BLOCK_BYTES)?;
+        let ordinals: Vec<u64> = (self.rest.start..end).collect();
+        let block = match self.split.get_each(&ordinals) {
+            Ok(block) => block,
+            // One of them cannot be looked up, or the shard not be opened.
+            Err(_) => ordinals.iter().map(|&i| self.split.get(i)).collect(),
+        };
+        self.rest.start = end;
+        self.block = block.into_iter();
+        Ok(())
+    }
+}
+
+/// Where a block ends that begins with the first of `records` (not empty): at the end of its row group or record batch,
+/// or before it has more than `most_bytes` or [`BLOCK_RECORDS`], but not before it has one record.
+pub(super) fn block_end(split: &Split, records: Range<u64>, most_bytes: u64) -> Result<u64> {
+    let start = records.start;
+    let most = records.end.min(start.saturating_add(BLOCK_RECORDS));
+    let grouped = matches!(split.format(), Format::Parquet | Format::Arrow);
+    let mut first = None;
+    let mut bytes = 0u64;
+    for (ordinal, entry) in (start..).zip(split.unchecked_record_index()?.entries(start..most)?) {
+        let entry = entry?;
+        let group = (entry.shard, if grouped { entry.placed().group() } else { 0 });
+        bytes = bytes.saturating_add(entry.bytes);
+        let fits = *first.get_or_insert(group) == group && bytes <= most_bytes;
+        if !fits && ordinal > start {
+            return Ok(ordinal);
+        }
+    }
+    Ok(most)
+}
+
+impl Iterator for Records {
+    type Item = Result<Record>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(record) = self.block.next() {
+            return Some(record);
+        }
+        if self.rest.is_empty() {
+            return None;
+        }
+        if let Err(e) = self.fill() {
+            self.rest.start = self.rest.end;
+            return Some(Err(e));
+        }
+        self.block.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let more = self.rest.end.saturating_sub(self.rest.start);
+        match usize::try_from(more).ok().and_then(|more| more.checked_add(self.block.len())) {
+            // An index that cannot be read ends the iteration early.
+            Some(most) => (self.block.len().min(most), Some(most)),
+            None => (self.block.len(), None),
+        }
+    }
+}
+
+impl FusedIterator for Records {}

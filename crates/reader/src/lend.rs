@@ -1,0 +1,136 @@
+//! Token ids as they lie in the shards, for as long as somebody looks.
+//!
+//! A [`Record`] owns its values: each is a view that counts itself, and threads that read from one map wait for each other
+//! at that count. Who only copies ids to where a batch wants them, needs none of it.
+
+use std::sync::Arc;
+
+use dsconvert_dataset::error::{Error, Result};
+use dsconvert_dataset::format::{Placed, ShardReader};
+use dsconvert_dataset::sample::{Ids, Value};
+
+use super::Split;
+use super::check::check_record;
+use super::record::Record;
+use super::split::Found;
+
+/// The token ids of one record.
+#[derive(Clone)]
+pub(super) struct Tokens<'a> {
+    /// Ordinal in the split.
+    pub(super) record: u64,
+    pub(super) ids: Ids<&'a [u8]>,
+}
+
+impl<'a> Tokens<'a> {
+    /// Those of `records`, in field `place`.
+    pub(super) fn of(records: &'a [Record], place: usize) -> Result<Vec<Self>> {
+        let of_record = |record: &'a Record| match record.values().get(place) {
+            Some(Value::Ids(ids)) => Ok(Self { record: record.ordinal(), ids: ids.lend() }),
+            _ => Err(Error::corrupt("the record has no token ids").at_row(record.ordinal())),
+        };
+        records.iter().map(of_record).collect()
+    }
+}
+
+impl Split {
+    /// What `look` makes of the token ids of `records`, in that order, which are in field `place`. Records are checked as
+    /// those of [`Split::get`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Split::get_many`]; [`ErrorKind::Corrupt`](dsconvert_dataset::error::ErrorKind) when a record has no ids there.
+    pub(super) fn with_ids<T>(
+        &self,
+        records: &[u64],
+        place: usize,
+        look: impl FnOnce(&[Tokens<'_>]) -> T,
+    ) -> Result<T> {
+        if let Some(stored) = self.stored_place(place) {
+            let found = self.locate_all(records)?;
+            let shards: Vec<_> = found.chunk_by(|(a, _), (b, _)| a.entry.shard == b.entry.shard).collect();
+            let first = shards.iter().filter_map(|of_shard| of_shard.first());
+            let readers =
+                first.map(|(found, _)| self.open_shard(found.entry.shard)).collect::<Result<Vec<_>>>()?;
+            if let Some(tokens) = self.lend_ids(&shards, &readers, stored) {
+                return Ok(look(&tokens));
+            }
+        }
+        Ok(look(&Tokens::of(&self.get_many(records)?, place)?))
+    }
+
+    /// The ids of records that were looked up, by the place each has, when all of them can be borrowed and are as they
+    /// should be. `readers` are those of `shards`.
+    fn lend_ids<'a>(
+        &self,
+        shards: &[&[(Found, usize)]],
+        readers: &'a [Arc<dyn ShardReader>],
+        place: usize,
+    ) -> Option<Vec<Tokens<'a>>> {
+        let common = &self.state.common;
+        let fields = common.schema.fields.len();
+        let mut tokens = vec![None; shards.iter().map(|of_shard| of_shard.len()).sum()];
+        for (of_shard, reader) in shards.iter().zip(readers) {
+            let placed: Vec<Placed> = of_shard.iter().map(|(found, _)| found.entry.placed()).collect();
+            let mut values = Vec::with_capacity(placed.len() * fields);
+            if !reader.lend(&placed, &mut values) || values.len() != placed.len() * fields {
+                return None;
+            }
+            for ((found, at), values) in of_shard.iter().zip(values.chunks_exact(fields.max(1))) {
+                if common.options.verifies() {
+                    check_record(&common.schema, &found.entry, values).ok()?;
+                }
+                let Some(Value::Ids(ids)) = values.get(place) else { return None };
+                *tokens.get_mut(*at)? = Some(Tokens { record: found.record, ids: ids.clone() });
+            }
+        }
+        tokens.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::OpenOptions;
+    use crate::testing::{record, write};
+    use dsconvert_dataset::format::Format;
+    use dsconvert_dataset::schema::{INPUT_IDS, Kind};
+    use dsconvert_dataset::storage::Access;
+
+    /// What lies in memory as it was written is not copied; what does not comes out the same.
+    #[test]
+    fn ids_are_lent_where_they_lie_in_memory() {
+        for format in Format::ALL {
+            let dir = tempfile::tempdir().unwrap();
+            write(dir.path(), format, Kind::Text, &[&[9, 3], &[5]]).unwrap();
+            for access in [Access::Map, Access::Read] {
+                let dataset = OpenOptions::new().access(access).open(dir.path()).unwrap();
+                let train = dataset.split("train").unwrap();
+                let place = train.schema().index_of(INPUT_IDS).unwrap();
+                let found = train.locate_all(&[11, 2, 11]).unwrap();
+                let (reader, placed) = (train.open_shard(0).unwrap(), [found[0].0.entry.placed(); 2]);
+                let mut values = Vec::new();
+                let lies_there = access == Access::Map && matches!(format, Format::Arrow | Format::Msgpack);
+                assert_eq!(reader.lend(&placed, &mut values), lies_there, "{format} {access:?}");
+                for split in [train.select(&["origin", INPUT_IDS]).unwrap(), train] {
+                    let place = if split.schema().fields.len() == 2 { 1 } else { place };
+                    let ids = split.with_ids(&[11, 2, 11], place, |all| {
+                        all.iter().map(|one| (one.record, Value::Ids(one.ids.clone()))).for_each(
+                            |(i, ids)| {
+                                let Value::Ids(written) = &record(Kind::Text, i).values[1] else {
+                                    panic!("no ids")
+                                };
+                                assert_eq!(ids, Value::Ids(written.lend()), "{format} {access:?} {i}");
+                            },
+                        );
+                        all.iter().map(|one| one.record).collect::<Vec<_>>()
+                    });
+                    assert_eq!(ids.unwrap(), [11, 2, 11]);
+                    assert!(split.with_ids(&[2, 99], place, |_| ()).is_err());
+                    let no_ids = split.with_ids(&[2], 0, |_| ());
+                    assert!(no_ids.is_err_and(|e| e.to_string().contains("no token ids")));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Reading datasets: what a training loop uses.
+//!
+//! A [`Dataset`] is opened once; its [`Split`]s are cheap handles that any number of threads read from. A record is
+//! found through the record index with one look-up, read where it lies, and compared with its checksum before it is
+//! handed out: a file that was altered gives an error that names the shard and the row, never another record.
+//!
+//! ```
+//! # mod testing { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/testing/dataset.rs")); }
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path();
+//! # testing::write(path, dsconvert_dataset::format::Format::Msgpack, dsconvert_dataset::schema::Kind::Text, &[&[4, 3]])?;
+//! use dsconvert_reader::Dataset;
+//!
+//! let dataset = Dataset::open(path)?;
+//! let train = dataset.split("train")?;
+//! let first = train.get(0)?;
+//! let ids: Vec<u32> = first.input_ids().map(|ids| ids.iter().collect()).unwrap_or_default();
+//! println!("{} has {} tokens: {ids:?}", first.key().unwrap_or_default(), train.length(0)?);
+//!
+//! // Many at once: each shard and row group is visited once, the order is yours.
+//! let batch = train.get_many(&[5, 0, 5])?;
+//! assert_eq!(batch[0], batch[2]);
+//!
+//! // All in order.
+//! for record in train.iter() {
+//!     let record = record?;
+//!     assert!(record.get("origin").is_some());
+//! }
+//!
+//! // The shortest record, and all records of 2 to 5 tokens.
+//! let shortest = train.by_length(0)?;
+//! for record in train.bucket(2..6)? {
+//!     assert!(train.length(record?)? >= train.length(shortest)?);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! `docs/reader.md` of the repository tells more. Nothing here needs the tokenizer or command line dependencies; those of images
+//! come with the feature `decode`.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+pub use dsconvert_dataset::{error, format, index, manifest, packing, sample, schema, storage};
+
+mod ahead;
+pub mod batch;
+mod briefly;
+mod check;
+mod checked;
+mod dataset;
+#[cfg(feature = "decode")]
+pub mod decode;
+mod describe;
+mod hash;
+mod iter;
+mod lend;
+mod lengths;
+pub mod loader;
+mod record;
+mod shard_file;
+mod shards;
+mod split;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+pub use dataset::{
+    DEFAULT_MAPPED_SHARDS, DEFAULT_OPEN_SHARDS, DEFAULT_READ_AHEAD_BYTES, Dataset, OpenOptions,
+};
+pub use describe::{
+    DatasetDescription, Description, HistogramBucket, MAX_HISTOGRAM_BUCKETS, ShardDescription,
+    SplitDescription, describe,
+};
+pub use iter::Records;
+pub use record::Record;
+pub use shard_file::ShardFile;
+pub use split::Split;
+pub use verify::{DEFAULT_MAX_PROBLEMS, DecodeFn, VerifyOptions, VerifyProgress, VerifyReport, verify};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,202 @@
+//! From the ordinals of a micro-batch to its arrays.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use dsconvert_dataset::error::Result;
+use dsconvert_dataset::packing::Row;
+
+use super::batch::{Batch, BatchId};
+use super::fields::{Fields, Part};
+use super::image::{ImageRows, ImageScratch};
+use super::options::{Batching, IdType, LoaderOptions};
+use super::packed::StoredPieces;
+use super::pool::Pool;
+use super::stored;
+use super::text::{PackedRows, Rows};
+use crate::batch::MicroBatch;
+use crate::lend::Tokens;
+use crate::{Record, Split};
+
+/// What a thread keeps from one batch to the next.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    image: ImageScratch,
+}
+
+/// Makes batches. Threads share it.
+#[derive(Debug)]
+pub(super) struct Assembler {
+    split: Split,
+    options: LoaderOptions,
+    fields: Fields,
+    pool: Arc<Pool>,
+    raw_channels: Option<usize>,
+    /// The step at which a test wants a thread to fail.
+    #[cfg(test)]
+    pub(super) panic_at_step: Option<u64>,
+    /// Whether a test wants the threads to fail between two batches.
+    #[cfg(test)]
+    pub(super) panic_between_batches: bool,
+}
+
+impl Assembler {
+    pub(super) fn new(split: &Split, options: &LoaderOptions) -> Result<Self> {
+        let fields = Fields::new(split, options)?;
+        if fields.parts.iter().any(|(_, part)| *part == Part::Image) {
+            super::image::check_build()?;
+        }
+        // As many batches as may be in flight, and as many again with who uses them.
+        let kept = (2 * options.in_flight() + 2).saturating_mul(fields.parts.len().max(1));
+        let raw_channels = split.manifest().raw_channels().map(|n| n as usize);
+        let pool = Arc::new(Pool::new(kept));
+        Ok(Self {
+            split: split.clone(),
+            options: options.clone(),
+            fields,
+            pool,
+            raw_channels,
+            #[cfg(test)]
+            panic_at_step: None,
+            #[cfg(test)]
+            panic_between_batches: false,
+        })
+    }
+
+    /// Whether batches take little more than copying: nothing is decoded.
+    pub(super) fn is_light(&self) -> bool {
+        self.fields.parts.iter().all(|(_, part)| *part != Part::Image)
+    }
+
+    /// A batch of one record per row. Ends early, with an error that nobody will see, when `stop` is set.
+    pub(super) fn records(
+        &self,
+        id: BatchId,
+        batch: &MicroBatch,
+        scratch: &mut Scratch,
+        stop: &AtomicBool,
+    ) -> Result<Batch> {
+        #[cfg(test)]
+        assert_ne!(Some(id.step), self.panic_at_step, "as the test wants it");
+        let records = match self.fields.reads_records() {
+            true => self.split.get_many(&batch.records)?,
+            false => Vec::new(),
+        };
+        let pieces = match self.fields.pieces {
+            Some(place) => Some(StoredPieces::of(&records, &batch.lengths, place)?),
+            None => None,
+        };
+        self.with_tokens(&batch.records, &records, |tokens| {
+            let pieces = pieces.as_ref();
+            let text = Rows { batch, tokens, pieces, options: &self.options.text, pool: &self.pool };
+            self.rows(id, &text, &records, scratch, stop)
+        })
+    }
+
+    /// What `look` makes of the token ids of the records `ordinals`: of `records`, if these were read already. Of none
+    /// when no part needs them.
+    fn with_tokens<T>(
+        &self,
+        ordinals: &[u64],
+        records: &[Record],
+        look: impl FnOnce(&[Tokens<'_>]) -> Result<T>,
+    ) -> Result<T> {
+        match self.fields.payload.filter(|_| self.fields.reads_tokens()) {
+            None => look(&[]),
+            Some(place) if records.is_empty() => self.split.with_ids(ordinals, place, look)?,
+            Some(place) => look(&Tokens::of(records, place)?),
+        }
+    }
+
+    /// The batch of `text`, whose stored fields are in `records`.
+    fn rows(
+        &self,
+        id: BatchId,
+        text: &Rows<'_>,
+        records: &[Record],
+        scratch: &mut Scratch,
+        stop: &AtomicBool,
+    ) -> Result<Batch> {
+        let batch = text.batch;
+        let rows = batch.rows() as usize;
+        text.check()?;
+        // First of all: other parts say which rows are blank.
+        let (mut images, mut blank) = (None, Vec::new());
+        if self.fields.parts.iter().any(|(_, part)| *part == Part::Image) {
+            let all = ImageRows {
+                split: &self.split,
+                records,
+                rows,
+                place: self.fields.payload.unwrap_or(usize::MAX),
+                raw_channels: self.raw_channels,
+                options: &self.options.image,
+                seed: self.options.seed,
+                epoch: id.epoch,
+                pool: &self.pool,
+            };
+            let (column, without) = all.column(&mut scratch.image, stop)?;
+            (images, blank) = (Some(column), without);
+        }
+        let mut columns = Vec::with_capacity(self.fields.parts.len());
+        for (name, part) in &self.fields.parts {
+            let column = match *part {
+                Part::Image => match images.take() {
+                    Some(images) => images,
+                    None => continue, // a part comes once
+                },
+                Part::Label(place) => stored::labels(&self.pool, records, rows, place, &blank),
+                Part::Stored(place, ty) => stored::column(&self.pool, records, rows, place, ty)?,
+                Part::StoredValid(place) => stored::validity(&self.pool, records, rows, place),
+                Part::Valid => stored::valid(&self.pool, batch.records.len(), rows, &blank),
+                part => match self.options.text.ids {
+                    IdType::Int64 => text.column::<i64>(self.fields.shape, part)?,
+                    IdType::Int32 => text.column::<i32>(self.fields.shape, part)?,
+                },
+            };
+            columns.push((name.clone(), column));
+        }
+        Ok(Batch {
+            id,
+            rows,
+            filler_rows: batch.filler_rows as usize,
+            blank_rows: blank,
+            records: batch.records.clone(),
+            tokens: batch.tokens(),
+            max_len: text.longest(self.fields.shape),
+            columns,
+        })
+    }
+
+    /// A batch of packed rows.
+    pub(super) fn packed(&self, id: BatchId, rows: &[Row], filler_rows: u64) -> Result<Batch> {
+        let seq_len = match &self.options.batching {
+            Batching::Packed(packed) => packed.seq_len,
+            Batching::Records(_) => 0,
+        };
+        let pieces = || rows.iter().flat_map(|row| &row.pieces);
+        let ordinals: Vec<u64> = pieces().map(|piece| piece.document).collect();
+        let all_rows = rows.len() + filler_rows as usize;
+        let columns = self.with_tokens(&ordinals, &[], |tokens| {
+            let (options, pool) = (&self.options.text, &self.pool);
+            let packed = PackedRows { rows, filler_rows, seq_len, tokens, options, pool };
+            let column = |part| match (part, options.ids) {
+                (Part::Valid, _) => Ok(stored::valid(pool, rows.len(), all_rows, &[])),
+                (part, IdType::Int64) => packed.column::<i64>(part),
+                (part, IdType::Int32) => packed.column::<i32>(part),
+            };
+            self.fields.parts.iter().map(|(name, part)| Ok((name.clone(), column(*part)?))).collect()
+        })?;
+        let padding = rows.iter().map(|row| seq_len.saturating_sub(row.tokens()));
+        let fillers = (filler_rows > 0).then_some(seq_len);
+        Ok(Batch {
+            id,
+            rows: all_rows,
+            filler_rows: filler_rows as usize,
+            blank_rows: Vec::new(),
+            records: ordinals,
+            tokens: pieces().map(|piece| piece.len).sum(),
+            max_len: pieces().map(|piece| piece.len).chain(padding).chain(fillers).max().unwrap_or(0),
+            columns,
+        })
+    }
+}

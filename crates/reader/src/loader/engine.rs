@@ -1,0 +1,355 @@
+//! Threads that make batches ahead of who asks for them, and the queue that puts them in order.
+//!
+//! A thread draws a ticket when there is room, makes the batch of it, and puts it where it belongs. It always puts
+//! something there, an error if need be, so whoever waits for a ticket gets an answer; a poisoned lock is used as if it
+//! were not, and a thread that panics between two batches leaves an error that every later call returns. Whoever drops the engine waits until each thread has finished the record it is at.
+//!
+//! A batch of tokens is made in the time that it takes to wake a thread. So whoever asks for one that is not there makes
+//! batches, too, instead of going to sleep.
+//!
+//! When all tickets of an epoch are drawn, threads go on with those of the next one, so that its first batches are there
+//! when it begins. Nobody sees them before [`Engine::next_epoch`].
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use dsconvert_dataset::error::{Error, Result};
+use dsconvert_dataset::panics::caught;
+use dsconvert_dataset::threads;
+
+use super::assemble::{Assembler, Scratch};
+use super::batch::Batch;
+use super::schedule::{Plan, Rows, Schedule};
+use super::state::LoaderState;
+use crate::batch::Layout;
+
+/// A batch, and the state once it is handed out; `None` behind the end of the epoch.
+pub(super) type Made = Option<(Batch, LoaderState)>;
+
+/// The makers of batches, from one place on.
+pub(super) struct Engine {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    /// What the caller works with.
+    own: Box<Scratch>,
+    /// Whether the caller makes batches, too, while it would have to wait: all of them when there are no threads.
+    helps: bool,
+    /// The process whose threads they are.
+    process: u32,
+}
+
+struct Shared {
+    assembler: Arc<Assembler>,
+    plan: Arc<Plan>,
+    layout: Layout,
+    in_flight: u64,
+    queue: Mutex<Queue>,
+    /// There may be room for another batch.
+    room: Condvar,
+    /// There may be another batch.
+    ready: Condvar,
+    stop: AtomicBool,
+    /// What a thread has panicked with outside of a batch.
+    broken: OnceLock<String>,
+}
+
+/// The epoch that is handed out and, once all its tickets are drawn, the one after it.
+struct Queue {
+    current: Tickets,
+    next: Option<Tickets>,
+}
+
+/// The tickets of one epoch, from drawn to taken.
+struct Tickets {
+    schedule: Arc<Schedule>,
+    drawn: u64,
+    taken: u64,
+    /// The first ticket that stands for no batch, once it is known.
+    end: Option<u64>,
+    made: BTreeMap<u64, Result<Made>>,
+}
+
+impl Engine {
+    /// Starts `threads` threads that keep at most `in_flight` batches ready or in the making, from the place `at` on.
+    pub(super) fn start(
+        assembler: Arc<Assembler>,
+        plan: Arc<Plan>,
+        at: LoaderState,
+        layout: Layout,
+        threads: usize,
+        in_flight: usize,
+    ) -> Result<Self> {
+        let first = Tickets::new(Schedule::new(Arc::clone(&plan), at, layout)?);
+        let shared = Arc::new(Shared {
+            assembler,
+            plan,
+            layout,
+            in_flight: in_flight as u64,
+            queue: Mutex::new(Queue { current: first, next: None }),
+            room: Condvar::new(),
+            ready: Condvar::new(),
+            stop: AtomicBool::new(false),
+            broken: OnceLock::new(),
+        });
+        let helps = threads == 0 || shared.assembler.is_light();
+        let mut engine =
+            Self { shared, threads: Vec::new(), own: Box::default(), helps, process: std::process::id() };
+        engine.threads = threads::start_up_to(threads.min(in_flight), |n| {
+            let shared = Arc::clone(&engine.shared);
+            threads::named(&format!("dsconvert-{n}")).spawn(move || shared.work_to_end())
+        })
+        .map_err(|e| e.help("give the process more threads, or use a loader of 0 threads"))?;
+        Ok(engine)
+    }
+
+    /// Whether its threads are those of another process: a fork leaves them behind.
+    pub(super) fn is_foreign(&self) -> bool {
+        self.process != std::process::id()
+    }
+
+    /// Makes the engine believe that it went through a fork.
+    #[cfg(test)]
+    pub(super) fn pretend_fork(&mut self) {
+        self.process = self.process.wrapping_add(1);
+    }
+
+    /// The next batch of the epoch, in order. `None` when it is not there by `deadline`.
+    pub(super) fn take(&mut self, deadline: Option<Instant>) -> Option<Result<Made>> {
+        let Self { shared, own: scratch, .. } = self;
+        let mut queue = shared.lock();
+        loop {
+            let tickets = &mut queue.current;
+            if tickets.is_over() {
+                return Some(Ok(None));
+            }
+            if let Some(made) = tickets.made.remove(&tickets.taken) {
+                tickets.taken += 1;
+                drop(queue);
+                shared.room.notify_one();
+                return Some(made);
+            }
+            if let Some(bug) = shared.broken.get() {
+                return Some(Err(Error::internal(bug)));
+            }
+            if self.helps && !tickets.is_drawn() && queue.in_flight() < shared.in_flight {
+                let (schedule, ticket) = queue.current.draw();
+                drop(queue);
+                let made = shared.make(&schedule, ticket, scratch);
+                queue = shared.lock();
+                // Wanted in any case: it is of the current epoch, which only this thread leaves.
+                shared.hand_in(&mut queue, &schedule, ticket, made);
+                continue;
+            }
+            queue = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                None => shared.ready.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => return None,
+                Some(left) => {
+                    shared.ready.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    /// Leaves the current epoch, and goes on at the start of the next one with what is there of it. Whether it does: only
+    /// when that is `epoch`.
+    pub(super) fn next_epoch(&mut self, epoch: u64) -> bool {
+        if self.is_foreign() {
+            return false;
+        }
+        let mut queue = self.shared.lock();
+        queue.open_next(&self.shared.plan, self.shared.layout);
+        let Some(next) = queue.next.take_if(|next| next.schedule.epoch() == epoch) else { return false };
+        let left = std::mem::replace(&mut queue.current, next);
+        drop(queue);
+        self.shared.room.notify_all();
+        drop(left);
+        true
+    }
+
+    /// Batches that are ready, of each epoch that is under way.
+    #[cfg(test)]
+    pub(super) fn ready(&self) -> Vec<(u64, usize)> {
+        let queue = self.shared.lock();
+        queue.epochs().map(|tickets| (tickets.schedule.epoch(), tickets.made.len())).collect()
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if self.is_foreign() {
+            // There is nobody to wait for, and the lock may be held by a thread that is not here.
+            std::mem::take(&mut self.threads).into_iter().for_each(std::mem::forget);
+            std::mem::forget(Arc::clone(&self.shared));
+            return;
+        }
+        // Under the lock, so that no thread is between its look at `stop` and its wait.
+        let queue = self.shared.lock();
+        self.shared.stop.store(true, Ordering::Relaxed);
+        drop(queue);
+        self.shared.room.notify_all();
+        for thread in std::mem::take(&mut self.threads) {
+            // A panic was caught and reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works until it is stopped. A panic outside of a batch breaks the loader.
+    fn work_to_end(&self) {
+        if let Err(panic) = caught(|| self.work()) {
+            let error = panic.into_error("planning the batches of a loader");
+            let _ = self.broken.set(error.to_string());
+            // Under the lock, so that no caller is between its look at `broken` and its wait.
+            drop(self.lock());
+            self.ready.notify_all();
+        }
+    }
+
+    fn work(&self) {
+        let mut scratch = Scratch::default();
+        while let Some((schedule, ticket)) = self.draw() {
+            let made = self.make(&schedule, ticket, &mut scratch);
+            let mut queue = self.lock();
+            let unwanted = self.hand_in(&mut queue, &schedule, ticket, made);
+            let is_next = queue.current.is_over() || queue.current.made.contains_key(&queue.current.taken);
+            drop(queue);
+            drop(unwanted);
+            if is_next {
+                self.ready.notify_one(); // only one can wait: it has the loader for itself
+            }
+        }
+    }
+
+    /// Puts what was made where it belongs. Gives it back when nobody will take it.
+    fn hand_in(
+        &self,
+        queue: &mut Queue,
+        schedule: &Arc<Schedule>,
+        ticket: u64,
+        made: Result<Made>,
+    ) -> Option<Result<Made>> {
+        if queue.note(schedule, ticket, &made) {
+            // What was drawn behind the end takes no room.
+            self.room.notify_all();
+            return None;
+        }
+        queue.put(schedule, ticket, made)
+    }
+
+    /// The next ticket, when there is room for its batch; `None` at the end.
+    fn draw(&self) -> Option<(Arc<Schedule>, u64)> {
+        #[cfg(test)]
+        assert!(!self.assembler.panic_between_batches, "as the test wants it");
+        let mut queue = self.lock();
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            if queue.in_flight() < self.in_flight {
+                if queue.current.is_drawn() {
+                    queue.open_next(&self.plan, self.layout);
+                }
+                if let Some(tickets) = queue.epochs_mut().find(|tickets| !tickets.is_drawn()) {
+                    return Some(tickets.draw());
+                }
+            }
+            queue = self.room.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Makes the batch of `ticket`. A panic on the way, which would be a defect of a decoder, is an error.
+    fn make(&self, schedule: &Schedule, ticket: u64, scratch: &mut Scratch) -> Result<Made> {
+        let made = caught(|| {
+            let Some(task) = schedule.task(ticket)? else { return Ok(None) };
+            let batch = match &task.rows {
+                Rows::Records(batch) => self.assembler.records(task.id, batch, scratch, &self.stop)?,
+                Rows::Packed { rows, filler_rows } => self.assembler.packed(task.id, rows, *filler_rows)?,
+            };
+            Ok(Some((batch, task.after)))
+        });
+        made.unwrap_or_else(|panic| {
+            *scratch = Scratch::default();
+            Err(panic.into_error(&format!("making the batch {ticket} of a loader")))
+        })
+    }
+}
+
+impl Queue {
+    fn epochs(&self) -> impl Iterator<Item = &Tickets> {
+        std::iter::once(&self.current).chain(&self.next)
+    }
+
+    fn epochs_mut(&mut self) -> impl Iterator<Item = &mut Tickets> {
+        std::iter::once(&mut self.current).chain(&mut self.next)
+    }
+
+    /// Batches that are ready or in the making.
+    fn in_flight(&self) -> u64 {
+        self.epochs().map(Tickets::in_flight).sum()
+    }
+
+    /// Opens the epoch after the current one. Where that fails, whoever asks for it gets the error.
+    fn open_next(&mut self, plan: &Arc<Plan>, layout: Layout) {
+        let Some(epoch) = self.current.schedule.epoch().checked_add(1) else { return };
+        if self.next.is_none() {
+            let schedule = plan.start(epoch).and_then(|at| Schedule::new(Arc::clone(plan), at, layout));
+            self.next = schedule.ok().map(Tickets::new);
+        }
+    }
+
+    /// The tickets that `schedule` is of; `None` when its epoch was left.
+    fn tickets(&mut self, schedule: &Arc<Schedule>) -> Option<&mut Tickets> {
+        self.epochs_mut().find(|tickets| Arc::ptr_eq(&tickets.schedule, schedule))
+    }
+
+    /// Whether `made` says that the epoch ends before `ticket`, which is then known.
+    fn note(&mut self, schedule: &Arc<Schedule>, ticket: u64, made: &Result<Made>) -> bool {
+        let is_end = matches!(made, Ok(None));
+        if let (true, Some(tickets)) = (is_end, self.tickets(schedule)) {
+            tickets.end = Some(tickets.end.map_or(ticket, |end| end.min(ticket)));
+        }
+        is_end
+    }
+
+    /// Keeps a batch for who takes it. Gives it back when nobody will.
+    fn put(&mut self, schedule: &Arc<Schedule>, ticket: u64, made: Result<Made>) -> Option<Result<Made>> {
+        match self.tickets(schedule) {
+            Some(tickets) => tickets.made.insert(ticket, made),
+            None => Some(made),
+        }
+    }
+}
+
+impl Tickets {
+    fn new(schedule: Schedule) -> Self {
+        Self { schedule: Arc::new(schedule), drawn: 0, taken: 0, end: None, made: BTreeMap::new() }
+    }
+
+    /// The next ticket, with what it is a ticket for.
+    fn draw(&mut self) -> (Arc<Schedule>, u64) {
+        self.drawn += 1;
+        (Arc::clone(&self.schedule), self.drawn - 1)
+    }
+
+    /// Whether all batches were taken.
+    fn is_over(&self) -> bool {
+        self.end.is_some_and(|end| self.taken >= end)
+    }
+
+    /// Whether all batches are ready or in the making.
+    fn is_drawn(&self) -> bool {
+        self.end.is_some_and(|end| self.drawn >= end)
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.end.map_or(self.drawn, |end| self.drawn.min(end)).saturating_sub(self.taken)
+    }
+}

@@ -1,0 +1,216 @@
+//! Which parts a batch has: the names that were asked for, or the defaults of the kind.
+
+use dsconvert_dataset::error::{Error, Result};
+use dsconvert_dataset::schema::{FieldType, IMAGE, INPUT_IDS, Kind, LABEL};
+
+use super::options::{Batching, LoaderOptions, StoredPacking};
+use super::packed::CU_SEQLENS;
+use crate::Split;
+use crate::batch::{BatchSize, Last};
+
+/// Name of the array that tells rows that hold a record from rows that do not, or are blank.
+pub(super) const VALID: &str = "valid";
+const ATTENTION_MASK: &str = "attention_mask";
+const LABELS: &str = "labels";
+const LENGTHS: &str = "lengths";
+const POSITION_IDS: &str = "position_ids";
+
+/// One part of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Decoded images.
+    Image,
+    /// The class, or [`IGNORE_LABEL`](dsconvert_dataset::packing::IGNORE_LABEL).
+    Label(usize),
+    /// Whether a row holds a record that is not blank.
+    Valid,
+    InputIds,
+    AttentionMask,
+    Labels,
+    Lengths,
+    PositionIds,
+    CuSeqlens,
+    /// A field as it is stored: its place in the records.
+    Stored(usize, FieldType),
+    /// Where the field before it is not null.
+    StoredValid(usize),
+}
+
+/// How the token ids of a batch are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// One row per record, padded to one width.
+    Padded,
+    /// One record after the other, nothing between.
+    Flat,
+    /// Rows of one length, each of several documents.
+    Packed,
+}
+
+/// The parts of a batch, with their names.
+#[derive(Debug)]
+pub(super) struct Fields {
+    pub(super) parts: Vec<(String, Part)>,
+    pub(super) shape: Shape,
+    /// Place of the token ids or images in a record.
+    pub(super) payload: Option<usize>,
+    /// For rows that were packed when the dataset was made: the place of the ends of their documents.
+    pub(super) pieces: Option<usize>,
+}
+
+impl Fields {
+    pub(super) fn new(split: &Split, options: &LoaderOptions) -> Result<Self> {
+        let schema = split.schema();
+        let shape = match &options.batching {
+            Batching::Packed(_) => Shape::Packed,
+            Batching::Records(batches) => match batches.size {
+                BatchSize::MaxTokensUnpadded(_) => Shape::Flat,
+                _ => Shape::Padded,
+            },
+        };
+        if shape == Shape::Packed && schema.kind == Kind::Images {
+            return Err(Error::usage("images cannot be packed").help("use a batch size"));
+        }
+        let payload = schema.index_of(match schema.kind {
+            Kind::Images => IMAGE,
+            Kind::Text => INPUT_IDS,
+        });
+        let pieces = stored_pieces(split, options, payload)?;
+        let mut fields = Self { parts: Vec::new(), shape, payload, pieces };
+        match &options.fields {
+            Some(names) => {
+                for name in names {
+                    fields.add(split, options, name)?;
+                }
+            }
+            None => {
+                for name in fields.defaults(split, options) {
+                    fields.add(split, options, name)?;
+                }
+            }
+        }
+        Ok(fields)
+    }
+
+    /// What a batch holds when nothing is said.
+    fn defaults(&self, split: &Split, options: &LoaderOptions) -> Vec<&'static str> {
+        let last = match &options.batching {
+            Batching::Records(batches) => batches.last,
+            Batching::Packed(packed) => packed.last,
+        };
+        let mut names = match (split.schema().kind, self.shape) {
+            (Kind::Images, _) => vec![IMAGE, LABEL],
+            (Kind::Text, Shape::Padded) if self.pieces.is_some() => {
+                vec![INPUT_IDS, LABELS, POSITION_IDS, CU_SEQLENS]
+            }
+            (Kind::Text, Shape::Padded) => vec![INPUT_IDS, ATTENTION_MASK, LABELS, LENGTHS],
+            (Kind::Text, Shape::Flat) => vec![INPUT_IDS, LABELS, POSITION_IDS, CU_SEQLENS, LENGTHS],
+            (Kind::Text, Shape::Packed) => vec![INPUT_IDS, LABELS, POSITION_IDS, CU_SEQLENS],
+        };
+        // Items without classes have none, and a selection may leave fields out.
+        let needs = |name: &str| match name {
+            IMAGE | LABEL => split.schema().index_of(name).is_some(),
+            _ => self.payload.is_some(),
+        };
+        names.retain(|name| needs(name));
+        let may_be_blank = names.contains(&IMAGE) && options.image.may_be_blank();
+        if last == Last::Pad || may_be_blank {
+            names.push(VALID);
+        }
+        names
+    }
+
+    fn add(&mut self, split: &Split, options: &LoaderOptions, name: &str) -> Result<()> {
+        if self.parts.iter().any(|(n, _)| n == name) {
+            return Err(Error::usage(format!("the field {name:?} is asked for twice")));
+        }
+        let part = self.part(split, options, name)?;
+        self.parts.push((name.to_owned(), part));
+        if let Part::Stored(place, ty) = part
+            && split.schema().fields.get(place).is_some_and(|f| f.nullable)
+            && is_number(ty)
+        {
+            self.parts.push((format!("{name}.{VALID}"), Part::StoredValid(place)));
+        }
+        Ok(())
+    }
+
+    fn part(&self, split: &Split, options: &LoaderOptions, name: &str) -> Result<Part> {
+        let schema = split.schema();
+        let generated = match (schema.kind, self.shape, name) {
+            (_, _, VALID) => Some(Part::Valid),
+            (Kind::Text, Shape::Padded, ATTENTION_MASK) => Some(Part::AttentionMask),
+            (Kind::Text, Shape::Padded, POSITION_IDS) if self.pieces.is_some() => Some(Part::PositionIds),
+            (Kind::Text, Shape::Padded, CU_SEQLENS) if self.pieces.is_some() => Some(Part::CuSeqlens),
+            (Kind::Text, Shape::Flat | Shape::Packed, POSITION_IDS) => Some(Part::PositionIds),
+            (Kind::Text, Shape::Flat | Shape::Packed, CU_SEQLENS) => Some(Part::CuSeqlens),
+            (Kind::Text, Shape::Padded | Shape::Flat, LENGTHS) => Some(Part::Lengths),
+            (Kind::Text, _, LABELS) => Some(Part::Labels),
+            (Kind::Text, _, INPUT_IDS) => Some(Part::InputIds),
+            _ => None,
+        };
+        if let Some(part) = generated {
+            if !matches!(part, Part::Valid | Part::Lengths) && self.payload.is_none() {
+                return Err(Error::usage(format!(
+                    "{name:?} needs the field {INPUT_IDS:?}, which is not selected"
+                )));
+            }
+            return Ok(part);
+        }
+        let place = schema.index_of(name).ok_or_else(|| {
+            let names: Vec<&str> = schema.fields.iter().map(|f| f.name.as_str()).collect();
+            Error::usage(format!("a batch has no field {name:?}"))
+                .help(format!("the fields of its records are {}", names.join(", ")))
+        })?;
+        if self.shape == Shape::Packed {
+            let what = format!("{name:?} is a field of records, of which a packed row holds several");
+            return Err(Error::usage(what).help("leave it out; `Batch::records` says which records they are"));
+        }
+        let ty = schema.fields.get(place).map_or(FieldType::Binary, |f| f.ty);
+        Ok(match (schema.kind, name) {
+            (Kind::Images, IMAGE) if options.image.decode => Part::Image,
+            (Kind::Images, LABEL) => Part::Label(place),
+            _ => Part::Stored(place, ty),
+        })
+    }
+
+    /// Whether fields of the records are needed other than their token ids.
+    pub(super) fn reads_records(&self) -> bool {
+        let stored = |part: &Part| {
+            matches!(part, Part::Image | Part::Label(_) | Part::Stored(..) | Part::StoredValid(_))
+        };
+        self.pieces.is_some() || self.parts.iter().any(|(_, part)| stored(part))
+    }
+
+    /// Whether token ids are needed. Lengths and what follows from them are known to the plan.
+    pub(super) fn reads_tokens(&self) -> bool {
+        self.parts.iter().any(|(_, part)| matches!(part, Part::InputIds | Part::Labels))
+    }
+}
+
+/// The place of the ends of documents in rows that are packed already. They are needed whenever ids are.
+fn stored_pieces(split: &Split, options: &LoaderOptions, payload: Option<usize>) -> Result<Option<usize>> {
+    if split.packed_length().is_none()
+        || options.text.stored_packing == StoredPacking::Ignore
+        || payload.is_none()
+    {
+        return Ok(None);
+    }
+    split.schema().index_of(CU_SEQLENS).map(Some).ok_or_else(|| {
+        Error::usage(format!("the records hold several documents each, and {CU_SEQLENS:?} is not selected"))
+            .help("select it, too; or set stored_packing to \"ignore\" to treat each record as one document")
+    })
+}
+
+/// Whether values of this type become an array of numbers.
+fn is_number(ty: FieldType) -> bool {
+    !matches!(
+        ty,
+        FieldType::String
+            | FieldType::Json
+            | FieldType::Binary
+            | FieldType::Image
+            | FieldType::IdsU16
+            | FieldType::IdsU32
+    )
+}

@@ -1,0 +1,31 @@
+//! In place of `decoded` in a build that has no decoder.
+
+use std::sync::atomic::AtomicBool;
+
+use dsconvert_dataset::error::{Error, ErrorKind, Result};
+
+use super::ImageRows;
+use crate::loader::batch::{BlankRow, Column};
+
+#[derive(Debug, Default)]
+pub(in crate::loader) struct ImageScratch;
+
+impl ImageRows<'_> {
+    pub(in crate::loader) fn column(
+        &self,
+        _: &mut ImageScratch,
+        _: &AtomicBool,
+    ) -> Result<(Column, Vec<BlankRow>)> {
+        Err(no_decoder())
+    }
+}
+
+/// Fails: this build cannot decode images.
+pub(in crate::loader) fn check_build() -> Result<()> {
+    Err(no_decoder())
+}
+
+fn no_decoder() -> Error {
+    Error::new(ErrorKind::Unsupported, "this build of dsconvert cannot decode images")
+        .help("build it with the feature `decode`, or ask for encoded images")
+}

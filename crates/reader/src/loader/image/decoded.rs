@@ -1,0 +1,202 @@
+//! Decoding, straight into the array of a batch.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dsconvert_dataset::error::{Error, ErrorKind, Result};
+use dsconvert_dataset::panics::caught;
+use dsconvert_dataset::sample::{Reject, RejectCode, Value};
+
+use super::ImageRows;
+use crate::Record;
+use crate::decode::{Decoder, Part, Size, Stored};
+use crate::loader::array::Array;
+use crate::loader::augment::{Random, View};
+use crate::loader::batch::{BlankRow, Column};
+use crate::loader::options::{Crop, ImageLayout};
+use crate::loader::stored::fill_rest;
+
+/// What a thread keeps from one image to the next.
+#[derive(Debug, Default)]
+pub(in crate::loader) struct ImageScratch {
+    decoder: Decoder,
+    /// One image, before its channels are taken apart.
+    interleaved: Vec<u8>,
+}
+
+impl ImageRows<'_> {
+    /// The array of all images, and the rows that stayed blank. Ends early, with an error that nobody will see, when
+    /// `stop` is set.
+    pub(in crate::loader) fn column(
+        &self,
+        scratch: &mut ImageScratch,
+        stop: &AtomicBool,
+    ) -> Result<(Column, Vec<BlankRow>)> {
+        let channels = self.options.channels.count();
+        let (height, width) = self.size()?;
+        let bytes = height * width * channels;
+        let total = bytes.checked_mul(self.rows).filter(|total| *total <= isize::MAX as usize);
+        let total = total.ok_or_else(|| {
+            Error::usage("the batch is larger than memory can be").help("use a smaller batch size or crop")
+        })?;
+        let mut out = self.pool.take_many::<u8>(total)?;
+        let mut blank = Vec::new();
+        for (row, (record, pixels)) in self.records.iter().zip(out.chunks_exact_mut(bytes.max(1))).enumerate()
+        {
+            if stop.load(Ordering::Relaxed) {
+                return Err(Error::new(ErrorKind::Interrupted(0), "the loader was stopped"));
+            }
+            if let Err(reject) = self.decode(record, (height, width), scratch, pixels)? {
+                let error = self.undecodable(record, &reject);
+                if !self.options.may_be_blank() {
+                    return Err(error);
+                }
+                pixels.fill(0);
+                blank.push(BlankRow { row, record: record.ordinal(), error });
+            }
+        }
+        fill_rest(&mut out, self.records.len() * bytes, total, 0);
+        let shape = match self.options.layout {
+            ImageLayout::Hwc => vec![self.rows, height, width, channels],
+            ImageLayout::Chw => vec![self.rows, channels, height, width],
+        };
+        Ok((Column::Array(Array::new(shape, out, Some(Arc::clone(self.pool)))), blank))
+    }
+
+    /// Height and width of every image of the batch.
+    fn size(&self) -> Result<(usize, usize)> {
+        match self.options.crop {
+            Crop::Center { height, width } | Crop::RandomResized { height, width, .. } => {
+                Ok((height as usize, width as usize))
+            }
+            Crop::None => match self.records.first() {
+                Some(first) => stored_size(first).map(|size| (size.height as usize, size.width as usize)),
+                None => Ok((0, 0)),
+            },
+        }
+    }
+
+    /// Decodes the image of `record` into `row`. The inner error is one of its bytes.
+    fn decode(
+        &self,
+        record: &Record,
+        (height, width): (usize, usize),
+        scratch: &mut ImageScratch,
+        row: &mut [u8],
+    ) -> Result<Result<(), Reject>> {
+        let size = stored_size(record)?;
+        let view = View::of(
+            self.options,
+            size.width,
+            size.height,
+            &mut Random::new(self.seed, self.epoch, record.ordinal()),
+        );
+        if (view.out_height as usize, view.out_width as usize) != (height, width) {
+            let what = format!(
+                "the image has {}×{} pixels, the first of its batch {width}×{height}",
+                size.width, size.height
+            );
+            return Err(Error::usage(what).at_row(record.ordinal()).help(
+                "give the loader a crop (center_crop or random_resized_crop), use batches of 1, or convert with --resize and --crop to one size",
+            ));
+        }
+        let Some(Value::Bytes(encoded)) = record.values().get(self.place) else {
+            return Err(Error::corrupt("the record has no image").at_row(record.ordinal()));
+        };
+        let channels = self.options.channels.count();
+        let part = Part { left: view.left, top: view.top, width: view.width, height: view.height };
+        let target = Size { width: view.out_width, height: view.out_height };
+        let image = Stored { bytes: encoded, size, raw_channels: self.raw_channels };
+        let ImageScratch { decoder, interleaved } = scratch;
+        let separate = self.options.layout == ImageLayout::Chw && channels > 1;
+        if separate {
+            interleaved.resize(row.len(), 0);
+        }
+        let pixels = if separate { interleaved.as_mut_slice() } else { &mut *row };
+        let decoded = caught(|| decoder.decode(image, part, target, channels, pixels));
+        match decoded {
+            Ok(Ok(())) => {}
+            Ok(Err(reject)) => return Ok(Err(reject)),
+            Err(panic) => {
+                // Its buffers may be half changed.
+                *scratch = ImageScratch::default();
+                return Ok(Err(panic.into_reject()));
+            }
+        }
+        if view.mirrored {
+            mirror(pixels, width, channels);
+        }
+        if separate {
+            take_apart(interleaved, row);
+        }
+        Ok(Ok(()))
+    }
+
+    fn undecodable(&self, record: &Record, reject: &Reject) -> Error {
+        let kind = match reject.code {
+            RejectCode::Unsupported | RejectCode::UnknownType => ErrorKind::Unsupported,
+            _ => ErrorKind::Corrupt,
+        };
+        let (ordinal, split) = (record.ordinal(), self.split.name());
+        let key = record.key().map(|key| format!(", key {key:?}")).unwrap_or_default();
+        let what = format!(
+            "the image of record {ordinal} of split {split:?}{key} cannot be decoded: {}",
+            reject.message
+        );
+        self.split.at_record(Error::new(kind, what), ordinal)
+    }
+}
+
+/// Fails when this build cannot decode images.
+pub(in crate::loader) fn check_build() -> Result<()> {
+    Ok(())
+}
+
+/// Size of the stored image.
+fn stored_size(record: &Record) -> Result<Size> {
+    match (record.width(), record.height()) {
+        (Some(width @ 1..), Some(height @ 1..)) => Ok(Size { width, height }),
+        _ => Err(Error::usage("the record has no width and height")
+            .at_row(record.ordinal())
+            .help("select the fields `width` and `height`, too")),
+    }
+}
+
+/// Reverses each row of `width` pixels.
+fn mirror(pixels: &mut [u8], width: usize, channels: usize) {
+    for row in pixels.chunks_exact_mut((width * channels).max(1)) {
+        match channels {
+            3 => row.as_chunks_mut::<3>().0.reverse(),
+            _ => row.reverse(),
+        }
+    }
+}
+
+/// RGBRGB… to R…G…B….
+fn take_apart(interleaved: &[u8], planes: &mut [u8]) {
+    let area = interleaved.len() / 3;
+    let (red, rest) = planes.split_at_mut(area);
+    let (green, blue) = rest.split_at_mut(area);
+    let pixels = interleaved.as_chunks::<3>().0;
+    for (((r, g), b), pixel) in red.iter_mut().zip(green).zip(blue).zip(pixels) {
+        (*r, *g, *b) = (pixel[0], pixel[1], pixel[2]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pixels_are_mirrored_and_taken_apart() {
+        let mut pixels = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+        mirror(&mut pixels, 2, 3);
+        assert_eq!(pixels, [4, 5, 6, 1, 2, 3, 10, 11, 12, 7, 8, 9]);
+        let mut planes = [0; 12];
+        take_apart(&pixels, &mut planes);
+        assert_eq!(planes, [4, 1, 10, 7, 5, 2, 11, 8, 6, 3, 12, 9]);
+        let mut grey = [1, 2, 3, 4];
+        mirror(&mut grey, 2, 1);
+        assert_eq!(grey, [2, 1, 4, 3]);
+    }
+}

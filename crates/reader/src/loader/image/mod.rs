@@ -1,0 +1,28 @@
+//! Images as one array. The half that decodes is there only with the feature `decode`.
+
+#[cfg_attr(not(feature = "decode"), path = "absent.rs")]
+mod decoded;
+
+use std::sync::Arc;
+
+pub(super) use self::decoded::{ImageScratch, check_build};
+use super::options::ImageOptions;
+use super::pool::Pool;
+use crate::{Record, Split};
+
+/// The images of a batch.
+#[cfg_attr(not(feature = "decode"), expect(dead_code, reason = "there is nobody who decodes them"))]
+pub(super) struct ImageRows<'a> {
+    /// Names the records of an error.
+    pub(super) split: &'a Split,
+    pub(super) records: &'a [Record],
+    pub(super) rows: usize,
+    /// Field of the encoded image.
+    pub(super) place: usize,
+    /// Samples of a pixel where images are bare samples.
+    pub(super) raw_channels: Option<usize>,
+    pub(super) options: &'a ImageOptions,
+    pub(super) seed: u64,
+    pub(super) epoch: u64,
+    pub(super) pool: &'a Arc<Pool>,
+}

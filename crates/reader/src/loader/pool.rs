@@ -1,0 +1,121 @@
+//! Memory of batches, used again.
+//!
+//! Giving large blocks back to the system and faulting them in again costs more than filling them. A block is in the
+//! pool or in one [`Array`](super::Array), never in both.
+
+use std::sync::Mutex;
+
+use dsconvert_dataset::error::{Error, Result};
+
+use super::array::{Block, Element};
+use crate::briefly;
+
+/// Blocks that came back.
+#[derive(Debug)]
+pub(super) struct Pool {
+    blocks: Mutex<Vec<Block>>,
+    /// Most blocks it keeps.
+    most: usize,
+}
+
+impl Pool {
+    pub(super) fn new(most: usize) -> Self {
+        Self { blocks: Mutex::new(Vec::new()), most }
+    }
+
+    /// At least `len` elements, no more than a few per row. What they hold is left over from before: whoever takes them
+    /// writes all of them.
+    pub(super) fn take<T: Element>(&self, len: usize) -> Vec<T> {
+        let mut block = self.reuse(len).unwrap_or_default();
+        if block.len() < len {
+            block.resize(len, T::default());
+        }
+        block
+    }
+
+    /// As [`Pool::take`], for any number: memory that is not there is an error.
+    pub(super) fn take_many<T: Element>(&self, len: usize) -> Result<Vec<T>> {
+        let mut block = self.reuse::<T>(len).unwrap_or_default();
+        if block.len() < len {
+            // Where one batch was larger than those before, others will be: a little more saves the next growth.
+            let room = if block.is_empty() { len } else { len.saturating_add(len / 4) };
+            // Nothing of the old content is worth the copy that growing would make.
+            block = Vec::new();
+            block.try_reserve_exact(room).map_err(|e| {
+                let what = format!("there is no memory for {len} numbers of a batch");
+                Error::usage(what).caused_by(e).help("use a smaller batch size, budget or crop")
+            })?;
+            block.resize(room, T::default());
+        }
+        Ok(block)
+    }
+
+    /// The smallest block that is large enough, so that small arrays leave the large blocks alone; of equal ones that
+    /// which came back last, as it is still in the cache. Else the largest.
+    fn reuse<T: Element>(&self, len: usize) -> Option<Vec<T>> {
+        let mut blocks = briefly::lock(&self.blocks)?;
+        let of_type = || blocks.iter().enumerate().filter(|(_, block)| block.dtype() == T::DTYPE);
+        let at = of_type().rev().filter(|(_, block)| block.len() >= len).min_by_key(|(_, block)| block.len());
+        let (at, _) = at.or_else(|| of_type().max_by_key(|(_, block)| block.len()))?;
+        let mut block = blocks.remove(at);
+        T::of_mut(&mut block).map(std::mem::take)
+    }
+
+    /// Takes a block back. Never waits: an array may be dropped anywhere, even in a process that was forked while
+    /// another thread was here.
+    pub(super) fn put(&self, block: Block) {
+        let Some(mut blocks) = briefly::lock(&self.blocks) else { return };
+        if block.len() > 0 && blocks.len() < self.most {
+            blocks.push(block);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::array::Array;
+    use super::*;
+
+    #[test]
+    fn memory_comes_back_when_the_array_is_dropped_and_not_before() {
+        let pool = Arc::new(Pool::new(8));
+        let array = Array::new(vec![100], pool.take::<i64>(100), Some(Arc::clone(&pool)));
+        let address = array.as_ptr();
+        let other = Array::new(vec![100], pool.take::<i64>(100), Some(Arc::clone(&pool)));
+        assert_ne!(other.as_ptr(), address);
+        drop(array);
+        let of_another_type = pool.take::<i32>(100);
+        assert_ne!(of_another_type.as_ptr().cast(), address);
+        let again = Array::new(vec![50], pool.take::<i64>(50), Some(Arc::clone(&pool)));
+        assert_eq!((again.as_ptr(), again.len()), (address, 50));
+    }
+
+    #[test]
+    fn a_pool_keeps_only_so_many() {
+        let pool = Pool::new(1);
+        pool.put(Block::UInt8(vec![1; 10]));
+        pool.put(Block::UInt8(vec![2; 20]));
+        assert_eq!(pool.take::<u8>(5)[..5], [1; 5]);
+        assert_eq!(pool.take::<u8>(5), [0; 5]);
+    }
+
+    #[test]
+    fn small_arrays_leave_large_blocks_alone() {
+        let pool = Pool::new(8);
+        pool.put(Block::Int64(vec![1; 10]));
+        pool.put(Block::Int64(vec![2; 10]));
+        pool.put(Block::Int64(vec![3; 1000]));
+        assert_eq!(pool.take::<i64>(5)[0], 2, "of equal ones the last");
+        assert_eq!(pool.take::<i64>(11)[0], 3);
+    }
+
+    #[test]
+    fn what_is_too_small_grows() {
+        let pool = Pool::new(4);
+        pool.put(Block::Int32(vec![3; 4]));
+        assert_eq!(pool.take::<i32>(6).len(), 6);
+        assert!(pool.take_many::<i64>(usize::MAX / 16).is_err());
+    }
+}

@@ -1,0 +1,201 @@
+//! Which micro-batch a thread makes next.
+//!
+//! The batches of one rank and epoch are numbered from the place where the loader starts: these numbers are *tickets*.
+//! Threads draw tickets in order and make their batches in any order; [`Schedule::task`] says what a ticket stands for.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dsconvert_dataset::error::{Error, Result};
+use dsconvert_dataset::packing::Row;
+
+use super::batch::BatchId;
+use super::options::{Batching, LoaderOptions};
+use super::state::{LoaderState, SavedPlan};
+use crate::Split;
+use crate::batch::{BatchPlan, Layout, MicroBatch, PackPlan, PackState, PackedStep, Position};
+
+/// Steps that are packed at once. Packing goes on from a saved cursor by packing its window again, so a few steps at a
+/// time cost less than one by one.
+const PACK_STEPS: usize = 32;
+
+/// The plan of a loader.
+#[derive(Debug)]
+pub(super) enum Plan {
+    Records(BatchPlan<Split>),
+    Packed(PackPlan<Split>),
+}
+
+/// Records of one micro-batch.
+#[derive(Debug)]
+pub(super) enum Rows {
+    Records(MicroBatch),
+    Packed { rows: Vec<Row>, filler_rows: u64 },
+}
+
+/// One batch to be made.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) id: BatchId,
+    pub(super) rows: Rows,
+    /// The state once it is handed out.
+    pub(super) after: LoaderState,
+}
+
+impl Plan {
+    pub(super) fn new(split: &Split, options: &LoaderOptions, micro_batches: u64) -> Result<Self> {
+        let (dataset, seed) = (split.fingerprint(), options.seed);
+        Ok(match options.batching.clone() {
+            Batching::Records(batches) => {
+                Plan::Records(BatchPlan::new(&dataset, split.clone(), batches, seed, micro_batches)?)
+            }
+            Batching::Packed(packed) => {
+                Plan::Packed(PackPlan::new(&dataset, split.clone(), packed, seed, micro_batches)?)
+            }
+        })
+    }
+
+    /// The state at the start of `epoch`.
+    pub(super) fn start(&self, epoch: u64) -> Result<LoaderState> {
+        let plan = match self {
+            Plan::Records(plan) => SavedPlan::Records(plan.state(Position { epoch, step: 0 })?),
+            Plan::Packed(plan) => SavedPlan::Packed(plan.start(epoch)),
+        };
+        Ok(LoaderState { plan, micro_batches_done: 0 })
+    }
+
+    /// Global steps of `epoch`.
+    pub(super) fn steps(&self, epoch: u64) -> Result<u64> {
+        match self {
+            Plan::Records(plan) => Ok(plan.steps()),
+            Plan::Packed(plan) => Ok(plan.steps_of(plan.rows(epoch)?)),
+        }
+    }
+
+    /// Whether `state` is a state of this plan.
+    pub(super) fn check(&self, state: &LoaderState) -> Result<()> {
+        match (self, &state.plan) {
+            (Plan::Records(plan), SavedPlan::Records(saved)) => plan.resume(saved).map(drop),
+            (Plan::Packed(plan), SavedPlan::Packed(saved)) => plan.steps(saved).map(drop),
+            (Plan::Records(_), SavedPlan::Packed(_)) => Err(other_batching("packed rows, not of records")),
+            (Plan::Packed(_), SavedPlan::Records(_)) => Err(other_batching("records, not of packed rows")),
+        }
+    }
+}
+
+fn other_batching(what: &str) -> Error {
+    Error::usage(format!("the state is one of {what}"))
+        .help("resume with the options of the first start, or start anew")
+}
+
+/// The tickets of one rank from one state to the end of its epoch.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    plan: Arc<Plan>,
+    start: LoaderState,
+    /// The micro-batches of each step that are this rank's.
+    share: Vec<u64>,
+    world_size: u64,
+    /// Micro-batches of the first step that this rank has done.
+    turns: u64,
+    packed: Mutex<PackedSteps>,
+}
+
+impl Schedule {
+    pub(super) fn new(plan: Arc<Plan>, start: LoaderState, layout: Layout) -> Result<Self> {
+        let micro_batches = start.plan_state().micro_batches;
+        let turns = start.turns(layout, micro_batches)?;
+        let share = layout.share(micro_batches)?.collect();
+        let next = match &start.plan {
+            SavedPlan::Packed(state) => Some(state.clone()),
+            SavedPlan::Records(_) => None,
+        };
+        let packed = PackedSteps { next, step: start.step(), ready: BTreeMap::new() };
+        Ok(Self { plan, start, share, world_size: layout.world_size(), turns, packed: Mutex::new(packed) })
+    }
+
+    /// The epoch.
+    pub(super) fn epoch(&self) -> u64 {
+        self.start.epoch()
+    }
+
+    /// What `ticket` stands for; `None` behind the end of the epoch. Every ticket may be asked for once.
+    pub(super) fn task(&self, ticket: u64) -> Result<Option<Task>> {
+        let epoch = self.epoch();
+        let per_step = self.share.len() as u64;
+        let turn = self.turns + ticket;
+        let (step, place) = (self.start.step() + turn / per_step, turn % per_step);
+        let micro_batch = self.share.get(place as usize).copied().unwrap_or_default();
+        let id = BatchId { epoch, step, micro_batch };
+        let ends_step = place + 1 == per_step;
+        let micro_batches_done = if ends_step { 0 } else { (place + 1) * self.world_size };
+        match &*self.plan {
+            Plan::Records(plan) => {
+                if step >= plan.steps() {
+                    return Ok(None);
+                }
+                let rows = Rows::Records(plan.micro_batch(Position { epoch, step }, micro_batch)?);
+                let state = plan.state(Position { epoch, step: step + u64::from(ends_step) })?;
+                let after = LoaderState { plan: SavedPlan::Records(state), micro_batches_done };
+                Ok(Some(Task { id, rows, after }))
+            }
+            Plan::Packed(plan) => {
+                let first_turns = if step == self.start.step() { self.turns } else { 0 };
+                let Some(packed) = self.packed_step(plan, step, per_step - first_turns)? else {
+                    return Ok(None);
+                };
+                let rows = packed.rows.micro_batch(micro_batch).to_vec();
+                let rows = Rows::Packed { rows, filler_rows: packed.rows.filler_rows(micro_batch) };
+                let state = if ends_step { &packed.after } else { &packed.before };
+                let after = LoaderState { plan: SavedPlan::Packed(state.clone()), micro_batches_done };
+                Ok(Some(Task { id, rows, after }))
+            }
+        }
+    }
+
+    /// The rows of a step, kept until all `uses` of it have come.
+    fn packed_step(&self, plan: &PackPlan<Split>, step: u64, uses: u64) -> Result<Option<Arc<Packed>>> {
+        let mut packed = self.packed.lock().unwrap_or_else(PoisonError::into_inner);
+        while packed.step <= step {
+            // An error ends the epoch: what follows it cannot be known.
+            let Some(from) = packed.next.take() else { return Ok(None) };
+            let mut before = from.clone();
+            let mut steps = 0;
+            for item in plan.steps(&from)?.take(PACK_STEPS) {
+                let (rows, after) = item?;
+                let entry = Packed { rows, before, after: after.clone() };
+                let place = packed.step;
+                packed.ready.insert(place, (Arc::new(entry), 0));
+                packed.step += 1;
+                before = after;
+                steps += 1;
+            }
+            packed.next = (steps == PACK_STEPS).then_some(before);
+        }
+        let Some((entry, used)) = packed.ready.get_mut(&step) else { return Ok(None) };
+        *used += 1;
+        let (entry, is_last) = (Arc::clone(entry), *used == uses);
+        if is_last {
+            packed.ready.remove(&step);
+        }
+        Ok(Some(entry))
+    }
+}
+
+#[derive(Debug)]
+struct Packed {
+    rows: PackedStep,
+    before: PackState,
+    after: PackState,
+}
+
+/// The steps of packed rows that are known.
+#[derive(Debug)]
+struct PackedSteps {
+    /// Where packing goes on; `None` behind the last step.
+    next: Option<PackState>,
+    /// The step that stands there.
+    step: u64,
+    /// Steps that not all tickets have asked for, and how many have.
+    ready: BTreeMap<u64, (Arc<Packed>, u64)>,
+}

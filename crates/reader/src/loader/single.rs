@@ -1,0 +1,44 @@
+//! One image, for those who read records one by one.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use dsconvert_dataset::error::{Error, Result};
+use dsconvert_dataset::schema::IMAGE;
+
+use super::array::Array;
+use super::batch::Column;
+use super::image::{ImageRows, check_build};
+use super::options::ImageOptions;
+use super::pool::Pool;
+use crate::{Record, Split};
+
+/// The image of `record`, which is of `split`, decoded: height × width × 3 samples. The record must have the fields
+/// `image`, `width` and `height`.
+///
+/// # Errors
+///
+/// [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when it has not, `Corrupt` when its image does not decode,
+/// `Unsupported` in a build that decodes none.
+pub fn decode_image(split: &Split, record: &Record) -> Result<Array> {
+    check_build()?;
+    let missing = || {
+        let error = Error::usage("only records with the fields image, width and height are decoded");
+        split.at_record(error, record.ordinal())
+    };
+    let rows = ImageRows {
+        split,
+        records: std::slice::from_ref(record),
+        rows: 1,
+        place: record.schema().index_of(IMAGE).ok_or_else(missing)?,
+        raw_channels: split.manifest().raw_channels().map(|n| n as usize),
+        options: &ImageOptions::default(),
+        seed: 0,
+        epoch: 0,
+        pool: &Arc::new(Pool::new(0)),
+    };
+    match rows.column(&mut Default::default(), &AtomicBool::new(false))?.0 {
+        Column::Array(array) => Ok(array.into_row()),
+        _ => Err(missing()),
+    }
+}

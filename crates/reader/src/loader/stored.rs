@@ -1,0 +1,132 @@
+//! Fields as they are stored: numbers become arrays, everything else lists.
+
+use std::sync::Arc;
+
+use dsconvert_dataset::error::{Error, Result};
+use dsconvert_dataset::packing::IGNORE_LABEL;
+use dsconvert_dataset::sample::Value;
+use dsconvert_dataset::schema::FieldType;
+
+use super::array::{Array, Element};
+use super::batch::{BlankRow, Column};
+use super::pool::Pool;
+use crate::Record;
+
+/// The value of field `place` of all `records`, and nothing in rows behind them.
+pub(super) fn column(
+    pool: &Arc<Pool>,
+    records: &[Record],
+    rows: usize,
+    place: usize,
+    ty: FieldType,
+) -> Result<Column> {
+    let values = || records.iter().map(move |record| record.values().get(place).unwrap_or(&Value::Null));
+    let wrong = |record: &Record| {
+        let what = format!("a value of field {place} is no {}", ty.name());
+        Error::corrupt(what).at_row(record.ordinal())
+    };
+    // The first value that is of another type than its field would be a defect of the reader.
+    macro_rules! numbers {
+        ($t:ty, $($value:pat => $number:expr),+) => {
+            numbers::<$t>(pool, rows, records, place, |value| match *value {
+                Value::Null => Some(<$t>::default()),
+                $($value => Some($number),)+
+                _ => None,
+            })
+            .map_err(wrong)
+        };
+    }
+    macro_rules! list {
+        ($list:ident, $variant:ident) => {{
+            let one = |value: &Value| match value {
+                Value::$variant(value) => Some(value.clone()),
+                _ => None,
+            };
+            let nothing = std::iter::repeat_n(None, rows.saturating_sub(records.len()));
+            Ok(Column::$list(values().map(one).chain(nothing).collect()))
+        }};
+    }
+    match ty {
+        FieldType::Bool => numbers!(bool, Value::Bool(b) => b),
+        FieldType::Int32 => numbers!(i32, Value::Int(i) => i32::try_from(i).unwrap_or_default()),
+        FieldType::Int64 | FieldType::Label => numbers!(i64, Value::Int(i) => i),
+        // numpy has unsigned numbers of 32 bits, torch hardly: all of them fit here.
+        FieldType::UInt32 => numbers!(i64, Value::UInt(u) => i64::try_from(u).unwrap_or_default()),
+        FieldType::UInt64 => numbers!(u64, Value::UInt(u) => u),
+        FieldType::Float32 => numbers!(f32, Value::Float(x) => x as f32),
+        FieldType::Float64 => numbers!(f64, Value::Float(x) => x),
+        FieldType::String | FieldType::Json => list!(Texts, Text),
+        FieldType::Binary | FieldType::Image => list!(Bytes, Bytes),
+        FieldType::IdsU16 | FieldType::IdsU32 => list!(Ids, Ids),
+    }
+}
+
+fn numbers<'a, T: Element>(
+    pool: &Arc<Pool>,
+    rows: usize,
+    records: &'a [Record],
+    place: usize,
+    number: impl Fn(&Value) -> Option<T>,
+) -> Result<Column, &'a Record> {
+    let mut out = pool.take::<T>(rows);
+    for (slot, record) in out.iter_mut().zip(records) {
+        *slot = number(record.values().get(place).unwrap_or(&Value::Null)).ok_or(record)?;
+    }
+    fill_rest(&mut out, records.len(), rows, T::default());
+    Ok(Column::Array(Array::new(vec![rows], out, Some(Arc::clone(pool)))))
+}
+
+/// Whether field `place` has a value, per row.
+pub(super) fn validity(pool: &Arc<Pool>, records: &[Record], rows: usize, place: usize) -> Column {
+    let mut out = pool.take::<bool>(rows);
+    for (slot, record) in out.iter_mut().zip(records) {
+        *slot = record.values().get(place).is_some_and(|value| *value != Value::Null);
+    }
+    fill_rest(&mut out, records.len(), rows, false);
+    Column::Array(Array::new(vec![rows], out, Some(Arc::clone(pool))))
+}
+
+/// Whether a row holds a record and is not blank.
+pub(super) fn valid(pool: &Arc<Pool>, records: usize, rows: usize, blank: &[BlankRow]) -> Column {
+    let mut out = pool.take::<bool>(rows);
+    for (row, slot) in out.iter_mut().enumerate() {
+        *slot = row < records;
+    }
+    put_blank(&mut out, blank, false);
+    Column::Array(Array::new(vec![rows], out, Some(Arc::clone(pool))))
+}
+
+/// The class of each record; [`IGNORE_LABEL`] where there is none, or the row is blank.
+pub(super) fn labels(
+    pool: &Arc<Pool>,
+    records: &[Record],
+    rows: usize,
+    place: usize,
+    blank: &[BlankRow],
+) -> Column {
+    let mut out = pool.take::<i64>(rows);
+    for (slot, record) in out.iter_mut().zip(records) {
+        *slot = match record.values().get(place) {
+            Some(Value::Int(label)) => *label,
+            _ => IGNORE_LABEL,
+        };
+    }
+    fill_rest(&mut out, records.len(), rows, IGNORE_LABEL);
+    put_blank(&mut out, blank, IGNORE_LABEL);
+    Column::Array(Array::new(vec![rows], out, Some(Arc::clone(pool))))
+}
+
+fn put_blank<T: Copy>(out: &mut [T], blank: &[BlankRow], value: T) {
+    for row in blank {
+        if let Some(slot) = out.get_mut(row.row) {
+            *slot = value;
+        }
+    }
+}
+
+/// Overwrites what rows without record hold from before.
+pub(super) fn fill_rest<T: Copy>(out: &mut [T], from: usize, to: usize, value: T) {
+    if let Some(rest) = out.get_mut(from..to) {
+        rest.fill(value);
+    }
+}

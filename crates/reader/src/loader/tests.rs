@@ -1,0 +1,31 @@
+//! Loaders over small datasets.
+
+mod engine;
+#[cfg(feature = "decode")]
+mod image;
+mod stored;
+mod text;
+
+use std::path::Path;
+
+use dsconvert_dataset::format::Format;
+use dsconvert_dataset::schema::Kind;
+
+use super::*;
+use crate::Dataset;
+use crate::batch::{BatchOptions, BatchSize};
+use crate::testing;
+
+/// The split `train` of a fresh dataset of 50 text records.
+fn text_split(dir: &Path, format: Format) -> Split {
+    testing::write(dir, format, Kind::Text, &[&[20, 0, 30]]).unwrap();
+    Dataset::open(dir).unwrap().split("train").unwrap()
+}
+
+fn batches_of(records: u64) -> LoaderOptions {
+    LoaderOptions { threads: 2, ..LoaderOptions::new(BatchOptions::new(BatchSize::BatchSize(records))) }
+}
+
+fn all(loader: &mut Loader) -> Vec<Batch> {
+    loader.map(Result::unwrap).collect()
+}

@@ -1,0 +1,444 @@
+//! Order, resume, memory and ends.
+
+use dsconvert_dataset::error::ErrorKind;
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use super::*;
+use crate::batch::{Last, Layout, PackOptions, Shuffle};
+
+fn ids(batch: &Batch) -> (BatchId, Vec<u64>, Vec<i64>) {
+    let ids = batch.array("input_ids").unwrap().as_slice::<i64>().unwrap().to_vec();
+    (batch.id(), batch.records().to_vec(), ids)
+}
+
+fn options(batching: impl Into<Batching>, threads: usize) -> LoaderOptions {
+    LoaderOptions { threads, seed: 7, ..LoaderOptions::new(batching) }
+}
+
+#[test]
+fn batches_do_not_depend_on_threads_or_prefetch() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Arrow);
+    let batchings: [Batching; 3] = [
+        BatchOptions::new(BatchSize::BatchSize(4)).into(),
+        BatchOptions::new(BatchSize::MaxTokens(24)).into(),
+        PackOptions::new(10, 2).into(),
+    ];
+    for batching in batchings {
+        let mut expected = None;
+        for (threads, prefetch) in [(0, None), (1, Some(1)), (4, None), (3, Some(50))] {
+            let options = LoaderOptions { prefetch, ..options(batching.clone(), threads) };
+            let mut loader = Loader::new(split.clone(), options).unwrap();
+            let mut found = Vec::new();
+            for epoch in 0..2 {
+                loader.set_epoch(epoch).unwrap();
+                found.extend(all(&mut loader).iter().map(ids));
+                assert!(loader.next_batch().unwrap().is_none(), "the epoch stays over");
+            }
+            assert_eq!(found.len() as u64, loader.len().unwrap() * 2);
+            assert_eq!(expected.get_or_insert_with(|| found.clone()), &found, "{threads} threads");
+        }
+    }
+}
+
+#[test]
+fn a_state_counts_what_was_handed_out_and_fits_other_layouts() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Msgpack);
+    let batchings: [Batching; 2] =
+        [BatchOptions::new(BatchSize::BatchSize(3)).into(), PackOptions::new(8, 2).into()];
+    for batching in batchings {
+        let of = |rank, world| LoaderOptions {
+            micro_batches: Some(4),
+            layout: Layout::new(rank, world).unwrap(),
+            ..options(batching.clone(), 2)
+        };
+        let mut whole: Vec<_> =
+            all(&mut Loader::new(split.clone(), of(0, 1)).unwrap()).iter().map(ids).collect();
+        whole.sort();
+        // Two ranks do one step and a half: then two ranks go on with the half, or one after it.
+        let mut begun = Vec::new();
+        let states: Vec<LoaderState> = (0..2)
+            .map(|rank| {
+                let mut loader = Loader::new(split.clone(), of(rank, 2)).unwrap();
+                begun.extend(loader.by_ref().take(3).map(|batch| ids(&batch.unwrap())));
+                assert_eq!(loader.remaining().unwrap(), loader.len().unwrap() - 3);
+                loader.state()
+            })
+            .collect();
+        assert_eq!(states[0], states[1], "equal on all ranks");
+        let json = serde_json::to_string(&states[0]).unwrap();
+        let state: LoaderState = serde_json::from_str(&json).unwrap();
+        assert_eq!((state.step(), state.micro_batches_done), (1, 2));
+        for world in [1, 2] {
+            let mut found = begun.clone();
+            for rank in 0..world {
+                let mut loader = Loader::new(split.clone(), of(rank, world)).unwrap();
+                loader.restore(&state).unwrap();
+                loader.set_epoch(0).unwrap();
+                found.extend(loader.by_ref().map(|batch| ids(&batch.unwrap())));
+            }
+            found.sort();
+            assert_eq!(found, whole, "{world} ranks");
+        }
+        let mut four = Loader::new(split.clone(), of(3, 4)).unwrap();
+        assert!(four.restore(&state).unwrap_err().to_string().contains("4 ranks"));
+    }
+}
+
+#[test]
+fn states_and_options_of_something_else_are_refused() {
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let split = text_split(dir.path(), Format::Arrow);
+    testing::write(other.path(), Format::Arrow, Kind::Text, &[&[49], &[50]]).unwrap();
+    let others = Dataset::open(other.path()).unwrap();
+    let plain = || options(BatchOptions::new(BatchSize::BatchSize(4)), 0);
+    let state = |split: &Split, options: LoaderOptions| Loader::new(split.clone(), options).unwrap().state();
+    let mut loader = Loader::new(split.clone(), plain()).unwrap();
+    let before = loader.state();
+    let refused = [
+        (state(&others.split("train").unwrap(), plain()), "records with lengths"),
+        (state(&others.split("validation").unwrap(), plain()), "dataset"),
+        (state(&split, LoaderOptions { seed: 8, ..plain() }), "seed"),
+        (state(&split, LoaderOptions { micro_batches: Some(2), ..plain() }), "micro-batches"),
+        (state(&split, options(BatchOptions::new(BatchSize::BatchSize(5)), 0)), "options"),
+        (state(&split, options(PackOptions::new(8, 2), 0)), "packed rows"),
+    ];
+    for (state, what) in refused {
+        let error = loader.restore(&state).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Usage);
+        assert!(error.to_string().contains(what), "{error}");
+    }
+    let mut beyond = before.clone();
+    if let SavedPlan::Records(plan) = &mut beyond.plan {
+        plan.step = 1000;
+    }
+    assert_eq!(loader.restore(&beyond).unwrap_err().kind(), ErrorKind::OutOfRange);
+    assert!(loader.restore(&LoaderState { micro_batches_done: 9, ..before.clone() }).is_err());
+    assert_eq!(loader.state(), before, "nothing has changed");
+
+    let bad = |change: &dyn Fn(&mut LoaderOptions)| {
+        let mut options = plain();
+        change(&mut options);
+        Loader::new(split.clone(), options).unwrap_err()
+    };
+    let errors = [
+        bad(&|o| o.batching = BatchOptions::new(BatchSize::BatchSize(0)).into()),
+        bad(&|o| o.micro_batches = Some(0)),
+        bad(&|o| (o.layout, o.micro_batches) = (Layout::new(1, 3).unwrap(), Some(4))),
+        bad(&|o| o.threads = MAX_THREADS + 1),
+        bad(&|o| o.prefetch = Some(0)),
+        bad(&|o| o.fields = Some(vec!["colour".to_owned()])),
+        bad(&|o| o.fields = Some(vec!["key".to_owned(), "key".to_owned()])),
+        bad(&|o| (o.text.ids, o.text.pad_id) = (IdType::Int32, u32::MAX)),
+        bad(&|o| o.image.hflip = f64::NAN),
+        bad(&|o| o.image.crop = Crop::center(0, 5)),
+        bad(&|o| {
+            o.image.crop = Crop::RandomResized { height: 5, width: 5, scale: (0.5, 0.1), ratio: Crop::RATIO }
+        }),
+        bad(&|o| {
+            o.batching = PackOptions::new(8, 1).into();
+            o.fields = Some(vec!["key".to_owned()]);
+        }),
+    ];
+    for error in errors {
+        assert_eq!(error.kind(), ErrorKind::Usage, "{error}");
+    }
+    assert!(Layout::new(2, 2).is_err());
+}
+
+/// Waits until the threads of a loader can prepare nothing more; how many batches are ready of each epoch.
+fn ready(loader: &Loader, batches: usize) -> Vec<(u64, usize)> {
+    let engine = loader.engine.as_ref().unwrap();
+    while engine.ready().iter().map(|(_, ready)| ready).sum::<usize>() < batches {
+        std::thread::yield_now();
+    }
+    engine.ready()
+}
+
+#[test]
+fn threads_go_on_with_the_next_epoch() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Arrow);
+    let batchings: [Batching; 2] =
+        [BatchOptions::new(BatchSize::BatchSize(20)).into(), PackOptions::new(32, 3).into()];
+    for batching in batchings {
+        let with = |threads| LoaderOptions { prefetch: Some(2), ..options(batching.clone(), threads) };
+        let mut alone = Loader::new(split.clone(), with(0)).unwrap();
+        let mut expected = Vec::new();
+        for epoch in 0..3 {
+            alone.set_epoch(epoch).unwrap();
+            expected.push(all(&mut alone).iter().map(ids).collect::<Vec<_>>());
+        }
+        for threads in [1, 3] {
+            let mut loader = Loader::new(split.clone(), with(threads)).unwrap();
+            assert!(loader.len().unwrap() >= 3);
+            for (epoch, expected) in (0..).zip(&expected) {
+                loader.set_epoch(epoch).unwrap();
+                assert_eq!(loader.state().step(), 0);
+                let found: Vec<_> = loader.by_ref().map(|batch| ids(&batch.unwrap())).collect();
+                assert_eq!(&found, expected);
+                // The epoch is over, and stays so, whatever is ready of the next one.
+                let state = loader.state();
+                assert_eq!((state.epoch(), state.step()), (epoch, loader.steps().unwrap()));
+                assert_eq!(ready(&loader, 2), [(epoch, 0), (epoch + 1, 2)]);
+                assert!(loader.next_batch().unwrap().is_none());
+                assert_eq!(loader.state(), state);
+            }
+            // Another epoch than the next one starts anew, and the next one may be left half way.
+            for epoch in [0, 1, 2, 2, 0] {
+                loader.set_epoch(epoch).unwrap();
+                let found: Vec<_> = loader.by_ref().take(2).map(|batch| ids(&batch.unwrap())).collect();
+                assert_eq!(found, expected[epoch as usize][..2]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_batch_keeps_its_memory_until_it_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Arrow);
+    let options =
+        LoaderOptions { prefetch: Some(2), ..options(BatchOptions::new(BatchSize::BatchSize(5)), 2) };
+    let mut loader = Loader::new(split, options).unwrap();
+    let mut held: Vec<(Batch, Vec<i64>)> = Vec::new();
+    let mut addresses = Vec::new();
+    for epoch in 0..6 {
+        loader.set_epoch(epoch).unwrap();
+        for batch in loader.by_ref() {
+            let batch = batch.unwrap();
+            addresses.push(batch.array("input_ids").unwrap().as_ptr());
+            let copy = ids(&batch).2;
+            held.push((batch, copy));
+            if held.len() > 3 {
+                let (batch, copy) = held.remove(0);
+                assert_eq!(ids(&batch).2, copy, "it was written while it was held");
+            }
+        }
+    }
+    let all = addresses.len();
+    addresses.sort();
+    addresses.dedup();
+    assert!(addresses.len() < all / 2, "{} blocks for {all} batches", addresses.len());
+}
+
+#[test]
+fn columns_outlive_batch_and_loader() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Protobuf);
+    let mut loader = Loader::new(split, batches_of(4)).unwrap();
+    let columns = loader.next_batch().unwrap().unwrap().into_columns();
+    drop(loader);
+    let Column::Array(array) = &columns[0].1 else { panic!("{columns:?}") };
+    assert_eq!(array.byte_len(), array.shape().iter().product::<usize>() * 8);
+}
+
+#[test]
+fn a_loader_ends_whatever_was_consumed() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Arrow);
+    for taken in [0, 1, 3, 100] {
+        for prefetch in [1, 2, 100] {
+            let options = LoaderOptions { prefetch: Some(prefetch), ..batches_of(1) };
+            let mut loader = Loader::new(split.clone(), options).unwrap();
+            let count = loader.by_ref().take(taken).count();
+            assert_eq!(count, taken.min(50));
+            loader.set_epoch(3).unwrap();
+            assert_eq!(loader.next_batch().unwrap().unwrap().id().epoch, 3);
+        }
+    }
+}
+
+#[test]
+fn waiting_has_an_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Arrow);
+    let mut loader = Loader::new(split, batches_of(10)).unwrap();
+    let mut batches = 0;
+    loop {
+        match loader.next_within(Duration::from_micros(50)).unwrap() {
+            Next::Batch(_) => batches += 1,
+            Next::NotYet => {}
+            Next::Done => break,
+        }
+    }
+    assert_eq!(batches, 5);
+}
+
+#[test]
+fn an_error_takes_the_place_of_its_batch_and_names_the_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Msgpack);
+    // Another byte in the middle of the first shard.
+    let shard = dir.path().join("train").join(&split.shards()[0].name);
+    let mut bytes = std::fs::read(&shard).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    std::fs::write(&shard, bytes).unwrap();
+    let split = Dataset::open(dir.path()).unwrap().split("train").unwrap();
+    for threads in [0, 2] {
+        let mut loader = Loader::new(split.clone(), LoaderOptions { threads, ..batches_of(5) }).unwrap();
+        let (mut good, mut errors) = (0, 0);
+        loop {
+            let before = loader.state();
+            match loader.next_batch() {
+                Ok(Some(_)) => good += 1,
+                Ok(None) => break,
+                Err(error) => {
+                    errors += 1;
+                    assert_eq!(error.kind(), ErrorKind::Corrupt);
+                    let place = error.place();
+                    assert!(place.shard.is_some() && place.row.is_some(), "{error}");
+                    assert_eq!(loader.state(), before, "a batch that failed was not handed out");
+                }
+            }
+        }
+        assert_eq!((good, errors), (9, 1));
+    }
+}
+
+#[test]
+fn a_thread_that_fails_is_an_error_and_not_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Arrow);
+    for threads in [0, 1, 3] {
+        let mut loader = Loader::new(split.clone(), LoaderOptions { threads, ..batches_of(5) }).unwrap();
+        Arc::get_mut(&mut loader.assembler).unwrap().panic_at_step = Some(4);
+        let good: Vec<bool> = loader.by_ref().map(|batch| batch.is_ok()).collect();
+        assert_eq!(good, (0..10).map(|n| n != 4).collect::<Vec<_>>());
+        loader.next_epoch().unwrap();
+        assert!(loader.next_batch().unwrap().is_some());
+    }
+}
+
+#[test]
+fn threads_that_fail_between_batches_are_an_error_for_every_caller() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Arrow);
+    let mut loader = Loader::new(split, LoaderOptions { threads: 2, ..batches_of(5) }).unwrap();
+    Arc::get_mut(&mut loader.assembler).unwrap().panic_between_batches = true;
+    // The caller makes batches as well, so the first ones may come before the threads have failed.
+    let failed = std::iter::from_fn(|| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        Some(loader.next_batch())
+    });
+    let error = failed.take(8).find_map(Result::err).unwrap();
+    assert_eq!(error.kind(), ErrorKind::Internal);
+    assert!(error.to_string().contains("as the test wants it"), "{error}");
+    assert!(loader.next_batch().is_err());
+}
+
+#[test]
+fn a_loader_leaves_the_threads_of_another_process_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Arrow);
+    let expected: Vec<_> =
+        all(&mut Loader::new(split.clone(), batches_of(5)).unwrap()).iter().map(ids).collect();
+    let mut loader = Loader::new(split, batches_of(5)).unwrap();
+    let mut found: Vec<_> = loader.by_ref().map(Result::unwrap).map(|b| ids(&b)).take(4).collect();
+    loader.engine.as_mut().unwrap().pretend_fork();
+    found.extend(loader.by_ref().map(|batch| ids(&batch.unwrap())));
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_last_short_step_gives_every_rank_as_many_batches() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Arrow);
+    for last in [Last::Short, Last::Pad, Last::Drop, Last::Wrap] {
+        let batching = BatchOptions { last, ..BatchOptions::new(BatchSize::BatchSize(6)) };
+        let mut rows = Vec::new();
+        for rank in 0..4 {
+            let layout = Layout::new(rank, 4).unwrap();
+            let options = LoaderOptions { layout, ..options(batching.clone(), 1) };
+            let mut loader = Loader::new(split.clone(), options).unwrap();
+            let batches = all(&mut loader);
+            assert_eq!(batches.len() as u64, loader.len().unwrap());
+            for batch in &batches {
+                assert_eq!(batch.array("input_ids").unwrap().shape()[0], batch.rows());
+                assert_eq!(batch.records().len() + batch.filler_rows(), batch.rows());
+                match (last, batch.array("valid")) {
+                    (Last::Pad, Some(valid)) => {
+                        let valid = valid.as_slice::<bool>().unwrap();
+                        assert_eq!(valid.iter().filter(|v| **v).count(), batch.records().len());
+                        let lengths = batch.array("lengths").unwrap().as_slice::<i64>().unwrap();
+                        assert!(lengths[batch.records().len()..].iter().all(|l| *l == 0));
+                    }
+                    (Last::Pad, None) => panic!("no valid"),
+                    (_, valid) => assert!(valid.is_none()),
+                }
+            }
+            rows.push(batches.iter().map(Batch::rows).collect::<Vec<_>>());
+        }
+        let last_step: Vec<usize> = rows.iter().map(|r| *r.last().unwrap()).collect();
+        let expected = match last {
+            Last::Short => vec![1, 1, 0, 0],
+            _ => vec![6; 4],
+        };
+        assert_eq!((last_step, rows[0].len()), (expected, if last == Last::Drop { 2 } else { 3 }));
+    }
+}
+
+/// Alters bytes of one file of a dataset.
+pub(super) fn alter(dir: &Path, file: Index, flips: Vec<(Index, u8)>) {
+    let files = crate::tests::files(dir);
+    let path = file.get(&files);
+    let mut bytes = std::fs::read(path).unwrap();
+    for (at, xor) in flips {
+        if !bytes.is_empty() {
+            let at = at.index(bytes.len());
+            bytes[at] ^= xor;
+        }
+    }
+    std::fs::write(path, bytes).unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
+
+    /// Any byte of any file: the right tokens of the right records, or an error.
+    #[test]
+    fn altered_files_never_give_wrong_tokens(
+        format in prop::sample::select(Format::ALL.to_vec()),
+        file: Index,
+        flips in prop::collection::vec((any::<Index>(), 1u8..), 1..4),
+        batching in prop::sample::select(vec![
+            Batching::from(PackOptions::new(16, 2)),
+            BatchOptions::new(BatchSize::BatchSize(4)).into(),
+            BatchOptions { shuffle: Shuffle::None, ..BatchOptions::new(BatchSize::MaxTokens(30)) }.into(),
+            BatchOptions::new(BatchSize::MaxTokensUnpadded(30)).into(),
+        ]),
+    ) {
+        let dir = crate::tests::copy(&crate::tests::pristine(format, Kind::Text));
+        alter(dir.path(), file, flips);
+        let opened = Dataset::open(dir.path()).and_then(|dataset| dataset.split("train"));
+        let packed = matches!(batching, Batching::Packed(_));
+        let Ok(loader) = opened.and_then(|split| Loader::new(split, options(batching, 1))) else { return Ok(()) };
+        let mut seen = std::collections::BTreeSet::new();
+        for batch in loader.take(100).flatten() {
+            let found = batch.array("input_ids").unwrap().as_slice::<i64>().unwrap();
+            let labels = batch.array("labels").unwrap().as_slice::<i64>().unwrap();
+            if packed {
+                // Token k of record i is 1009 k + i: labels are the next tokens.
+                for (token, label) in found.iter().zip(labels).filter(|(_, label)| **label != -100) {
+                    prop_assert_eq!((token + 1009) % 65_536, *label);
+                }
+                continue;
+            }
+            let is_flat = batch.array("cu_seqlens").is_some();
+            let width = found.len() / batch.rows().max(1);
+            let mut start = 0;
+            for (row, record) in batch.records().iter().enumerate() {
+                prop_assert!(seen.insert(*record), "record {} twice", record);
+                let ids = testing::record(Kind::Text, *record).values[1].clone();
+                let dsconvert_dataset::sample::Value::Ids(ids) = ids else { panic!("no ids") };
+                let row = if is_flat { &found[start..] } else { &found[row * width..] };
+                prop_assert!(row.len() >= ids.len());
+                prop_assert!(row.iter().copied().zip(ids.iter()).all(|(a, b)| a == i64::from(b)));
+                start += ids.len();
+            }
+        }
+    }
+}

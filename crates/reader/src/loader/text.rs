@@ -1,0 +1,384 @@
+//! Token ids as arrays: padded, one after the other, or packed.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use dsconvert_dataset::error::{Error, Result};
+use dsconvert_dataset::packing::{IGNORE_LABEL, MAX_SEQ_LEN, Row};
+use dsconvert_dataset::sample::Ids;
+use dsconvert_dataset::schema::IdWidth;
+
+use super::array::{Array, Element};
+use super::batch::Column;
+use super::fields::{Part, Shape};
+use super::options::{LabelsFor, PadSide, TextOptions};
+use super::packed::{StoredPiece, StoredPieces};
+use super::pool::Pool;
+use crate::batch::MicroBatch;
+use crate::lend::Tokens;
+
+/// A type that token ids have in a batch.
+pub(super) trait TokenId: Element {
+    fn from_u16(id: u16) -> Self;
+    /// Ids that do not fit are refused before ([`ids_of`]).
+    fn from_u32(id: u32) -> Self;
+    fn from_i64(number: i64) -> Self;
+    /// The largest id.
+    const MAX: u32;
+}
+
+impl TokenId for i64 {
+    fn from_u16(id: u16) -> Self {
+        id.into()
+    }
+
+    fn from_u32(id: u32) -> Self {
+        id.into()
+    }
+
+    fn from_i64(number: i64) -> Self {
+        number
+    }
+
+    const MAX: u32 = u32::MAX;
+}
+
+impl TokenId for i32 {
+    fn from_u16(id: u16) -> Self {
+        id.into()
+    }
+
+    fn from_u32(id: u32) -> Self {
+        id.cast_signed()
+    }
+
+    fn from_i64(number: i64) -> Self {
+        number as i32 // of small numbers only: pad ids that were checked, the label to ignore, positions in a row
+    }
+
+    const MAX: u32 = i32::MAX.cast_unsigned();
+}
+
+/// Writes ids `range` of `ids` to `out`, which is as long.
+fn copy_ids<T: TokenId>(ids: &Ids<&[u8]>, range: Range<usize>, out: &mut [T]) {
+    let width = ids.width().bytes();
+    let bytes = ids.as_bytes().get(range.start * width..range.end * width).unwrap_or_default();
+    match ids.width() {
+        IdWidth::U16 => {
+            for (slot, id) in out.iter_mut().zip(bytes.as_chunks::<2>().0) {
+                *slot = T::from_u16(u16::from_le_bytes(*id));
+            }
+        }
+        IdWidth::U32 => {
+            for (slot, id) in out.iter_mut().zip(bytes.as_chunks::<4>().0) {
+                *slot = T::from_u32(u32::from_le_bytes(*id));
+            }
+        }
+    }
+}
+
+/// The ids of a record of which `length` are used.
+fn ids_of<'a, T: TokenId>(tokens: &'a Tokens<'_>, length: u64) -> Result<&'a Ids<&'a [u8]>> {
+    let Tokens { record, ids } = tokens;
+    if (ids.len() as u64) < length {
+        let what = format!("the record has {} tokens, the index says at least {length}", ids.len());
+        return Err(Error::corrupt(what).at_row(*record));
+    }
+    if T::MAX < u32::MAX && ids.width() == IdWidth::U32 {
+        // The largest of all is quicker to find than the first that is too large.
+        let largest = ids.as_bytes().as_chunks::<4>().0.iter().map(|id| u32::from_le_bytes(*id)).max();
+        if largest.is_some_and(|id| id > T::MAX) {
+            return Err(Error::usage(format!("the record has ids above {}", T::MAX))
+                .at_row(*record)
+                .help("ask for ids of 64 bits"));
+        }
+    }
+    Ok(ids)
+}
+
+/// The parts of a batch of one record per row that come from token ids and their lengths. `tokens` is empty when no
+/// part needs them.
+pub(super) struct Rows<'a> {
+    pub(super) batch: &'a MicroBatch,
+    pub(super) tokens: &'a [Tokens<'a>],
+    /// The documents of rows that were packed when the dataset was made. Without, each row is one.
+    pub(super) pieces: Option<&'a StoredPieces>,
+    pub(super) options: &'a TextOptions,
+    pub(super) pool: &'a Arc<Pool>,
+}
+
+impl Rows<'_> {
+    pub(super) fn column<T: TokenId>(&self, shape: Shape, part: Part) -> Result<Column> {
+        match (part, shape) {
+            (Part::Lengths, _) => Ok(self.lengths()),
+            (Part::CuSeqlens, _) => self.cu_seqlens(shape),
+            (Part::AttentionMask, _) => self.padded::<T>(fill(T::default()), |_, out| {
+                out.fill(T::from_i64(1));
+                Ok(())
+            }),
+            (Part::InputIds, Shape::Padded) => {
+                self.padded(fill(T::from_u32(self.options.pad_id)), |row, out| self.ids(row, out))
+            }
+            (Part::Labels, Shape::Padded) => {
+                // What comes before the first token of a row is nothing, or padding.
+                let masks_first = self.pieces.is_some() || self.options.pad_side == PadSide::Left;
+                self.padded(fill(T::from_i64(IGNORE_LABEL)), |row, out| self.labels(row, masks_first, out))
+            }
+            // Padding is one more piece, as in rows that are packed here.
+            (Part::PositionIds, Shape::Padded) => {
+                self.padded::<T>(number, |row, out| self.positions(row, out))
+            }
+            (Part::PositionIds, _) => self.flat(|row, out: &mut [T]| self.positions(row, out)),
+            // A model that shifts by itself would predict the first token from the record before.
+            (Part::Labels, _) => self.flat(|row, out: &mut [T]| self.labels(row, true, out)),
+            _ => self.flat(|row, out: &mut [T]| self.ids(row, out)),
+        }
+    }
+
+    /// Whether the records are as long as the index says: looked at before memory is asked for.
+    pub(super) fn check(&self) -> Result<()> {
+        for (tokens, &length) in self.tokens.iter().zip(&self.batch.lengths) {
+            ids_of::<i64>(tokens, length)?;
+        }
+        Ok(())
+    }
+
+    fn ids<T: TokenId>(&self, row: usize, out: &mut [T]) -> Result<()> {
+        let Some(tokens) = self.tokens.get(row) else { return Ok(()) };
+        let ids = ids_of::<T>(tokens, out.len() as u64)?;
+        copy_ids(ids, 0..out.len(), out);
+        Ok(())
+    }
+
+    /// Calls `each` with the pieces of `row` and their part of `out`. `stored` is the number of tokens that are stored.
+    fn each_piece<T>(&self, row: usize, stored: usize, out: &mut [T], each: impl Fn(StoredPiece, &mut [T])) {
+        let whole = [StoredPiece { start: 0, end: out.len(), stored_end: stored }];
+        let pieces = self.pieces.map_or(&whole[..], |pieces| pieces.row(row));
+        for &piece in pieces {
+            if let Some(part) = out.get_mut(piece.start..piece.end) {
+                each(piece, part);
+            }
+        }
+    }
+
+    /// `masks_first`: whether the first token of each piece is no label, when labels are the tokens themselves.
+    fn labels<T: TokenId>(&self, row: usize, masks_first: bool, out: &mut [T]) -> Result<()> {
+        let Some(tokens) = self.tokens.get(row) else { return Ok(()) };
+        let ids = ids_of::<T>(tokens, out.len() as u64)?;
+        let labels_for = self.options.labels_in(self.pieces.is_some());
+        self.each_piece(row, ids.len(), out, |piece, out| match labels_for {
+            LabelsFor::HuggingFace => {
+                copy_ids(ids, piece.start..piece.end, out);
+                if let (Some(first), true) = (out.first_mut(), masks_first) {
+                    *first = T::from_i64(IGNORE_LABEL);
+                }
+            }
+            LabelsFor::NextToken => {
+                // A piece that was cut has a next token, too.
+                let known = piece.stored_end.saturating_sub(1).min(piece.end).saturating_sub(piece.start);
+                copy_ids(ids, piece.start + 1..piece.start + 1 + known, out);
+                out.iter_mut().skip(known).for_each(|slot| *slot = T::from_i64(IGNORE_LABEL));
+            }
+        });
+        Ok(())
+    }
+
+    /// 0, 1, 2, … in each piece.
+    fn positions<T: TokenId>(&self, row: usize, out: &mut [T]) -> Result<()> {
+        self.each_piece(row, out.len(), out, |_, out| number(out));
+        Ok(())
+    }
+
+    /// Length of the longest record or, when packed, piece; padding at the end of a packed row is a piece.
+    pub(super) fn longest(&self, shape: Shape) -> u64 {
+        let lengths = self.batch.lengths.iter().copied();
+        let Some(pieces) = self.pieces else { return lengths.max().unwrap_or(0) };
+        if shape == Shape::Flat {
+            return pieces.longest();
+        }
+        let fillers = std::iter::repeat_n(0, self.batch.filler_rows as usize);
+        let padding = lengths.chain(fillers).map(|length| self.batch.width.saturating_sub(length));
+        padding.max().unwrap_or(0).max(pieces.longest())
+    }
+
+    /// An array of rows × width; `write` fills what is no padding, `pad` the rest.
+    fn padded<T: TokenId>(
+        &self,
+        pad: impl Fn(&mut [T]),
+        write: impl Fn(usize, &mut [T]) -> Result<()>,
+    ) -> Result<Column> {
+        let (rows, width) = (to_usize(self.batch.rows())?, to_usize(self.batch.width)?);
+        let mut out = self.pool.take_many::<T>(checked_area(rows, width)?)?;
+        for (row, slots) in out.chunks_exact_mut(width.max(1)).take(rows).enumerate() {
+            let length = to_usize(self.batch.lengths.get(row).copied().unwrap_or(0))?.min(width);
+            let (tokens, pads) = match self.options.pad_side {
+                PadSide::Right => slots.split_at_mut(length),
+                PadSide::Left => {
+                    let (pads, tokens) = slots.split_at_mut(width - length);
+                    (tokens, pads)
+                }
+            };
+            write(row, tokens)?;
+            pad(pads);
+        }
+        Ok(Column::Array(Array::new(vec![rows, width], out, Some(Arc::clone(self.pool)))))
+    }
+
+    /// An array of all tokens.
+    fn flat<T: TokenId>(&self, write: impl Fn(usize, &mut [T]) -> Result<()>) -> Result<Column> {
+        let tokens = to_usize(self.batch.tokens())?;
+        let mut out = self.pool.take_many::<T>(tokens)?;
+        let mut rest = out.as_mut_slice();
+        for (row, &length) in self.batch.lengths.iter().enumerate() {
+            let (slots, behind) = std::mem::take(&mut rest).split_at_mut(to_usize(length)?);
+            write(row, slots)?;
+            rest = behind;
+        }
+        Ok(Column::Array(Array::new(vec![tokens], out, Some(Arc::clone(self.pool)))))
+    }
+
+    fn lengths(&self) -> Column {
+        let rows = self.batch.rows() as usize;
+        let mut out = self.pool.take::<i64>(rows);
+        let lengths = self.batch.lengths.iter().map(|&length| length as i64).chain(std::iter::repeat(0));
+        out.iter_mut().zip(lengths).for_each(|(slot, length)| *slot = length);
+        Column::Array(Array::new(vec![rows], out, Some(Arc::clone(self.pool))))
+    }
+
+    fn cu_seqlens(&self, shape: Shape) -> Result<Column> {
+        let width = if shape == Shape::Padded { self.batch.width } else { 0 };
+        let all = if shape == Shape::Padded { self.batch.padded_tokens() } else { self.batch.tokens() };
+        if all > MAX_SEQ_LEN {
+            let what = format!("{all} tokens are more than cu_seqlens can count");
+            return Err(Error::usage(what).help("use a smaller batch size or budget"));
+        }
+        let mut ends =
+            Vec::with_capacity(1 + self.pieces.map_or(0, StoredPieces::count) + self.batch.lengths.len());
+        ends.push(0i32);
+        let mut start = 0; // of a row; all sums are at most what was checked
+        for (row, &length) in self.batch.lengths.iter().enumerate() {
+            match self.pieces {
+                Some(pieces) => ends.extend(pieces.row(row).iter().map(|piece| start + piece.end as i32)),
+                None => ends.push(start + length as i32),
+            }
+            start += width.max(length) as i32;
+            if length < width {
+                ends.push(start);
+            }
+        }
+        for _ in 0..self.batch.filler_rows {
+            start += width as i32;
+            ends.push(start);
+        }
+        Ok(Column::Array(Array::new(vec![ends.len()], ends, Some(Arc::clone(self.pool)))))
+    }
+}
+
+/// The parts of a batch of packed rows.
+pub(super) struct PackedRows<'a> {
+    pub(super) rows: &'a [Row],
+    pub(super) filler_rows: u64,
+    pub(super) seq_len: u64,
+    /// One for each piece of each row.
+    pub(super) tokens: &'a [Tokens<'a>],
+    pub(super) options: &'a TextOptions,
+    pub(super) pool: &'a Arc<Pool>,
+}
+
+impl PackedRows<'_> {
+    pub(super) fn column<T: TokenId>(&self, part: Part) -> Result<Column> {
+        match part {
+            Part::CuSeqlens => self.cu_seqlens(),
+            Part::PositionIds => self.filled::<T>(
+                |_, _, _, out| {
+                    number(out);
+                    Ok(())
+                },
+                number,
+            ),
+            Part::Labels if self.options.labels_in(true) == LabelsFor::HuggingFace => self.filled::<T>(
+                |ids, start, _, out| {
+                    copy_ids(ids, start..start + out.len(), out);
+                    // A model that shifts by itself would predict it from the piece before.
+                    out.iter_mut().take(1).for_each(|slot| *slot = T::from_i64(IGNORE_LABEL));
+                    Ok(())
+                },
+                |pads| pads.fill(T::from_i64(IGNORE_LABEL)),
+            ),
+            Part::Labels => self.filled::<T>(
+                |ids, start, ends, out| {
+                    let labels = out.len() - usize::from(ends);
+                    copy_ids(ids, start + 1..start + 1 + labels, out);
+                    out.iter_mut().skip(labels).for_each(|slot| *slot = T::from_i64(IGNORE_LABEL));
+                    Ok(())
+                },
+                |pads| pads.fill(T::from_i64(IGNORE_LABEL)),
+            ),
+            _ => self.filled::<T>(
+                |ids, start, _, out| {
+                    copy_ids(ids, start..start + out.len(), out);
+                    Ok(())
+                },
+                |pads| pads.fill(T::from_u32(self.options.pad_id)),
+            ),
+        }
+    }
+
+    /// An array of rows × `seq_len`; `write` fills the places of a piece (ids, first token, whether the document ends,
+    /// places), `pad` the end of a row.
+    fn filled<T: TokenId>(
+        &self,
+        write: impl Fn(&Ids<&[u8]>, usize, bool, &mut [T]) -> Result<()>,
+        pad: impl Fn(&mut [T]),
+    ) -> Result<Column> {
+        let (rows, width) = (to_usize(self.rows.len() as u64 + self.filler_rows)?, to_usize(self.seq_len)?);
+        let mut out = self.pool.take_many::<T>(checked_area(rows, width)?)?;
+        let mut tokens = self.tokens.iter();
+        let none = Row::default();
+        let filled = self.rows.iter().chain(std::iter::repeat(&none));
+        for (slots, row) in out.chunks_exact_mut(width.max(1)).take(rows).zip(filled) {
+            let mut rest = slots;
+            for piece in &row.pieces {
+                let tokens = tokens.next().ok_or_else(|| Error::corrupt("a piece has no record"))?;
+                // One more than the inputs: the label of the last.
+                let ids = ids_of::<T>(tokens, piece.inputs().end + u64::from(!piece.ends))?;
+                let len = to_usize(piece.len)?.min(rest.len());
+                let (places, behind) = std::mem::take(&mut rest).split_at_mut(len);
+                write(ids, to_usize(piece.start)?, piece.ends, places)?;
+                rest = behind;
+            }
+            pad(rest);
+        }
+        Ok(Column::Array(Array::new(vec![rows, width], out, Some(Arc::clone(self.pool)))))
+    }
+
+    fn cu_seqlens(&self) -> Result<Column> {
+        let mut rows = self.rows.to_vec();
+        rows.extend(std::iter::repeat_n(Row::default(), to_usize(self.filler_rows)?));
+        let ends = dsconvert_dataset::packing::cu_seqlens(&rows, self.seq_len)?;
+        Ok(Column::Array(Array::new(vec![ends.len()], ends, Some(Arc::clone(self.pool)))))
+    }
+}
+
+/// Fills with a value.
+fn fill<T: Copy>(value: T) -> impl Fn(&mut [T]) {
+    move |out| out.fill(value)
+}
+
+/// Writes 0, 1, 2, ….
+fn number<T: TokenId>(out: &mut [T]) {
+    out.iter_mut().zip(0..).for_each(|(slot, n)| *slot = T::from_i64(n));
+}
+
+fn to_usize(number: u64) -> Result<usize> {
+    usize::try_from(number).map_err(|_| too_large())
+}
+
+/// Rows × width, when memory can hold that.
+fn checked_area(rows: usize, width: usize) -> Result<usize> {
+    rows.checked_mul(width).filter(|area| *area <= isize::MAX as usize / 8).ok_or_else(too_large)
+}
+
+fn too_large() -> Error {
+    Error::usage("the batch is larger than memory can be").help("use a smaller batch size or budget")
+}

@@ -1,0 +1,433 @@
+//! One split of an opened dataset: finding, reading and checking records.
+
+use std::fmt;
+use std::ops::{Bound, RangeBounds};
+use std::sync::{Arc, OnceLock};
+
+use dsconvert_dataset::error::{Error, ErrorKind, Result};
+use dsconvert_dataset::format::{self, Format, Placed, ShardReader};
+use dsconvert_dataset::index::{IndexEntry, LengthIndex, RecordIndex, ShardEntry};
+use dsconvert_dataset::manifest;
+use dsconvert_dataset::sample::{self, Value};
+use dsconvert_dataset::schema::Schema;
+
+use super::ahead::Ahead;
+use super::check::check_record;
+use super::checked::CheckedIndexes;
+use super::dataset::Common;
+use super::iter::Records;
+use super::record::Record;
+use super::shards::OpenShards;
+
+/// What all handles of one split share.
+pub(super) struct SplitState {
+    pub(super) common: Arc<Common>,
+    name: String,
+    records: OnceLock<RecordIndex>,
+    pub(super) lengths: OnceLock<LengthIndex>,
+    pub(super) checked: CheckedIndexes,
+    open: OpenShards,
+}
+
+impl SplitState {
+    pub(super) fn new(common: Arc<Common>, name: String) -> Self {
+        let shards = common.shards.split(&name).map_or(0, |s| s.shards().len());
+        let open = OpenShards::new(common.options.slots(shards));
+        let (records, lengths) = (OnceLock::new(), OnceLock::new());
+        Self { common, name, records, lengths, checked: CheckedIndexes::default(), open }
+    }
+}
+
+impl fmt::Debug for SplitState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Split")
+            .field("dataset", &self.common.dir)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The fields a handle gives.
+#[derive(Debug)]
+struct View {
+    schema: Arc<Schema>,
+    /// Positions in the stored schema; `None` for all.
+    columns: Option<Vec<usize>>,
+    ahead: Ahead,
+}
+
+/// A handle on one split of a dataset. Cloning is cheap; threads may share one.
+///
+/// Opening starts no thread, nothing is locked for longer than it takes to copy a pointer, and files are read at
+/// positions and not through a shared offset: a handle that was made before `fork` works in parent and child, as long as
+/// no other thread reads through it at that very moment. A [`Loader`](super::loader::Loader) needs no such care.
+#[derive(Debug, Clone)]
+pub struct Split {
+    pub(super) state: Arc<SplitState>,
+    view: Arc<View>,
+}
+
+impl Split {
+    /// A handle that gives all fields.
+    pub(super) fn whole(state: Arc<SplitState>) -> Self {
+        let view = View { schema: Arc::clone(&state.common.schema), columns: None, ahead: Ahead::default() };
+        Self { state, view: Arc::new(view) }
+    }
+
+    /// The same handle with nothing in common that a thread of another process may have locked: for the child of a
+    /// fork. It opens indexes and shards again when they are needed.
+    pub(super) fn detached(&self) -> Self {
+        let mut state = SplitState::new(Arc::clone(&self.state.common), self.state.name.clone());
+        state.checked = self.state.checked.copy();
+        let view = View {
+            schema: Arc::clone(&self.view.schema),
+            columns: self.view.columns.clone(),
+            ahead: Ahead::default(),
+        };
+        Self { state: Arc::new(state), view: Arc::new(view) }
+    }
+
+    /// Name.
+    pub fn name(&self) -> &str {
+        &self.state.name
+    }
+
+    /// What the manifest says about it: counts, bytes, distribution of lengths.
+    pub fn info(&self) -> Option<&manifest::Split> {
+        self.state.common.manifest.splits.get(self.name())
+    }
+
+    /// Number of records.
+    pub fn len(&self) -> u64 {
+        self.info().map_or(0, |s| s.records)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The fields its records have: all, or those selected.
+    pub fn schema(&self) -> &Schema {
+        &self.view.schema
+    }
+
+    /// The manifest of its dataset.
+    pub(super) fn manifest(&self) -> &manifest::Manifest {
+        &self.state.common.manifest
+    }
+
+    /// Names this split of this dataset in saved states: the fingerprint in the manifest, and the name of the split.
+    pub fn fingerprint(&self) -> String {
+        format!("{}/{}", self.state.common.manifest.fingerprint, self.name())
+    }
+
+    /// The place in a stored record of the field at `place` of a record of this handle.
+    pub(super) fn stored_place(&self, place: usize) -> Option<usize> {
+        match &self.view.columns {
+            None => Some(place),
+            Some(columns) => columns.get(place).copied(),
+        }
+    }
+
+    /// The fields to decode, in stored order; `None` for all. The checksum of a record covers all its fields, so fewer are
+    /// decoded only when checksums are not verified.
+    fn decoded_columns(&self) -> Option<Vec<usize>> {
+        if self.state.common.options.verifies() {
+            return None;
+        }
+        let mut columns = self.view.columns.clone()?;
+        columns.sort_unstable();
+        columns.dedup();
+        Some(columns)
+    }
+
+    pub(super) fn format(&self) -> Format {
+        self.state.common.manifest.format
+    }
+
+    /// Its shards in record order.
+    pub fn shards(&self) -> &[ShardEntry] {
+        self.state.common.shards.split(self.name()).map_or(&[], |s| s.shards())
+    }
+
+    /// The same split, whose records have only the fields `names`, in that order. Records are checked like those of the
+    /// whole split, which takes reading all their fields. With
+    /// [`verify_checksums(false)`](super::OpenOptions::verify_checksums), only the selected fields of parquet shards are
+    /// decoded.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`] when there is no such field; the remedy lists those there are.
+    pub fn select(&self, names: &[&str]) -> Result<Split> {
+        let stored = &self.state.common.schema;
+        let find = |name: &&str| {
+            stored.index_of(name).ok_or_else(|| {
+                let names: Vec<&str> = stored.fields.iter().map(|f| f.name.as_str()).collect();
+                Error::usage(format!("the dataset has no field {name:?}"))
+                    .help(format!("its fields are {}", names.join(", ")))
+            })
+        };
+        let columns = names.iter().map(find).collect::<Result<Vec<_>>>()?;
+        let fields = columns.iter().filter_map(|&c| stored.fields.get(c).cloned()).collect();
+        let schema = Schema { kind: stored.kind, fields, class_names: stored.class_names.clone() };
+        let view = View { schema: Arc::new(schema), columns: Some(columns), ahead: Ahead::default() };
+        Ok(Self { state: Arc::clone(&self.state), view: Arc::new(view) })
+    }
+
+    /// The record index. Its files are compared with their checksums at the first call.
+    ///
+    /// # Errors
+    ///
+    /// As [`RecordIndex::open`]; [`ErrorKind::Corrupt`] also when a file is not the one that was written.
+    pub fn record_index(&self) -> Result<&RecordIndex> {
+        let index = self.unchecked_record_index()?;
+        let files = self.info().map_or(&[][..], |s| &s.record_index);
+        self.check_files(&self.state.checked.records, index.blobs(), files)?;
+        Ok(index)
+    }
+
+    /// The record index, for looking up records that have checksums of their own.
+    pub(super) fn unchecked_record_index(&self) -> Result<&RecordIndex> {
+        if let Some(index) = self.state.records.get() {
+            return Ok(index);
+        }
+        let common = &self.state.common;
+        let files = self.info().map_or(&[][..], |s| &s.record_index);
+        let index = RecordIndex::open(common.segments(files)?, common.schema.kind)?;
+        Ok(self.state.records.get_or_init(|| index))
+    }
+
+    /// The position of a record, its length and its checksum, from the [`Split::record_index`].
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::OutOfRange`] when there is no such record.
+    pub fn entry(&self, record: u64) -> Result<IndexEntry> {
+        self.check_range(record)?;
+        self.record_index()?.get(record)
+    }
+
+    /// The length of a record, in the unit of the kind ([`Kind::length_unit`](dsconvert_dataset::schema::Kind::length_unit)), from the
+    /// [`Split::record_index`].
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::OutOfRange`] when there is no such record.
+    pub fn length(&self, record: u64) -> Result<u64> {
+        self.check_range(record)?;
+        self.record_index()?.length(record)
+    }
+
+    /// The record with the ordinal `record`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::OutOfRange`] when there is none, [`ErrorKind::Corrupt`] when its bytes are not those that were
+    /// written, [`ErrorKind::Io`] when they cannot be read. The latter two name shard and row.
+    pub fn get(&self, record: u64) -> Result<Record> {
+        // Only parquet has something to gain: its records are compressed together.
+        if self.format() == Format::Parquet
+            && let Some(record) = self.view.ahead.get(self, record, self.state.common.options.ahead_bytes())
+        {
+            return Ok(record);
+        }
+        let found = self.locate(record)?;
+        let reader = self.open_shard(found.entry.shard)?;
+        let values = self.read_one(&*reader, found.entry.placed()).map_err(|e| self.at(e, &found))?;
+        self.finish(&found, values)
+    }
+
+    /// The records with the ordinals `records`, in that order; repeats are allowed. Every shard and row group is
+    /// visited once, in its order on disk.
+    ///
+    /// # Errors
+    ///
+    /// As [`Split::get`], for one of those that fail.
+    pub fn get_many(&self, records: &[u64]) -> Result<Vec<Record>> {
+        self.get_each(records)?.into_iter().collect()
+    }
+
+    /// As [`Split::get_many`], but a record that cannot be read is an error in its place.
+    pub(super) fn get_each(&self, records: &[u64]) -> Result<Vec<Result<Record>>> {
+        let wanted = self.locate_all(records)?;
+        let mut out: Vec<Option<Result<Record>>> =
+            std::iter::repeat_with(|| None).take(records.len()).collect();
+        for of_shard in wanted.chunk_by(|(a, _), (b, _)| a.entry.shard == b.entry.shard) {
+            self.get_of_shard(of_shard, &mut out)?;
+        }
+        let missing =
+            || Err(Error::corrupt("the record could not be read, as was said where it was first asked for"));
+        Ok(out.into_iter().map(|record| record.unwrap_or_else(missing)).collect())
+    }
+
+    /// Reads records of one shard, sorted by place, into their places in `out`.
+    fn get_of_shard(&self, wanted: &[(Found, usize)], out: &mut [Option<Result<Record>>]) -> Result<()> {
+        let Some((first, _)) = wanted.first() else { return Ok(()) };
+        let reader = self.open_shard(first.entry.shard)?;
+        let distinct: Vec<&[(Found, usize)]> =
+            wanted.chunk_by(|(a, _), (b, _)| a.record == b.record).collect();
+        let placed: Vec<Placed> =
+            distinct.iter().filter_map(|same| Some(same.first()?.0.entry.placed())).collect();
+        let values = match self.read_many(&*reader, &placed) {
+            Ok(values) if values.len() == placed.len() => values.into_iter().map(Ok).collect(),
+            // One at a time, to find out which it was.
+            _ => placed.iter().map(|&at| self.read_one(&*reader, at)).collect::<Vec<_>>(),
+        };
+        for (same, values) in distinct.iter().zip(values) {
+            let Some((found, first)) = same.first() else { continue };
+            match values.map_err(|e| self.at(e, found)).and_then(|values| self.finish(found, values)) {
+                Ok(record) => same.iter().for_each(|(_, place)| put(out, *place, Ok(record.clone()))),
+                // Errors cannot be copied: the first place in the order asked for has it.
+                Err(e) => put(out, *first, Err(e)),
+            }
+        }
+        Ok(())
+    }
+
+    fn read_one(&self, reader: &dyn ShardReader, at: Placed) -> Result<sample::Record> {
+        match self.decoded_columns() {
+            None => reader.get(at),
+            Some(_) => self.read_many(reader, &[at])?.pop().ok_or_else(|| Error::corrupt("no such record")),
+        }
+    }
+
+    fn read_many(&self, reader: &dyn ShardReader, at: &[Placed]) -> Result<Vec<sample::Record>> {
+        match self.decoded_columns() {
+            None => reader.get_many(at),
+            Some(columns) => reader.get_columns(at, &columns),
+        }
+    }
+
+    /// All records in order. Each shard and row group is read once; see [`Records`].
+    pub fn iter(&self) -> Records {
+        Records::new(self.clone(), 0..self.len())
+    }
+
+    /// The records whose ordinals are in `range`, in order.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::OutOfRange`] when there are not so many records.
+    pub fn iter_range(&self, range: impl RangeBounds<u64>) -> Result<Records> {
+        let start = match range.start_bound() {
+            Bound::Included(&start) => start,
+            Bound::Excluded(&start) => start.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&end) => end.saturating_add(1),
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => self.len(),
+        };
+        if start > end || end > self.len() {
+            let what = format!("split {:?} has {} records, not {start}..{end}", self.name(), self.len());
+            return Err(Error::new(ErrorKind::OutOfRange, what));
+        }
+        Ok(Records::new(self.clone(), start..end))
+    }
+
+    pub(super) fn check_range(&self, record: u64) -> Result<()> {
+        if record < self.len() {
+            return Ok(());
+        }
+        let what = format!("split {:?} has {} records", self.name(), self.len());
+        Err(Error::new(ErrorKind::OutOfRange, what).at_row(record))
+    }
+
+    /// Looks a record up. Record index and shard table must agree on the shard.
+    fn locate(&self, record: u64) -> Result<Found> {
+        self.check_range(record)?;
+        let entry = self.unchecked_record_index()?.get(record)?;
+        let shards = self.state.common.shards.split(self.name());
+        let (shard, row) = match shards {
+            Some(shards) => shards.of_record(record).map(|(shard, _, row)| (shard, row))?,
+            None => return Err(Error::corrupt("the split has no shards").at_row(record)),
+        };
+        let found = Found { record, row, entry };
+        if entry.shard != shard {
+            let what = format!("the record index names shard {}, the shard table {shard}", entry.shard);
+            let found = Found { entry: IndexEntry { shard, ..entry }, ..found };
+            return Err(self.at(Error::corrupt(what), &found).help(ALTERED));
+        }
+        Ok(found)
+    }
+
+    /// Looks records up, each with its place in `records`, and puts them in their order on disk.
+    pub(super) fn locate_all(&self, records: &[u64]) -> Result<Vec<(Found, usize)>> {
+        let mut found = Vec::with_capacity(records.len());
+        for (place, &record) in records.iter().enumerate() {
+            found.push((self.locate(record)?, place));
+        }
+        found.sort_unstable_by_key(|(found, place)| {
+            (found.entry.shard, found.entry.position, found.record, *place)
+        });
+        Ok(found)
+    }
+
+    /// The shard with the ordinal `shard`, from those that are open.
+    pub(super) fn open_shard(&self, shard: u32) -> Result<Arc<dyn ShardReader>> {
+        self.state.open.get(shard, || {
+            let common = &self.state.common;
+            let entry = self.shards().get(shard as usize).ok_or_else(|| {
+                Error::corrupt(format!("the record index names shard {shard} of {}", self.shards().len()))
+            })?;
+            let open = || {
+                let blob = common.open(&entry.path(), entry.bytes)?;
+                format::open(common.manifest.format, Arc::clone(&common.schema), blob)
+            };
+            open().map_err(|e| e.at_shard(&entry.name))
+        })
+    }
+
+    /// Checks the stored values of a record and makes a record of this handle from them.
+    fn finish(&self, found: &Found, stored: sample::Record) -> Result<Record> {
+        if self.state.common.options.verifies() {
+            check_record(&self.state.common.schema, &found.entry, &stored.values)
+                .map_err(|what| self.at(Error::corrupt(what), found).help(ALTERED))?;
+        }
+        let values = match &self.view.columns {
+            None => stored.values,
+            Some(columns) => {
+                let value = |&c: &usize| stored.values.get(c).cloned().unwrap_or(Value::Null);
+                columns.iter().map(value).collect()
+            }
+        };
+        Ok(Record::new(Arc::clone(&self.view.schema), found.record, values))
+    }
+
+    /// Says that `error` is about the record with the ordinal `record`.
+    pub(super) fn at_record(&self, error: Error, record: u64) -> Error {
+        match self.locate(record) {
+            Ok(found) => self.at(error, &found),
+            Err(_) => error.at_row(record),
+        }
+    }
+
+    fn at(&self, error: Error, found: &Found) -> Error {
+        let error = error.at_row(found.row);
+        match self.shards().get(found.entry.shard as usize) {
+            Some(shard) => error.at_shard(&shard.name),
+            None => error,
+        }
+    }
+}
+
+fn put(out: &mut [Option<Result<Record>>], place: usize, record: Result<Record>) {
+    if let Some(slot) = out.get_mut(place) {
+        *slot = Some(record);
+    }
+}
+
+/// A record that was looked up.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found {
+    /// Ordinal in the split.
+    pub(super) record: u64,
+    /// Ordinal in the shard.
+    row: u64,
+    pub(super) entry: IndexEntry,
+}
+
+/// What to do when records and indexes disagree.
+const ALTERED: &str = "the shard or an index was altered; `dsconvert inspect --verify` tells which, restore it or convert again";

@@ -1,0 +1,305 @@
+//! The single checks: one for each file, split and shard.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use dsconvert_dataset::error::{Error, ErrorKind, Result};
+use dsconvert_dataset::format::{self, Placed, ShardReader};
+use dsconvert_dataset::index::{IndexEntry, LengthSummary, ShardEntry};
+use dsconvert_dataset::manifest::MANIFEST_NAME;
+use dsconvert_dataset::sample;
+use dsconvert_dataset::storage::{Blob, list_dir};
+
+use super::{Counters, Problems, VerifyOptions, VerifyProgress};
+use crate::check::{check_record, own_length};
+use crate::dataset::Common;
+use crate::hash::check_sha256;
+use crate::{Dataset, Record, Split};
+
+/// The file that has one line for each reject.
+const REJECTS: &str = "rejects.jsonl";
+/// The working directory of a run into the directory of the dataset.
+const WORK_NAME: &str = ".dsconvert";
+/// Records decoded between two reports of progress.
+const REPORT_RECORDS: u64 = 1024;
+
+/// One piece of work.
+pub(super) enum Check<'a> {
+    /// Counts of the manifest.
+    Counts,
+    /// A file that is no shard: path, size, SHA-256.
+    File(&'a str, u64, &'a str),
+    /// The indexes of a split.
+    Indexes(Split),
+    /// The shard with this ordinal.
+    Shard(Split, u32),
+}
+
+/// What all checks need.
+pub(super) struct Checks<'a> {
+    dataset: &'a Dataset,
+    common: &'a Common,
+    options: &'a VerifyOptions<'a>,
+    total_bytes: u64,
+    total_records: u64,
+    pub(super) counters: Counters,
+}
+
+impl<'a> Checks<'a> {
+    pub(super) fn new(dataset: &'a Dataset, options: &'a VerifyOptions<'a>) -> Self {
+        let manifest = dataset.manifest();
+        let files = manifest.listed_files().map(|(_, bytes, _)| bytes);
+        let shards = dataset.shards().shards().map(|s| s.bytes);
+        Self {
+            dataset,
+            common: dataset.common(),
+            options,
+            total_bytes: files.chain(shards).fold(0, u64::saturating_add),
+            total_records: manifest.splits.values().map(|s| s.records).fold(0, u64::saturating_add),
+            counters: Counters::default(),
+        }
+    }
+
+    /// All that is to be checked, in the order of the report.
+    pub(super) fn list(&self) -> Vec<Check<'a>> {
+        let mut list = vec![Check::Counts];
+        list.extend(
+            self.dataset.manifest().listed_files().map(|(path, bytes, hash)| Check::File(path, bytes, hash)),
+        );
+        list.extend(self.dataset.splits().map(Check::Indexes));
+        for split in self.dataset.splits() {
+            // There are no more shards than a u32 counts: the shard table has checked it.
+            list.extend((0..split.shards().len() as u32).map(|ordinal| Check::Shard(split.clone(), ordinal)));
+        }
+        list
+    }
+
+    pub(super) fn files(&self) -> u64 {
+        (self.dataset.manifest().listed_files().count() + self.dataset.shards().shards().count()) as u64
+    }
+
+    pub(super) fn run(&self, check: &Check<'_>, problems: &mut Problems) {
+        match check {
+            Check::Counts => self.counts(problems),
+            Check::File(path, bytes, sha256) => self.file(path, *bytes, sha256, problems),
+            Check::Indexes(split) => self.indexes(split, problems),
+            Check::Shard(split, ordinal) => {
+                if let Some(shard) = split.shards().get(*ordinal as usize) {
+                    self.shard(split, *ordinal, shard, problems);
+                }
+            }
+        }
+    }
+
+    fn counts(&self, problems: &mut Problems) {
+        let manifest = self.dataset.manifest();
+        let rejected = manifest.reject_codes.values().try_fold(0u64, |sum, &n| sum.checked_add(n));
+        if rejected != Some(manifest.counts.rejected) {
+            let what = format!("the rejects by reason do not add up to {}", manifest.counts.rejected);
+            problems.push(Error::corrupt(what).at_path(self.common.dir.join(MANIFEST_NAME)));
+        }
+    }
+
+    fn file(&self, path: &str, bytes: u64, sha256: &str, problems: &mut Problems) {
+        let check = || {
+            let blob = self.common.open(path, bytes)?;
+            check_sha256(&blob, sha256, |bytes| self.hashed(bytes))?;
+            let rejected = self.dataset.manifest().counts.rejected;
+            if path == REJECTS && lines(&blob)? != rejected {
+                return Err(
+                    Error::corrupt(format!("{rejected} rejects need as many lines")).at_path(blob.path())
+                );
+            }
+            Ok(())
+        };
+        if let Err(e) = check() {
+            problems.push(e);
+        }
+    }
+
+    fn indexes(&self, split: &Split, problems: &mut Problems) {
+        let check = || {
+            let lengths = split.unchecked_length_index()?;
+            lengths.verify(split.unchecked_record_index()?)?;
+            let unit = self.common.schema.kind.length_unit();
+            let summary = LengthSummary::from_runs(unit, split.len(), lengths.histogram()?)?;
+            if split.info().is_none_or(|info| info.length != summary) {
+                let what = format!(
+                    "the distribution of lengths of split {:?} is not the one in the index",
+                    split.name()
+                );
+                return Err(Error::corrupt(what).at_path(self.common.dir.join(MANIFEST_NAME)));
+            }
+            Ok(())
+        };
+        if let Err(e) = check() {
+            problems.push(e);
+        }
+    }
+
+    fn shard(&self, split: &Split, ordinal: u32, shard: &ShardEntry, problems: &mut Problems) {
+        let named = |e: Error| e.at_shard(&shard.name);
+        let blob = match self.common.open(&shard.path(), shard.bytes) {
+            Ok(blob) => blob,
+            Err(e) => return problems.push(named(e)),
+        };
+        if let Err(e) = check_sha256(&blob, &shard.sha256, |bytes| self.hashed(bytes)) {
+            // Its records are still looked at: they tell what is lost.
+            problems.push(named(e));
+        }
+        match format::open(self.common.manifest.format, Arc::clone(&self.common.schema), blob) {
+            Ok(reader) => self.records(split, ordinal, shard, reader.as_ref(), problems),
+            Err(e) => problems.push(named(e)),
+        }
+    }
+
+    /// Compares the records of a shard, as the shard itself tells them, with the record index.
+    fn records(
+        &self,
+        split: &Split,
+        ordinal: u32,
+        shard: &ShardEntry,
+        reader: &dyn ShardReader,
+        problems: &mut Problems,
+    ) {
+        let at = |e: Error, row: u64| e.at_shard(&shard.name).at_row(row);
+        let scan = match reader.scan() {
+            Ok(scan) => scan,
+            Err(e) => return problems.push(e.at_shard(&shard.name)),
+        };
+        let range = shard.first_record..shard.first_record.saturating_add(shard.records);
+        let index = split.unchecked_record_index().and_then(|index| index.entries(range));
+        let mut index = readable(index, problems);
+        let mut rows = 0;
+        for next in scan {
+            if rows == shard.records {
+                let what =
+                    format!("the shard has more than the {} records of the shard table", shard.records);
+                return problems.push(Error::corrupt(what).at_shard(&shard.name));
+            }
+            let (placed, values) = match next {
+                Ok(next) => next,
+                Err(e) => return problems.push(at(e, rows)),
+            };
+            let entry = index.as_mut().and_then(Iterator::next).and_then(|entry| readable(entry, problems));
+            let found = (placed, values);
+            if let Err(what) = self.record(ordinal, shard.first_record.saturating_add(rows), entry, found) {
+                problems.push(at(Error::corrupt(what), rows));
+            }
+            rows += 1;
+            if rows % REPORT_RECORDS == 0 {
+                self.decoded(REPORT_RECORDS);
+            }
+        }
+        self.decoded(rows % REPORT_RECORDS);
+        if rows != shard.records {
+            let what = format!("the shard has {rows} records, the shard table says {}", shard.records);
+            problems.push(Error::corrupt(what).at_shard(&shard.name));
+        }
+    }
+
+    fn record(
+        &self,
+        shard: u32,
+        ordinal: u64,
+        entry: Option<IndexEntry>,
+        (placed, values): (Placed, sample::Record),
+    ) -> Result<(), String> {
+        let schema = &self.common.schema;
+        match entry {
+            Some(entry) if (entry.shard, entry.placed()) != (shard, placed) => {
+                return Err(format!(
+                    "the record stands at {placed:?} of shard {shard}, the record index says {:?} of shard {}",
+                    entry.placed(),
+                    entry.shard
+                ));
+            }
+            Some(entry) => check_record(schema, &entry, &values.values)?,
+            None => own_length(schema, &values.values).map(drop)?,
+        }
+        match self.options.decode {
+            Some(decode) => decode(&Record::new(Arc::clone(schema), ordinal, values.values)),
+            None => Ok(()),
+        }
+    }
+
+    fn hashed(&self, bytes: u64) {
+        self.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.report();
+    }
+
+    fn decoded(&self, records: u64) {
+        self.counters.records.fetch_add(records, Ordering::Relaxed);
+        self.report();
+    }
+
+    fn report(&self) {
+        if let Some(progress) = self.options.progress {
+            progress(VerifyProgress {
+                bytes: self.counters.bytes.load(Ordering::Relaxed),
+                total_bytes: self.total_bytes,
+                records: self.counters.records.load(Ordering::Relaxed),
+                total_records: self.total_records,
+            });
+        }
+    }
+
+    /// Files below the directory of the dataset that it does not list, sorted, apart from those of a run that is under
+    /// way there. Directories that cannot be listed are problems.
+    pub(super) fn unlisted(&self, problems: &mut Problems) -> BTreeSet<String> {
+        let manifest = self.dataset.manifest();
+        let mut listed: BTreeSet<String> =
+            manifest.listed_files().map(|(path, ..)| path.to_owned()).collect();
+        listed.extend(self.dataset.shards().shards().map(ShardEntry::path));
+        listed.insert(MANIFEST_NAME.to_owned());
+        let mut found = BTreeSet::new();
+        let mut folders = vec![String::new()];
+        while let Some(folder) = folders.pop() {
+            let result = list_dir(&self.common.dir.join(&folder)).map(|entries| {
+                for entry in entries {
+                    let name = entry.name.to_string_lossy().into_owned();
+                    let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+                    if path == WORK_NAME {
+                        continue;
+                    } else if entry.kind.is_dir() {
+                        folders.push(path);
+                    } else if !listed.contains(&path) {
+                        found.insert(path);
+                    }
+                }
+            });
+            if let Err(error) = result {
+                problems.push(error);
+            }
+        }
+        found
+    }
+}
+
+/// What was read of an index. One that is damaged is a problem of its split and reported there; a failure to read it is
+/// reported here, because it may have passed by then.
+fn readable<T>(result: Result<T>, problems: &mut Problems) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(e) => {
+            if e.kind() == ErrorKind::Io {
+                problems.push(e);
+            }
+            None
+        }
+    }
+}
+
+/// Number of line ends.
+fn lines(blob: &Blob) -> Result<u64> {
+    const CHUNK_BYTES: u64 = 1 << 20;
+    let mut lines = 0;
+    let mut offset = 0;
+    while offset < blob.len() {
+        let bytes = blob.read(offset, CHUNK_BYTES.min(blob.len() - offset))?;
+        lines += bytes.iter().filter(|&&b| b == b'\n').count() as u64;
+        offset += bytes.len() as u64;
+    }
+    Ok(lines)
+}
