@@ -152,7 +152,7 @@ fn epochs_mix_though_records_are_few() {
 
 /// The bytes of each document of `fixtures/corpus`, several times over: stories, chats, code and texts in many scripts.
 fn corpus_lengths() -> Vec<u64> {
-    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/corpus");
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/corpus");
     let mut lengths = Vec::new();
     for name in ["chat.jsonl", "code.jsonl", "stories.jsonl", "world.jsonl"] {
         let file = std::fs::read_to_string(corpus.join(name)).unwrap();
