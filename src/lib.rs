@@ -3,7 +3,7 @@
 //!
 //! The tool is the `dsconvert` command; this library is what it is made of. Programs mostly want `reader`.
 //!
-//! `docs/architecture.md` in the repository shows the flow of data and which module may use which.
+//! `docs/explanation/architecture.md` in the repository shows the flow of data and which module may use which.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -31,9 +31,9 @@ pub mod transform;
 /// The examples of the guides, compiled.
 #[cfg(doctest)]
 mod guides {
-    #[doc = include_str!("../docs/loader.md")]
+    #[doc = include_str!("../docs/reference/loader.md")]
     struct Loader;
-    #[doc = include_str!("../docs/reader.md")]
+    #[doc = include_str!("../docs/reference/reader.md")]
     struct Reader;
     #[doc = include_str!("../README.md")]
     struct Readme;

@@ -3,7 +3,7 @@
     python benches/python/mixing.py [lengths.txt] [--max-tokens 16384] [--micro-batches 1]
 
 Without a file of one length per line, lengths are log-normal with a median of 250 (sigma 1.1), as those of a text corpus,
-at most half the budget. Prints the table of docs/batching.md.
+at most half the budget. Prints the table of docs/reference/batching.md.
 """
 
 import argparse

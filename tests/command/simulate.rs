@@ -223,7 +223,7 @@ fn bad_input_is_named() {
 #[test]
 fn every_command_of_the_documentation_runs() {
     let dir = tempfile::tempdir().unwrap();
-    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/simulate.md")).unwrap();
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/simulate.md")).unwrap();
     let commands: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("dsconvert ")).collect();
     assert!(commands.len() >= 10);
     for (i, text) in commands.into_iter().enumerate() {

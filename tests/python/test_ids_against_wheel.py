@@ -42,7 +42,7 @@ def shown(text, wheel, ours):
 
 
 def test_the_package_is_of_the_version_that_the_docs_name():
-    assert f"`tokenizers` at version {version('tokenizers')}, as published for Python" in (ROOT / "docs/text.md").read_text()
+    assert f"`tokenizers` at version {version('tokenizers')}, as published for Python" in (ROOT / "docs/reference/text.md").read_text()
 
 
 @pytest.mark.parametrize("name", tokenizer_families.FAMILIES)

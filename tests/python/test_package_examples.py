@@ -1,4 +1,4 @@
-"""The programs in docs/python.md run, as they stand there."""
+"""The programs in docs/reference/python.md run, as they stand there."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import dsconvert
 from conftest import ROOT
 
 README = (ROOT / "README.md").read_text()
-GUIDE = (ROOT / "docs/python.md").read_text()
+GUIDE = (ROOT / "docs/reference/python.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
 PROGRAMS = {name: block for block in BLOCKS for name in re.findall(r"\A# (\w+\.py)\n", block)}
 SNIPPETS = [block for block in BLOCKS if block not in PROGRAMS.values()]
@@ -138,4 +138,4 @@ def test_the_example_of_the_readme_runs_on_documents_of_any_length(long_document
 def test_snippets_run(snippet, corpus_in, tmp_path, monkeypatch):
     (tmp_path / "tokens").symlink_to(corpus_in("arrow").path)
     monkeypatch.chdir(tmp_path)
-    exec(compile("mask = [False] * 482 + [True]\n" + snippet, "docs/python.md", "exec"), {})
+    exec(compile("mask = [False] * 482 + [True]\n" + snippet, "docs/reference/python.md", "exec"), {})

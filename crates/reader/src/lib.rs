@@ -35,7 +35,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `docs/reader.md` of the repository tells more. Nothing here needs the tokenizer or command line dependencies; those of images
+//! `docs/reference/reader.md` of the repository tells more. Nothing here needs the tokenizer or command line dependencies; those of images
 //! come with the feature `decode`.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]

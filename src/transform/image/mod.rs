@@ -1,7 +1,7 @@
 //! Pixels: from the bytes of one image file to the bytes of one encoded image.
 //!
 //! [`ImageTransform`] is a pure function of its options and the bytes it is given: it opens no file, starts no thread
-//! and keeps nothing from one image to the next but empty buffers ([`Scratch`]). `docs/images.md` is its specification.
+//! and keeps nothing from one image to the next but empty buffers ([`Scratch`]). `docs/reference/images.md` is its specification.
 //!
 //! ```text
 //! bytes ─▶ type, structure, limits ─▶ decode ─▶ resize ─▶ turn upright ─▶ crop ─▶ pad ─▶ encode ─▶ bytes

@@ -2,7 +2,7 @@
 //!
 //! A case is a target, a seed and a number: the same three give the same bytes. Cases run in worker processes with a
 //! limited address space, so that a failed allocation, a stack overflow or a hang ends the worker and not the search.
-//! `docs/testing.md` describes targets and findings.
+//! `docs/explanation/testing.md` describes targets and findings.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool for a person at a terminal")]
 
 mod finding;

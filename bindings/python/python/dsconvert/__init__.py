@@ -5,7 +5,7 @@
 * `dsconvert.BatchSampler` gives the ordinals of batches alone, for those who keep their dataset and `DataLoader`.
 * `dsconvert.CacheDataLoader` replays batches: how fast would training be if loading cost nothing?
 
-`docs/python.md` in the repository tells more.
+`docs/reference/python.md` in the repository tells more.
 """
 
 from .cache import CacheDataLoader

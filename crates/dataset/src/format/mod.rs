@@ -1,7 +1,7 @@
 //! How records become the bytes of a shard, and back.
 //!
 //! A format is one file behind two small traits: [`ShardWriter`] and [`ShardReader`]. The `match`es in [`writer`] and
-//! [`open`] name them all. `docs/format-records.md` specifies each byte by byte.
+//! [`open`] name them all. `docs/reference/format-records.md` specifies each byte by byte.
 
 mod arrow;
 mod arrow_schema;
@@ -195,7 +195,7 @@ pub fn sniff(blob: &Blob) -> Option<Format> {
 }
 
 /// The schema of a shard, from the shard alone. What msgpack and protobuf records do not tell (class names; in msgpack
-/// JSON and images that are not called `image`) comes out as `docs/format-records.md` says.
+/// JSON and images that are not called `image`) comes out as `docs/reference/format-records.md` says.
 pub fn infer_schema(format: Format, blob: &Blob) -> Result<Schema> {
     match format {
         Format::Parquet => parquet::infer_schema(blob),

@@ -1,7 +1,7 @@
 //! Sidecars that find records: the record index, the length index and the shard table.
 //!
 //! All are Arrow IPC files without compression, so that a reader maps them and looks up a row where it lies, and any
-//! Arrow tool opens them. `docs/format-index.md` specifies them column by column.
+//! Arrow tool opens them. `docs/reference/format-index.md` specifies them column by column.
 //!
 //! ```text
 //! index/<split>.records-0000.arrow   record index     RecordIndexWriter   ─▶ RecordIndex

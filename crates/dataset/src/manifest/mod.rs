@@ -1,7 +1,7 @@
 //! The committed description of a dataset: `manifest.json`.
 //!
 //! It is written last, and its presence is what makes a directory a dataset. The reader trusts only what it lists.
-//! `docs/format-manifest.md` describes every field; `fixtures/golden/v1` and `fixtures/golden/v2` pin its bytes.
+//! `docs/reference/format-manifest.md` describes every field; `fixtures/golden/v1` and `fixtures/golden/v2` pin its bytes.
 
 mod digest;
 mod unique;

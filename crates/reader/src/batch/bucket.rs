@@ -6,7 +6,7 @@
 //!
 //! Where lengths are so sparse that a step of records spans too many of them, the step is a *graded* bucket of its own:
 //! each of its micro-batches is cut from the ranks by itself. All are about as large as the budget, so here, too, no
-//! rank waits for another. `docs/batching.md` specifies it.
+//! rank waits for another. `docs/reference/batching.md` specifies it.
 
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::index::LengthRun;

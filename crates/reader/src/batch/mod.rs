@@ -8,7 +8,7 @@
 //! * A token budget holds for every batch, padding included.
 //! * With [`Last::Short`], every record comes exactly once per epoch, over all ranks.
 //!
-//! `docs/batching.md` specifies the algorithm.
+//! `docs/reference/batching.md` specifies the algorithm.
 
 mod bucket;
 mod cut;

@@ -4,7 +4,7 @@ use dsconvert_dataset::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Version of the algorithm that `docs/batching.md` specifies. It is part of every state: a state that was saved under
+/// Version of the algorithm that `docs/reference/batching.md` specifies. It is part of every state: a state that was saved under
 /// another version is refused.
 pub const ALGORITHM: u32 = 2;
 

@@ -26,7 +26,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `docs/loader.md` tells more.
+//! `docs/reference/loader.md` tells more.
 
 mod array;
 mod assemble;

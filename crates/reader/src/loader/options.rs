@@ -54,7 +54,7 @@ pub struct LoaderOptions {
     /// Batches that are made or being made before they are asked for; `None`: `threads` +
     /// [`DEFAULT_PREFETCH_MARGIN`]. No more threads than this have work.
     pub prefetch: Option<usize>,
-    /// Names of what a batch holds, in this order; `None`: the defaults of the kind. `docs/loader.md` lists them.
+    /// Names of what a batch holds, in this order; `None`: the defaults of the kind. `docs/reference/loader.md` lists them.
     pub fields: Option<Vec<String>>,
     /// How images are brought to one size.
     pub image: ImageOptions,

@@ -1,6 +1,6 @@
 //! The table of difficult files: each row is made by code and states its outcome, pixels or reject.
 //!
-//! A row's outcome is a promise about what datasets contain: change one only together with `docs/images.md`.
+//! A row's outcome is a promise about what datasets contain: change one only together with `docs/reference/images.md`.
 
 use libjpeg_turbo_rs::ColorSpace;
 

@@ -250,7 +250,7 @@ mod tests {
     use crate::sample::Ids;
     use crate::schema::IdWidth;
 
-    /// The example of `docs/format-records.md`: datasets were written so, this test never changes.
+    /// The example of `docs/reference/format-records.md`: datasets were written so, this test never changes.
     #[test]
     fn the_bytes_of_a_record_never_change() {
         let schema = Arc::new(Schema::text(IdWidth::U16, vec![]).unwrap());
