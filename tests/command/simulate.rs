@@ -223,7 +223,10 @@ fn bad_input_is_named() {
 #[test]
 fn every_command_of_the_documentation_runs() {
     let dir = tempfile::tempdir().unwrap();
-    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/simulate.md")).unwrap();
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let page = ["how-to/measure-loading.md", "explanation/simulation.md"]
+        .map(|name| fs::read_to_string(docs.join(name)).unwrap())
+        .concat();
     let commands: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("dsconvert ")).collect();
     assert!(commands.len() >= 10);
     for (i, text) in commands.into_iter().enumerate() {

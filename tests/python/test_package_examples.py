@@ -1,4 +1,4 @@
-"""The programs in docs/reference/python.md run, as they stand there."""
+"""The programs and snippets of the documentation run unchanged."""
 
 import json
 import os
@@ -13,10 +13,23 @@ import dsconvert
 from conftest import ROOT
 
 README = (ROOT / "README.md").read_text()
-GUIDE = (ROOT / "docs/reference/python.md").read_text()
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
-PROGRAMS = {name: block for block in BLOCKS for name in re.findall(r"\A# (\w+\.py)\n", block)}
-SNIPPETS = [block for block in BLOCKS if block not in PROGRAMS.values()]
+
+
+def blocks(page):
+    """The Python blocks of a page."""
+    return re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+def programs(*pages):
+    """The blocks that start with the name of a file."""
+    return {name: block for page in pages for block in blocks(page) for name in re.findall(r"\A# (\w+\.py)\n", block)}
+
+
+TUTORIAL = programs("tutorial/first-dataset.md")
+PROGRAMS = TUTORIAL | programs(
+    "how-to/use-lightning.md", "how-to/train-with-pytorch.md", "how-to/train-on-several-ranks.md"
+)
+SNIPPETS = blocks("reference/python.md")
 
 
 @pytest.fixture
@@ -41,9 +54,22 @@ def run(tmp_path):
 
 def test_there_are_programs_and_snippets():
     assert list(PROGRAMS) == [
-        "train_lightning.py", "train_images.py", "train_packed.py", "train_seq2seq.py", "train_ranks.py"
+        "look.py", "train.py", "rows.py",
+        "train_lightning.py", "train_images.py", "train_packed.py", "train_seq2seq.py", "train_ranks.py",
     ]
     assert len(SNIPPETS) >= 4
+
+
+def test_the_tutorial(run, command, tmp_path):
+    """The datasets that its commands make, and what its programs print."""
+    photos = ["--resize", "shorter:64", "--split", "train=0.7,validation=0.3"]
+    command("images", "fixtures/photos", "--out", tmp_path / "photos-64", *photos)
+    command("text", "fixtures/corpus", "--out", tmp_path / "tokens", "--tokenizer", "fixtures/tokenizers/bpe.json")
+    page = (ROOT / "docs/tutorial/first-dataset.md").read_text()
+    for name in TUTORIAL:
+        (shown,) = re.findall(rf"^```console\n\$ python {name}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+        without_losses = [re.sub(r"loss \d+\.\d+", "loss", text) for text in (shown, run(name))]
+        assert without_losses[0] == without_losses[1]
 
 
 def test_lightning_and_resume(run, corpus_in, tmp_path):

@@ -1,4 +1,4 @@
-"""Small tokenizers of every family that `docs/reference/text.md` names, trained here with the package `tokenizers`."""
+"""Small tokenizers of every family in `docs/explanation/tokenizer-engines.md`, trained here with the package `tokenizers`."""
 
 import base64
 import json

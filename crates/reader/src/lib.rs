@@ -35,8 +35,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `docs/reference/reader.md` of the repository tells more. Nothing here needs the tokenizer or command line dependencies; those of images
-//! come with the feature `decode`.
+//! `docs/reference/reader.md` in the repository is the guide. Nothing here needs the tokenizer or command line
+//! dependencies; those of images come with the feature `decode`.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

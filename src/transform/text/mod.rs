@@ -2,8 +2,8 @@
 //!
 //! A [`Tokenizer`] is shared by all threads; each thread has its own [`Scratch`]. What the ids are is decided by the
 //! *reference*, the `tokenizers` crate at one pinned version: no truncation, no padding, no special tokens unless asked
-//! for. A faster engine may do the work where it has shown that it gives the same ids; `docs/reference/text.md` says how that is
-//! shown and what each option means.
+//! for. A faster engine is used where it is proved to give the same ids. `docs/explanation/tokenizer-engines.md` explains
+//! the proof, `docs/reference/text.md` the options.
 
 mod build;
 mod ends;

@@ -5,7 +5,7 @@
 * `dsconvert.BatchSampler` gives the ordinals of batches alone, for those who keep their dataset and `DataLoader`.
 * `dsconvert.CacheDataLoader` replays batches: how fast would training be if loading cost nothing?
 
-`docs/reference/python.md` in the repository tells more.
+The reference is `docs/reference/python.md` in the repository.
 """
 
 from .cache import CacheDataLoader

@@ -52,9 +52,9 @@ class BatchInfo(NamedTuple):
 class Loader(Epochs):
     """Batches of one split for one rank, in order, epoch after epoch.
 
-    `docs/reference/python.md` explains every option, and `docs/reference/batching.md` which records make which batch. A loader may be
-    pickled, and goes on in a forked process where it stood, with threads of its own. Its threads start with the first
-    batch and stop when an `iter()` is done or dropped.
+    `docs/reference/python.md` explains every option, and `docs/reference/batching.md` which records form which batch.
+    A loader can be pickled, and continues in a forked process where it was, with its own threads. Its threads start
+    with the first batch and stop when an `iter()` is done or dropped.
     """
 
     def __init__(

@@ -26,7 +26,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `docs/reference/loader.md` tells more.
+//! `docs/reference/loader.md` is the guide.
 
 mod array;
 mod assemble;

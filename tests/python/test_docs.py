@@ -1,0 +1,186 @@
+"""The documentation: links and anchors lead somewhere, options exist, and the tutorial shows what really happens."""
+
+import os
+import re
+import shlex
+import subprocess
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from conftest import FIXTURES, ROOT
+
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "crates").glob("*/README.md")),
+    ROOT / "bindings/python/README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+FENCE = re.compile(r"^(`{3,}|~{3,})([\w-]*)[^\n]*\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+# What ends a command in a line of shell.
+SHELL_OPERATORS = {"|", "||", "&&", ";", "(", ")", ">", "<", "&"}
+# Lines of output that differ from run to run: they contain a duration.
+VARIES = re.compile(r"\d s: |loss \d")
+
+
+def name(page):
+    return str(page.relative_to(ROOT))
+
+
+def slug(heading):
+    """The anchor of a heading, as GitHub and the site make it."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+    text = unicodedata.normalize("NFC", text).strip().lower()
+    return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+
+
+def anchors(page):
+    headings = re.findall(r"^#{1,6} +(.+?) *$", FENCE.sub("", page.read_text()), re.MULTILINE)
+    found, seen = set(), {}
+    for heading in map(slug, headings):
+        count = seen.get(heading, 0)
+        seen[heading] = count + 1
+        found.add(f"{heading}-{count}" if count else heading)
+    return found
+
+
+def links(page):
+    text = re.sub(r"`[^`\n]*`", "", FENCE.sub("", page.read_text()))
+    return [target for target in re.findall(r"\]\(([^)\s]+)\)", text) if not re.match(r"[a-z]+:", target)]
+
+
+def dead_links(page):
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists():
+            yield f"{link}: no such file"
+        elif anchor and anchor not in anchors(target):
+            yield f"{link}: no such heading; there are {sorted(anchors(target))}"
+
+
+def shell_lines(text):
+    """Every command line of the shell and console blocks of a page."""
+    for _, language, block in FENCE.findall(text):
+        if language not in ("sh", "bash", "console"):
+            continue
+        lines = block.replace("\\\n", " ").splitlines()
+        for line in lines:
+            if language != "console":
+                yield line
+            elif line.startswith("$ "):
+                yield line[2:]
+
+
+def commands(text):
+    """The arguments of every `dsconvert …` that a page shows, in its blocks and in the cells and sentences around them."""
+    lines = [*shell_lines(text), *re.findall(r"`(dsconvert [^`\n]*)`", FENCE.sub("", text))]
+    for line in lines:
+        words = shlex.shlex(line, posix=True, punctuation_chars=True)
+        words.whitespace_split = True
+        words.commenters = "#"
+        current = []
+        for word in [*words, ";"]:
+            if word not in SHELL_OPERATORS:
+                current.append(word)
+                continue
+            while current and re.fullmatch(r"[A-Z_]+=.*", current[0]):
+                current.pop(0)
+            if current[:1] == ["dsconvert"] and len(current) > 1:
+                yield current[1:]
+            current = []
+
+
+@pytest.fixture(scope="session")
+def options_of(dsconvert):
+    """The options of a subcommand, from its `--help`."""
+    known = {}
+
+    def get(subcommand):
+        if subcommand not in known:
+            said = dsconvert(subcommand, "--help").stdout
+            lines = [line for line in said.splitlines() if re.match(r" +-", line)]
+            known[subcommand] = {
+                option for line in lines for option in re.findall(r"(?<![\w-])--?[A-Za-z0-9][\w-]*", line.split("  <")[0])
+            }
+            known[subcommand] |= {f"--{alias}" for alias in re.findall(r"\[alias: --([\w-]+)\]", said)}
+        return known[subcommand]
+
+    return get
+
+
+def wrong_options(text, options_of):
+    for args in commands(text):
+        subcommand, *rest = args
+        if subcommand.startswith("-") or subcommand.isupper():
+            continue
+        for arg in rest:
+            option = arg.split("=")[0]
+            if re.fullmatch(r"--?[A-Za-z0-9][\w-]*", option) and option not in options_of(subcommand):
+                yield f"dsconvert {shlex.join(args)}: {subcommand} has no {option}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page):
+    assert not list(dead_links(page))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_options_exist(page, options_of):
+    assert not list(wrong_options(page.read_text(), options_of))
+
+
+def test_the_checks_find_mistakes(tmp_path, options_of):
+    page = tmp_path / "page.md"
+    page.write_text("# One\n\n[a](gone.md) [b](#one) [c](#two) `[d](gone.md)`\n")
+    assert [found.split(":")[0] for found in dead_links(page)] == ["gone.md", "#two"]
+    shown = "```sh\ncat x | dsconvert text - --input-fromat txt \\\n    --dedup=exact  # a comment\n```\n`dsconvert inspect x --hed 3`\n"
+    assert [found.rpartition(" ")[2] for found in wrong_options(shown, options_of)] == ["--input-fromat", "--hed"]
+    assert len([line for page in PAGES for line in commands(page.read_text())]) > 40, "the pages show commands"
+
+
+def test_the_navigation_lists_every_page():
+    listed = set(re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    assert listed == pages
+    index = (ROOT / "docs/index.md").read_text()
+    assert not [page for page in pages - {"index.md"} if f"({page})" not in index], "the index links to every page"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_the_files_that_a_page_names_exist(page):
+    """Paths such as `src/lib.rs`, which the recipes above all must get right; NAME stands for a file that is to be made."""
+    if page.name == "CHANGELOG.md":
+        return  # It tells of files as they were.
+    text = FENCE.sub("", page.read_text())
+    paths = re.findall(r"`((?:src|crates|bindings|tests|benches|fixtures|docs|proto|tools)/[^`\s]*)`", text)
+    if page.name == "architecture.md":
+        assert len(paths) > 40
+    assert not [path for path in paths if "NAME" not in path and not list(ROOT.glob(path))]
+
+
+def test_the_tutorial_shows_what_happens(binary, tmp_path):
+    """Runs its commands one after the other, and compares what they print with what the page shows."""
+    page = (ROOT / "docs/tutorial/first-dataset.md").read_text()
+    (tmp_path / "fixtures").symlink_to(FIXTURES)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/dsconvert").symlink_to(binary)
+    ran = 0
+    for _, language, block in FENCE.findall(page):
+        if language == "python":
+            (tmp_path / re.match(r"# (\w+\.py)\n", block)[1]).write_text(block)
+        if language != "console":
+            continue
+        command, *expected = block.replace("\\\n", " ").splitlines()
+        words = shlex.split(command.removeprefix("$ "))
+        if words[0] == "python":
+            continue  # `test_package_examples.py` runs these with the package.
+        environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        said = done.stdout.splitlines()
+        missing = [line for line in expected if not VARIES.search(line) and line not in said]
+        assert not missing, f"{command}\n{done.stdout}"
+        ran += 1
+    assert ran >= 6

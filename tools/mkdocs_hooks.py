@@ -1,0 +1,26 @@
+"""Adapts pages that are written for the repository to the site."""
+
+import posixpath
+import re
+
+LINK = re.compile(r"\[([^\]]+)\]\(([^)\s:#]+)(#[^)\s]*)?\)")
+FENCE = re.compile(r"^```(\w+),[\w,]+$", re.MULTILINE)
+
+
+def on_page_markdown(markdown, page, config, files):
+    """Links to files outside docs/ point to the repository, or become plain text where no `repo_url` is set.
+
+    Fences such as ```rust,no_run lose their rustdoc attributes, which the site's highlighter cannot parse.
+    """
+    here = posixpath.dirname(page.file.src_uri)
+
+    def link(match):
+        text, target, anchor = match.groups()
+        path = posixpath.normpath(posixpath.join("docs", here, target))
+        if path.startswith("docs/"):
+            return match.group()
+        if config.repo_url:
+            return f"[{text}]({config.repo_url.rstrip('/')}/blob/HEAD/{path}{anchor or ''})"
+        return text
+
+    return FENCE.sub(r"```\1", LINK.sub(link, markdown))
