@@ -26,6 +26,8 @@ pub mod pipeline;
 #[cfg(feature = "convert")]
 pub mod source;
 #[cfg(feature = "convert")]
+mod stored_path;
+#[cfg(feature = "convert")]
 pub mod transform;
 
 /// The examples of the guides, compiled.

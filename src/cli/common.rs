@@ -15,7 +15,7 @@ use crate::options::{
 };
 use crate::panics;
 use crate::pipeline::testing::panic_point;
-use crate::pipeline::{Job, Progress, Report, check_output};
+use crate::pipeline::{Job, Progress, Report, Stop, check_output};
 use crate::storage::stat;
 use crate::threads;
 
@@ -104,6 +104,10 @@ pub(super) struct CommonArgs {
     /// Print nothing but errors
     #[arg(short, long, help_heading = "Run")]
     pub(super) quiet: bool,
+
+    /// Store the plan, and convert nothing.
+    #[arg(skip)]
+    pub(super) plan_only: bool,
 }
 
 /// How `--resume` checks what is finished.
@@ -129,7 +133,7 @@ pub(super) fn parse<T: std::str::FromStr<Err = Error>>(name: &str, text: &str) -
     text.parse().map_err(|e| flag(name, &e))
 }
 
-fn size(name: &str, text: &str, least: u64) -> Result<u64> {
+pub(super) fn size(name: &str, text: &str, least: u64) -> Result<u64> {
     let bytes = parse_size(text).map_err(|e| flag(name, &e))?;
     if bytes < least {
         return Err(
@@ -226,7 +230,16 @@ impl CommonArgs {
         }
         let started = Instant::now();
         watch.writes();
-        let report = self.run(&*job, &options, watch)?;
+        if self.plan_only {
+            let units =
+                drawn(plan.items, self.quiet, watch, |progress, stop| job.store(&options, progress, stop))?;
+            if !self.quiet {
+                print::out(&summary::stored(units, &plan, &options.out))?;
+            }
+            return Ok(Ending::Fine);
+        }
+        let report =
+            drawn(plan.items, self.quiet, watch, |progress, stop| job.run(&options, progress, stop))?;
         if !self.quiet {
             let mut text = summary::report(&report, &plan, &options.out, started.elapsed());
             match panics::caught(|| more(&report, &options.out)) {
@@ -244,37 +257,42 @@ impl CommonArgs {
         let rejects = report.manifest.counts.rejected > 0;
         Ok(if self.strict && rejects { Ending::Rejects } else { Ending::Fine })
     }
+}
 
-    /// Runs the job while another thread draws its progress.
-    fn run<J: Job + Sync>(&self, job: &J, options: &RunOptions, watch: &Watch) -> Result<Report> {
-        let (progress, stop) = (Progress::default(), watch.stop());
-        let display = Display::start(&progress, stop, job.summary().items, self.quiet);
-        std::thread::scope(|scope| {
+/// Runs `work` while another thread draws its progress; `items` is the number of items, where it is known.
+pub(super) fn drawn<T>(
+    items: Option<u64>,
+    quiet: bool,
+    watch: &Watch,
+    work: impl FnOnce(&Progress, &Stop) -> Result<T>,
+) -> Result<T> {
+    let (progress, stop) = (Progress::default(), watch.stop());
+    let display = Display::start(&progress, stop, items, quiet);
+    std::thread::scope(|scope| {
+        let draw = || {
             let draw = || {
-                let draw = || {
-                    panic_point("draw");
-                    display.draw();
-                };
-                if let Err(panic) = panics::caught(draw) {
-                    stop.report_bug(&panic.into_error("drawing the progress"));
-                }
+                panic_point("draw");
+                display.draw();
             };
-            // Without a thread to spare, nothing is drawn.
-            let drawing = threads::named("progress").spawn_scoped(scope, draw).ok();
-            let report = panics::caught(|| job.run(options, &progress, stop));
-            if let Some(drawing) = drawing {
-                display.finish(drawing.thread());
-                // A panic in it was reported.
-                let _ = drawing.join();
+            if let Err(panic) = panics::caught(draw) {
+                stop.report_bug(&panic.into_error("drawing the progress"));
             }
-            progress.take_notes().iter().for_each(|note| print::say(format!("warning: {note}")));
-            report.unwrap_or_else(|panic| {
-                let error = panic.into_error("running the conversion");
-                stop.report_bug(&error);
-                Err(stop.bug().unwrap_or(error))
-            })
+        };
+        // Without a thread to spare, nothing is drawn.
+        let drawing = threads::named("progress").spawn_scoped(scope, draw).ok();
+        let result = panics::caught(|| work(&progress, stop));
+        if let Some(drawing) = drawing {
+            display.finish(drawing.thread());
+            // A panic in it was reported.
+            let _ = drawing.join();
+        }
+        progress.take_notes().iter().for_each(|note| print::say(format!("warning: {note}")));
+        result.unwrap_or_else(|panic| {
+            let error = panic.into_error("running the conversion");
+            stop.report_bug(&error);
+            Err(stop.bug().unwrap_or(error))
         })
-    }
+    })
 }
 
 /// Refuses URLs where a local path is expected.

@@ -159,6 +159,14 @@ struct SelectionArgs {
     dedup: Option<String>,
 }
 
+impl Args {
+    /// The same arguments for a plan that is only stored.
+    pub(super) fn planning(mut self) -> Self {
+        self.common.plan_only = true;
+        self
+    }
+}
+
 /// Runs it.
 pub(super) fn exec(args: Args) -> Result<Ending> {
     let watch = signals::watch()?;

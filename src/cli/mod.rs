@@ -8,6 +8,7 @@ mod hook;
 mod images;
 mod inspect;
 mod lengths;
+mod parts;
 mod print;
 mod progress;
 mod signals;
@@ -48,6 +49,14 @@ enum Command {
     Images(Box<images::Args>),
     /// Convert text corpora to token ids
     Text(Box<text::Args>),
+    /// Plan a conversion that several processes share
+    Plan(parts::PlanArgs),
+    /// Convert a part of a plan
+    Run(parts::RunArgs),
+    /// Commit a plan whose units are all converted
+    Merge(parts::MergeArgs),
+    /// Show how far a plan is, and what to submit again
+    Status(parts::StatusArgs),
     /// Show or verify a dataset or a shard
     Inspect(inspect::Args),
     /// Simulate data loader workers, their queue and the model they feed
@@ -91,6 +100,10 @@ where
     let exec = || match cli.command {
         Command::Images(args) => images::exec(*args),
         Command::Text(args) => text::exec(*args),
+        Command::Plan(args) => parts::plan(args),
+        Command::Run(args) => parts::run(&args),
+        Command::Merge(args) => parts::commit(&args),
+        Command::Status(args) => parts::show_status(&args),
         Command::Inspect(args) => inspect::exec(&args),
         Command::Simulate(args) => simulate::exec(&args),
     };

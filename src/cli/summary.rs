@@ -174,6 +174,45 @@ pub(super) fn report(report: &Report, plan: &PlanSummary, out: &Path, elapsed: D
     lines.0
 }
 
+/// A plan that was stored, and how to go on.
+pub(super) fn stored(units: u32, plan: &PlanSummary, out: &Path) -> String {
+    let mut lines = Lines::default();
+    let out = printable_path(out);
+    lines.add(format!(
+        "planned {} units of {} files ({}) in {out}; splits: {}",
+        HumanCount(units.into()),
+        HumanCount(plan.files),
+        HumanBytes(plan.bytes),
+        splits(plan)
+    ));
+    lines.add(format!("convert part i of N, in any number of processes: dsconvert run {out} --part i/N"));
+    lines.add(format!("then commit:                                      dsconvert merge {out}"));
+    lines.0
+}
+
+/// What a merge committed.
+pub(super) fn merged(report: &Report, out: &Path) -> String {
+    let mut lines = Lines::default();
+    let (manifest, out) = (&report.manifest, printable_path(out));
+    if report.was_complete {
+        lines.add(format!("{out} is complete already: {}", outcomes(manifest)));
+        return lines.0;
+    }
+    lines.add(outcomes(manifest));
+    for (name, split) in &manifest.splits {
+        lines.add(format!(
+            "  {name}: {} records in {} shards, {}",
+            HumanCount(split.records),
+            HumanCount(split.shards),
+            HumanBytes(split.bytes)
+        ));
+    }
+    for (code, count) in &manifest.reject_codes {
+        lines.add(format!("  rejected: {} {code} (see {out}/rejects.jsonl)", HumanCount(*count)));
+    }
+    lines.0
+}
+
 fn outcomes(manifest: &Manifest) -> String {
     let counts = &manifest.counts;
     let mut text =

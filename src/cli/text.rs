@@ -248,6 +248,14 @@ enum VerifyArg {
     All,
 }
 
+impl Args {
+    /// The same arguments for a plan that is only stored.
+    pub(super) fn planning(mut self) -> Self {
+        self.common.plan_only = true;
+        self
+    }
+}
+
 /// Runs it.
 pub(super) fn exec(args: Args) -> Result<Ending> {
     let watch = signals::watch()?;

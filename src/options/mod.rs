@@ -8,7 +8,7 @@ mod split;
 
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use size::{MaxRejects, parse_size};
 pub use split::SplitSpec;
@@ -34,7 +34,7 @@ pub const MIN_MEMORY_BYTES: u64 = 64 << 20;
 pub const DEFAULT_SEED: u64 = 0;
 
 /// Semantic options that both commands share.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OutputOptions {
     /// How shards are encoded.
     pub format: Format,
@@ -70,12 +70,13 @@ impl Default for OutputOptions {
 }
 
 /// One `SRC` of the command line.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceSpec {
     /// First part of the origin of every item: the last component of the path, or what stands before `=` in
     /// `LABEL=PATH`.
     pub label: String,
     /// File or folder.
+    #[serde(with = "crate::stored_path")]
     pub path: PathBuf,
 }
 

@@ -9,9 +9,8 @@ use super::pack::Pack;
 use super::progress::Stop;
 use crate::error::Result;
 use crate::format::Format;
-use crate::schema::Schema;
 
-/// A planned conversion: units, the tasks of a unit, and what a task becomes.
+/// A planned conversion: the tasks of a unit, and what a task becomes. Outcomes name splits by ordinal.
 ///
 /// The outcomes of a unit depend on the plan and the items alone. Tasks of a unit are fed in order, converted in any
 /// order on any thread, and their outcomes written in the order they were fed.
@@ -20,14 +19,6 @@ pub(super) trait Conversion: Sync {
     type Task: Send;
     /// Buffers and caches of one worker.
     type Scratch;
-
-    /// Number of units.
-    fn units(&self) -> u32;
-
-    /// Names of the splits; outcomes name them by ordinal.
-    fn splits(&self) -> &[String];
-
-    fn schema(&self) -> &Arc<Schema>;
 
     /// What a worker keeps from task to task; `idle` is how many workers have nothing to do.
     fn scratch(&self, idle: &Arc<AtomicUsize>) -> Self::Scratch;

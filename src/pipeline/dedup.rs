@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::progress::Stop;
 use super::workers::on_threads;
@@ -30,7 +30,7 @@ const ROW_BYTES: usize = 16 + 8 + 8;
 const SAME_BYTES: usize = 16 + 8;
 
 /// What makes an item a duplicate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dedup {
     /// The bytes of its file are those of another.

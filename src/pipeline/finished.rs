@@ -129,6 +129,21 @@ impl UnitDirs {
         Self { root: work.join("units") }
     }
 
+    /// The working directory.
+    pub(super) fn work(&self) -> PathBuf {
+        self.root.parent().unwrap_or(&self.root).to_owned()
+    }
+
+    /// Whether a unit was ever started.
+    pub(super) fn any(&self) -> Result<bool> {
+        Ok(!list_dir(&self.root)?.is_empty())
+    }
+
+    /// Whether attempts at `unit` were started, finished or not.
+    pub(super) fn is_started(&self, unit: u32) -> Result<bool> {
+        Ok(!list_dir(&self.unit(unit))?.is_empty())
+    }
+
     pub(super) fn unit(&self, unit: u32) -> PathBuf {
         self.root.join(format!("{unit:06}"))
     }
@@ -176,7 +191,8 @@ impl UnitDirs {
             .help("run the same command with --resume: the unit is converted again")
     }
 
-    fn read(&self, unit: u32, plan: &str) -> Result<UnitState> {
+    /// The result of `unit`, without a look at its other files.
+    pub(super) fn read(&self, unit: u32, plan: &str) -> Result<UnitState> {
         let path = self.done(unit).join(RESULT_NAME);
         match lstat(&path)? {
             None if lstat(&self.done(unit))?.is_none() => return Ok(UnitState::Missing),

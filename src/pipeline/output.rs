@@ -27,7 +27,8 @@ use crate::storage::{
 
 /// Name of the working directory inside the output directory. It is gone after the commit.
 pub(super) const WORK_NAME: &str = ".dsconvert";
-const LOCK_NAME: &str = "lock";
+/// Name of the file in it that the lock is on.
+pub(super) const LOCK_NAME: &str = "lock";
 /// The manifest of a dataset that is being removed; empty when an unfinished run is being removed.
 const RETIRED_NAME: &str = "retired.json";
 /// The manifest of a commit that has begun. It lists all files that the commit may have moved to their final place.

@@ -1,27 +1,23 @@
 //! A run from its plan to its commit.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
 
 use super::commit::Commit;
-use super::conversion::{Conversion, Cuts};
-use super::finished::{Check, UnitDirs, UnitState, difference};
+use super::conversion::Conversion;
+use super::finished::{Check, UnitDirs, difference};
+use super::job_file::{self, JobHeader, StoredJob};
 use super::output::{self, OutputDir, Start};
-use super::pack::Pack;
 use super::plan::{Plan, PlanSummary, differing_option};
 use super::progress::{Progress, Stop, resumable};
-use super::schedule::{FailedUnits, Schedule, run as run_units};
 use super::testing::panic_point;
-use super::unit::UnitSink;
-use super::workers::on_threads;
-use crate::error::{Error, ErrorKind, Result};
+use super::units::Units;
+use crate::error::{Error, Result};
 use crate::manifest::{Manifest, PlanInfo, Sources};
-use crate::options::{Existing, OutputOptions, RunOptions, SourceSpec};
+use crate::options::{Existing, MaxRejects, RunOptions, SourceSpec};
 use crate::printable::{printable, printable_path};
 use crate::source::walk::SourceFile;
 use crate::source::warning::listed;
-use crate::storage::{Writeback, sync_dir};
+use crate::storage::sync_dir;
 
 /// A planned conversion: its sources are listed, nothing is written yet.
 pub trait Job {
@@ -32,9 +28,18 @@ pub trait Job {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`] before anything is written; [`ErrorKind::NotCommitted`], [`ErrorKind::Io`] and
-    /// [`ErrorKind::Interrupted`] leave what was done for `--resume`.
+    /// `ErrorKind::Usage` before anything is written; `ErrorKind::NotCommitted`, `ErrorKind::Io` and
+    /// `ErrorKind::Interrupted` leave what was done for `--resume`.
     fn run(&self, run: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Report>;
+
+    /// Stores the plan in the output directory, with all that other processes need to run its units and to commit them:
+    /// see [`run_units`](super::run_units) and [`merge`](super::merge). Returns the number of units.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) when the directory holds another plan or a dataset, or the sources
+    /// can be read only once.
+    fn store(&self, run: &RunOptions, progress: &Progress, stop: &Stop) -> Result<u32>;
 }
 
 /// What a run did.
@@ -53,44 +58,18 @@ pub fn check_output(run: &RunOptions, sources: &[SourceSpec]) -> Result<()> {
     output::check(&run.out, run.existing, sources)
 }
 
-/// What the common part of a run needs to know of a job.
-pub(super) struct Planned<'a> {
-    pub sources: &'a [SourceSpec],
-    /// The sources are walked, so the output must lie apart from them.
-    pub walked: bool,
-    pub files: &'a [SourceFile],
-    pub skipped: u64,
-    /// Files that are no items, by what their names end with, when nothing was found.
-    pub skipped_types: BTreeMap<String, u64>,
-    pub options: &'a serde_json::Value,
-    pub output: &'a OutputOptions,
-    /// Source bytes at which a unit is full.
-    pub unit_bytes: u64,
-    /// Source files, or pieces of divided files, at which a unit is full.
-    pub unit_pieces: u64,
-    /// Documents are stored in rows.
-    pub pack: Option<Pack>,
-    pub tokenizer: Option<serde_json::Value>,
-    pub tokenizer_json: Option<&'a [u8]>,
-}
-
 /// Converts and commits.
-pub(super) fn run<C: Conversion>(
-    planned: Planned<'_>,
+pub(super) fn run<J: StoredJob, C: Conversion>(
+    job: &J,
     conversion: &C,
     run: &RunOptions,
     progress: &Progress,
     stop: &Stop,
 ) -> Result<Report> {
-    output::check(&run.out, run.existing, if planned.walked { planned.sources } else { &[] })?;
-    let plan = Plan { options: planned.options, units: conversion.units(), files: planned.files };
-    let sources = Sources {
-        labels: planned.sources.iter().map(|s| s.label.clone()).collect(),
-        files: planned.files.len() as u64,
-        bytes: planned.files.iter().map(|f| f.bytes).sum(),
-        skipped: planned.skipped,
-        content: String::new(),
-    };
+    let (header, files) = (job.header()?, job.files());
+    output::check(&run.out, run.existing, if header.walked { &header.sources } else { &[] })?;
+    let plan = Plan { options: &header.options, units: header.units, files };
+    let sources = header.sources(files);
     progress.planned(sources.files, sources.bytes);
     let (dir, start) = OutputDir::open(&run.out, run.existing)?;
     let plan_id = match start {
@@ -101,89 +80,62 @@ pub(super) fn run<C: Conversion>(
             plan.check_same(&dir.work())?;
             plan.id()
         }
-        Start::Fresh => plan.write(&dir.work())?,
+        Start::Fresh => write_plan(job, &plan, &dir.work())?,
     };
     let dirs = UnitDirs::new(&dir.work());
     dirs.remove_leftovers()?;
+    let units = Units { header: &header, plan: &plan_id, out: dir.path(), dirs: &dirs };
     let check = match run.existing {
         Existing::Resume { verify: true } => Check::Hashes,
         _ => Check::Sizes,
     };
-    let mut todo = Vec::new();
-    let found = check_units(conversion.units(), run.threads.max(1), stop, |unit| {
-        dirs.check(unit, &plan_id, dir.path(), check)
-    })?;
-    for (unit, state) in (0..).zip(found) {
-        match state {
-            UnitState::Done(done) => {
-                let counts = done.counts();
-                let records = done.splits.iter().map(|s| s.records).sum();
-                progress.done(counts.found, done.source_bytes, records, counts.rejected);
-                continue;
-            }
-            UnitState::Missing => {}
-            UnitState::Damaged(why) => {
-                progress.note(format!("unit {unit} is converted again, because {why}"));
-                dirs.remove(unit)?;
-            }
-        }
-        todo.push(unit);
-    }
-    if !todo.is_empty() {
-        conversion.prepare(&dir.work(), run.threads.max(1), stop)?;
-    }
-    let cuts = Cuts {
-        format: planned.output.format,
-        shard_bytes: planned.output.shard_bytes,
-        shard_records: planned.output.shard_records,
-        shuffle_seed: planned.output.shuffle.then_some(planned.output.seed),
-        pack: planned.pack,
-    };
-    let writeback = Writeback::start();
-    let sink = |unit| {
-        let (schema, splits) = (conversion.schema(), conversion.splits());
-        UnitSink::create(unit, &plan_id, &dirs, &cuts, &writeback, schema, splits)
-    };
-    let failed = run_units(
-        &Schedule {
-            conversion,
-            threads: run.threads.max(1),
-            memory_bytes: run.memory_bytes / 4,
-            progress,
-            stop,
-            sink: &sink,
-        },
-        todo,
-    )?;
-    writeback.check()?;
-    if let Some(error) = all_failures(failed, conversion.units()) {
-        return Err(error);
-    }
-    let mut text_bytes = 0;
-    for unit in 0..conversion.units() {
-        text_bytes += dirs.result(unit, &plan_id)?.text_bytes;
-    }
+    let todo = units.unfinished((0..header.units).collect(), check, run.threads, progress, stop)?;
+    units.convert(conversion, todo, run, progress, stop)?;
     panic_point("commit");
-    let looked_at = looked_at(&planned);
+    commit(dir, &header, files, &plan_id, job.tokenizer_json(), run.max_rejects, progress)
+}
+
+/// Stores the job, and then the plan, which marks the run as begun. Returns the identity of the plan.
+pub(super) fn write_plan<J: StoredJob>(job: &J, plan: &Plan<'_>, work: &Path) -> Result<String> {
+    job_file::store(job, &plan.id(), work)?;
+    plan.write(work)
+}
+
+/// Commits the finished units of a plan.
+pub(super) fn commit(
+    dir: OutputDir,
+    header: &JobHeader,
+    files: &[SourceFile],
+    plan_id: &str,
+    tokenizer_json: Option<&[u8]>,
+    max_rejects: MaxRejects,
+    progress: &Progress,
+) -> Result<Report> {
+    let plan = Plan { options: &header.options, units: header.units, files };
+    let dirs = UnitDirs::new(&dir.work());
+    let mut text_bytes = 0;
+    for unit in 0..header.units {
+        text_bytes += dirs.result(unit, plan_id)?.text_bytes;
+    }
     let committed = Commit {
         dir: &dir,
-        plan_id: &plan_id,
-        units: conversion.units(),
-        format: planned.output.format,
-        schema: conversion.schema(),
-        splits: conversion.splits(),
-        options: planned.options,
-        tokenizer: planned.tokenizer,
-        tokenizer_json: planned.tokenizer_json,
-        sources,
+        plan_id,
+        units: header.units,
+        format: header.output.format,
+        schema: &header.schema,
+        splits: &header.splits,
+        options: &header.options,
+        tokenizer: header.tokenizer.clone(),
+        tokenizer_json,
+        sources: header.sources(files),
         plan: PlanInfo {
             listing: plan.listing(),
-            units: conversion.units(),
-            unit_bytes: planned.unit_bytes,
-            unit_pieces: planned.unit_pieces,
+            units: header.units,
+            unit_bytes: header.unit_bytes,
+            unit_pieces: header.unit_pieces,
         },
-        looked_at,
-        max_rejects: run.max_rejects,
+        looked_at: looked_at(header),
+        max_rejects,
         fingerprint: &|content| plan.fingerprint(content),
     }
     .run();
@@ -205,12 +157,12 @@ fn note_leftovers(progress: &Progress, removed: Result<()>) {
 }
 
 /// `: in photos; 3 files were skipped: 2 .pdf, 1 .md`
-fn looked_at(planned: &Planned<'_>) -> String {
-    let paths: Vec<String> = planned.sources.iter().map(|s| printable_path(&s.path)).collect();
+fn looked_at(header: &JobHeader) -> String {
+    let paths: Vec<String> = header.sources.iter().map(|s| printable_path(&s.path)).collect();
     let mut text = format!(" in {}", listed(paths.into_iter()));
-    let skipped: u64 = planned.skipped_types.values().sum();
+    let skipped: u64 = header.skipped_types.values().sum();
     if skipped > 0 {
-        let mut types: Vec<_> = planned.skipped_types.iter().collect();
+        let mut types: Vec<_> = header.skipped_types.iter().collect();
         types.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
         let types = types.into_iter().map(|(ending, count)| format!("{count} {}", printable(ending)));
         text.push_str(&format!("; {skipped} files were skipped: {}", listed(types)));
@@ -264,45 +216,4 @@ fn check_committed(
         }
     }
     Ok(())
-}
-
-/// Checks all units, on several threads, because it may have to read all they consist of.
-fn check_units(
-    units: u32,
-    threads: usize,
-    stop: &Stop,
-    check: impl Fn(u32) -> Result<UnitState> + Sync,
-) -> Result<Vec<UnitState>> {
-    let next = AtomicU32::new(0);
-    let found = Mutex::new(BTreeMap::new());
-    let work = || -> Result<()> {
-        loop {
-            let unit = next.fetch_add(1, Ordering::Relaxed);
-            if unit >= units {
-                return Ok(());
-            }
-            stop.check()?;
-            let state = check(unit)?;
-            found.lock().unwrap_or_else(PoisonError::into_inner).insert(unit, state);
-        }
-    };
-    on_threads(threads, "checking finished units", stop, &work)?;
-    Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect())
-}
-
-fn all_failures(failed: FailedUnits, units: u32) -> Option<Error> {
-    let count = failed.len();
-    let (_, first) = failed.into_iter().next()?;
-    let place = first.place().clone();
-    let mut error = Error::new(
-        ErrorKind::NotCommitted,
-        format!(
-            "{count} of {units} units failed, because sources could not be read; the first failure: {first}"
-        ),
-    )
-    .help("the finished units are kept: mend the cause, then run the same command with --resume");
-    if let Some(path) = place.path {
-        error = error.at_path(path);
-    }
-    Some(error)
 }

@@ -30,7 +30,7 @@ use crate::error::Result;
 use crate::format::{self, ShardWriter};
 use crate::manifest::Counts;
 use crate::schema::Schema;
-use crate::storage::{NewFile, Writeback, Written, create_dir, rename, write_file};
+use crate::storage::{NewFile, Writeback, Written, create_dir, lstat, remove_dir_all, rename, write_file};
 
 /// Tells attempts of one process apart.
 static NEXT_ATTEMPT: AtomicU64 = AtomicU64::new(0);
@@ -370,7 +370,15 @@ impl ClosedUnit {
             self.result.files.push(UnitFile { name, bytes, sha256 });
         }
         write_file(&self.dir.join(RESULT_NAME), &self.result.to_bytes()?)?;
-        rename(&self.dir, &self.dirs.done(self.result.unit))?;
+        let done = self.dirs.done(self.result.unit);
+        if let Err(error) = rename(&self.dir, &done) {
+            // Another process may have finished the same unit in the meantime: the bytes are the same, the first one stays.
+            if lstat(&done.join(RESULT_NAME))?.is_none() {
+                return Err(error);
+            }
+            remove_dir_all(&self.dir)?;
+            return self.dirs.result(self.result.unit, &self.result.plan);
+        }
         Ok(self.result)
     }
 }

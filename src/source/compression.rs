@@ -1,9 +1,11 @@
 //! What files are compressed with: by the end of their name, and by how their bytes begin.
 
+use serde::{Deserialize, Serialize};
+
 use crate::sample::{Reject, RejectCode};
 
 /// A kind of compression.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Compression {
     /// `.gz`, RFC 1952; members one after the other are one file.
     Gzip,

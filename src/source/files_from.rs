@@ -5,6 +5,8 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::listing::{Detail, Resolver, check_named_once};
 use super::planned::read_file;
 use super::walk::SourceFile;
@@ -15,9 +17,10 @@ use crate::options::SourceSpec;
 const STDIN: &str = "-";
 
 /// A list of files.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesFrom {
     /// The list; `-` is standard input.
+    #[serde(with = "crate::stored_path")]
     pub list: PathBuf,
     /// Paths end with a NUL byte instead of a line end.
     pub null: bool,

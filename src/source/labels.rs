@@ -57,13 +57,14 @@ impl fmt::Display for Layout {
 }
 
 /// What the names of the listed files say.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Folders {
     /// The split of each file.
     pub splits: Splits,
     /// Sorted class names, one list for all splits; `None` when no file has a class folder.
     pub class_names: Option<Vec<String>>,
     /// What may not be meant.
+    #[serde(skip)]
     pub warnings: Vec<Warning>,
     /// Level of the folders that are classes, from 0.
     class_level: Option<usize>,

@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 use super::planned::modified_ns;
 use super::walk::SourceFile;
@@ -21,13 +22,14 @@ use crate::sample::{Reject, RejectCode, Value};
 use crate::storage::stat;
 
 /// What is known of a named file beside its bytes.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Detail {
     /// Why it cannot become a record, when that is known already.
     pub defect: Option<Box<Reject>>,
     /// Its label, as an ordinal in the class names.
     pub label: Option<u32>,
     /// One value per field that is kept.
+    #[serde(with = "super::stored_values")]
     pub values: Box<[Value]>,
 }
 

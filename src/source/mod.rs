@@ -13,6 +13,7 @@ pub mod metadata;
 mod name;
 pub mod planned;
 pub mod splits;
+mod stored_values;
 pub mod stream;
 pub mod text;
 pub mod walk;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Component;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::labels::Layout;
 use super::portable_name;
@@ -38,7 +38,7 @@ const WORDS: [(&str, &str); 10] = [
 const USUAL: [&str; 5] = ["train", "val", "valid", "validation", "test"];
 
 /// What decides the split of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SplitBy {
     /// Nothing: all files are in one split.
@@ -69,7 +69,7 @@ impl fmt::Display for SplitBy {
 }
 
 /// The splits of the files of a plan.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Splits {
     /// What decides the split of a file.
     pub by: SplitBy,

@@ -11,6 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::compression::Compression;
 use super::listing::names_nothing;
 use super::planned::{PlannedFile, modified_ns};
@@ -23,11 +25,12 @@ use crate::storage::for_each_entry;
 const MAX_DEPTH: usize = 256;
 
 /// One file of a source.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceFile {
     /// Ordinal of the source.
     pub source: u32,
     /// Path under the source; empty when the source is itself a file.
+    #[serde(with = "crate::stored_path")]
     pub relative: PathBuf,
     /// Label of the source and relative path, with `/`: the origin of what the file holds.
     pub origin: String,

@@ -12,6 +12,7 @@ mod lifecycle;
 mod memory;
 mod open_files;
 mod output_directory;
+mod parts;
 mod resume;
 mod simulate;
 mod source_names;

@@ -210,7 +210,7 @@ impl RejectCode {
 }
 
 /// An item that cannot become a record because of what its bytes are.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reject {
     /// Stable reason.
     pub code: RejectCode,

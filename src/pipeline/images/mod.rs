@@ -4,6 +4,7 @@ mod find;
 mod predict;
 mod tars;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
@@ -18,11 +19,13 @@ use crate::options::{OutputOptions, RunOptions, SourceSpec};
 use crate::panics::contained;
 use crate::pipeline::conversion::{Conversion, Converting, Feed};
 use crate::pipeline::dedup::{Candidate, Dedup, duplicates};
+use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter, OpenedJob, StoredJob};
 use crate::pipeline::memory::MemoryLimit;
 use crate::pipeline::outcome::{Converted, Outcome, Outcomes};
+use crate::pipeline::parts::store_plan;
 use crate::pipeline::plan::PlanSummary;
 use crate::pipeline::progress::{Progress, Stop};
-use crate::pipeline::run::{Job, Planned, Report, run};
+use crate::pipeline::run::{Job, Report, run};
 use crate::pipeline::splits_twice;
 use crate::pipeline::testing::item_panic_point;
 use crate::sample::{Record, Reject, RejectCode, Value};
@@ -39,6 +42,7 @@ use crate::source::webdataset::{self, is_tar};
 use crate::threads;
 use crate::transform::image::{self as transform, DEFAULT_KEPT_BYTES, ImageOptions, ImageTransform, Scratch};
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 /// Files of one unit. With [`UNIT_BYTES`], a unit takes seconds for thumbnails and minutes for camera files.
 const UNIT_FILES: usize = 16_384;
@@ -52,7 +56,7 @@ const TASK_BYTES: u64 = 1 << 20;
 const SHUFFLE_SALT: u64 = 0x5348_5546_464c_4531;
 
 /// What `dsconvert images` is told.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ImagesOptions {
     /// Files and folders; the one folder that names are relative to, when files are named one by one.
     pub sources: Vec<SourceSpec>,
@@ -73,7 +77,7 @@ pub struct ImagesOptions {
 }
 
 /// How the files of the sources are found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Naming {
     /// The sources are walked.
     #[default]
@@ -239,26 +243,90 @@ impl Job for ImagesJob {
     }
 
     fn run(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Report> {
-        let planned = Planned {
-            sources: &self.options.sources,
+        run(self, &Images::new(self, options), options, progress, stop)
+    }
+
+    fn store(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<u32> {
+        store_plan(self, &Images::new(self, options), options, progress, stop)
+    }
+}
+
+/// What a stored job holds beside its header and listing.
+#[derive(Serialize, Deserialize)]
+struct StoredImages<'a> {
+    options: Cow<'a, ImagesOptions>,
+    folders: Cow<'a, Folders>,
+    units: Cow<'a, [Range<usize>]>,
+    extra_fields: usize,
+    /// Number of lines with [`Detail`]s that follow.
+    details: usize,
+}
+
+impl StoredJob for ImagesJob {
+    fn header(&self) -> Result<JobHeader> {
+        Ok(JobHeader {
+            dsconvert: env!("CARGO_PKG_VERSION").to_owned(),
+            plan: String::new(),
+            kind: Kind::Images,
+            options: self.described.clone(),
+            output: self.options.output.clone(),
+            sources: self.options.sources.clone(),
             walked: self.options.naming == Naming::Walk,
-            files: &self.files,
+            files: self.files.len() as u64,
             skipped: self.skipped,
             skipped_types: self.file_types(),
-            options: &self.described,
-            output: &self.options.output,
+            units: self.units.len() as u32,
             unit_bytes: unit_bytes(&self.options.output),
             unit_pieces: UNIT_FILES as u64,
             pack: None,
             tokenizer: None,
-            tokenizer_json: None,
-        };
-        run(planned, &Images::new(self, options), options, progress, stop)
+            schema: Schema::clone(&self.schema),
+            splits: self.splits.clone(),
+        })
+    }
+
+    fn files(&self) -> &[SourceFile] {
+        &self.files
+    }
+
+    fn tokenizer_json(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn write(&self, file: &mut JobWriter) -> Result<()> {
+        file.line(&StoredImages {
+            options: Cow::Borrowed(&self.options),
+            folders: Cow::Borrowed(&self.folders),
+            units: Cow::Borrowed(&self.units),
+            extra_fields: self.extra_fields,
+            details: self.details.len(),
+        })?;
+        self.details.iter().try_for_each(|detail| file.line(detail))
+    }
+
+    fn read(opened: OpenedJob, file: &mut JobReader) -> Result<Self> {
+        let OpenedJob { header, files, .. } = opened;
+        let stored: StoredImages<'_> = file.line()?;
+        let details = file.lines(stored.details)?;
+        let options = ImagesOptions { sources: header.sources, ..stored.options.into_owned() };
+        Ok(Self {
+            transform: ImageTransform::new(options.image.clone())?,
+            options,
+            described: header.options,
+            files,
+            details,
+            skipped: header.skipped,
+            folders: stored.folders.into_owned(),
+            splits: header.splits,
+            units: stored.units.into_owned(),
+            schema: Arc::new(header.schema),
+            extra_fields: stored.extra_fields,
+        })
     }
 }
 
 /// A piece of work.
-enum Task {
+pub(in crate::pipeline) enum Task {
     /// Files, by ordinal.
     Files(Range<usize>),
     /// What a tar file holds, and the bytes of the file that it stands for.
@@ -275,7 +343,7 @@ struct Item {
 }
 
 /// The running conversion.
-struct Images<'a> {
+pub(super) struct Images<'a> {
     job: &'a ImagesJob,
     pixels: MemoryLimit,
     /// Bytes of buffers that a worker keeps from image to image.
@@ -287,18 +355,6 @@ struct Images<'a> {
 impl Conversion for Images<'_> {
     type Task = Task;
     type Scratch = Scratch;
-
-    fn units(&self) -> u32 {
-        self.job.units.len() as u32
-    }
-
-    fn splits(&self) -> &[String] {
-        &self.job.splits
-    }
-
-    fn schema(&self) -> &Arc<Schema> {
-        &self.job.schema
-    }
 
     fn scratch(&self, _idle: &Arc<AtomicUsize>) -> Scratch {
         Scratch::keeping(self.kept_bytes)
@@ -347,7 +403,7 @@ impl Conversion for Images<'_> {
 impl<'a> Images<'a> {
     /// Half of the memory is for images under way, a quarter for the buffers that workers keep; the scheduler has the
     /// rest for files and records.
-    fn new(job: &'a ImagesJob, run: &RunOptions) -> Self {
+    pub(super) fn new(job: &'a ImagesJob, run: &RunOptions) -> Self {
         let kept = run.memory_bytes / 4 / run.threads.max(1) as u64;
         Self {
             job,

@@ -35,8 +35,6 @@ enum Fails {
 struct Faulty<'a> {
     fails: Fails,
     stop: &'a Stop,
-    schema: Arc<Schema>,
-    splits: Vec<String>,
 }
 
 struct Numbers {
@@ -59,18 +57,6 @@ impl Feed<u64> for Numbers {
 impl Conversion for Faulty<'_> {
     type Task = u64;
     type Scratch = ();
-
-    fn units(&self) -> u32 {
-        3
-    }
-
-    fn splits(&self) -> &[String] {
-        &self.splits
-    }
-
-    fn schema(&self) -> &Arc<Schema> {
-        &self.schema
-    }
 
     fn scratch(&self, _: &Arc<AtomicUsize>) {
         assert_ne!(self.fails, Fails::InScratch, "the scratch fails");
@@ -107,7 +93,8 @@ fn run_with(fails: Fails, threads: usize) -> (Result<FailedUnits>, u64) {
     let (dirs, writeback) = (UnitDirs::new(dir.path()), Writeback::start());
     let (stop, progress) = (Stop::default(), Progress::default());
     let schema = Arc::new(Schema::text(IdWidth::U16, vec![]).unwrap());
-    let conversion = Faulty { fails, stop: &stop, schema, splits: vec!["train".to_owned()] };
+    let splits = ["train".to_owned()];
+    let conversion = Faulty { fails, stop: &stop };
     let cuts = Cuts {
         format: Format::Msgpack,
         shard_bytes: 100,
@@ -115,9 +102,7 @@ fn run_with(fails: Fails, threads: usize) -> (Result<FailedUnits>, u64) {
         shuffle_seed: None,
         pack: None,
     };
-    let sink = |unit| {
-        UnitSink::create(unit, "plan", &dirs, &cuts, &writeback, conversion.schema(), conversion.splits())
-    };
+    let sink = |unit| UnitSink::create(unit, "plan", &dirs, &cuts, &writeback, &schema, &splits);
     let schedule = Schedule {
         conversion: &conversion,
         threads,

@@ -19,14 +19,19 @@ use crate::pipeline::outcome::{Converted, Member, Outcome, Outcomes};
 use crate::pipeline::progress::Stop;
 use crate::pipeline::testing::item_panic_point;
 use crate::sample::{Ids, PackedIds, Record, Reject, RejectCode, Text, Value};
-use crate::schema::Schema;
 use crate::transform::text::{EncodeStats, Scratch};
 
 /// The running conversion.
-pub(super) struct Texts<'a> {
-    pub(super) job: &'a TextJob,
+pub(in crate::pipeline) struct Texts<'a> {
+    job: &'a TextJob,
     /// With `--dedup`, once they are found.
-    pub(super) duplicates: OnceLock<DuplicatesFile>,
+    duplicates: OnceLock<DuplicatesFile>,
+}
+
+impl<'a> Texts<'a> {
+    pub(in crate::pipeline) fn new(job: &'a TextJob) -> Self {
+        Self { job, duplicates: OnceLock::new() }
+    }
 }
 
 /// What a worker keeps from task to task.
@@ -40,18 +45,6 @@ pub(in crate::pipeline) struct Worker {
 impl Conversion for Texts<'_> {
     type Task = Task;
     type Scratch = Worker;
-
-    fn units(&self) -> u32 {
-        self.job.units.len() as u32
-    }
-
-    fn splits(&self) -> &[String] {
-        &self.job.splits
-    }
-
-    fn schema(&self) -> &Arc<Schema> {
-        &self.job.schema
-    }
 
     fn scratch(&self, idle: &Arc<AtomicUsize>) -> Worker {
         let tokenizer = &self.job.options.tokenizer;

@@ -12,14 +12,15 @@ mod items;
 mod options;
 mod parts;
 mod plan;
+mod stored;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use self::convert::Texts;
+pub(super) use self::convert::Texts;
 pub(super) use self::convert::piece_name;
 pub use self::options::{
     DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, LengthRange, MAX_PACK_TOKENS, Overflow, TextInput,
@@ -28,9 +29,10 @@ pub use self::options::{
 use self::plan::{Part, TextFile};
 use crate::error::{Error, Result};
 use crate::options::{Existing, OutputOptions, RunOptions, SourceSpec};
+use crate::pipeline::parts::store_plan;
 use crate::pipeline::plan::PlanSummary;
 use crate::pipeline::progress::{Progress, Stop};
-use crate::pipeline::run::{Job, Planned, Report, run};
+use crate::pipeline::run::{Job, Report, run};
 use crate::pipeline::splits_twice;
 use crate::schema::{Field, FieldType, Kind, Schema};
 use crate::source::PlannedFile;
@@ -188,22 +190,14 @@ impl Job for TextJob {
             return Err(Error::usage("standard input cannot be read again, so there is nothing to resume")
                 .help("start again with --overwrite, or write it to a file first"));
         }
-        let info = serde_json::to_value(self.options.tokenizer.info())
-            .map_err(|e| Error::usage("the tokenizer cannot be described as JSON").caused_by(e))?;
-        let planned = Planned {
-            sources: &self.sources,
-            walked: self.options.input == TextInput::Walk,
-            files: &self.files,
-            skipped: self.skipped,
-            skipped_types: self.skipped_types.clone(),
-            options: &self.described,
-            output: &self.options.output,
-            unit_bytes: unit_bytes(&self.options.output),
-            unit_pieces: plan::UNIT_PIECES as u64,
-            pack: self.options.shape.pack,
-            tokenizer: Some(info),
-            tokenizer_json: self.options.tokenizer.json(),
-        };
-        run(planned, &Texts { job: self, duplicates: OnceLock::new() }, options, progress, stop)
+        run(self, &Texts::new(self), options, progress, stop)
+    }
+
+    fn store(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<u32> {
+        if self.options.input == TextInput::Stdin {
+            return Err(Error::usage("standard input can be read once, by one process")
+                .help("write it to a file first, or convert it with `dsconvert text`"));
+        }
+        store_plan(self, &Texts::new(self), options, progress, stop)
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::json;
 
 use crate::error::{Error, Result};
@@ -59,7 +59,7 @@ pub struct TextOptions {
 }
 
 /// How the files of the sources are found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TextInput {
     /// The sources are walked.
     #[default]
@@ -71,7 +71,7 @@ pub enum TextInput {
 }
 
 /// What becomes of the ids of a document.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextShape {
     /// Documents with fewer or more tokens are left out.
     pub filter_length: Option<LengthRange>,
@@ -82,7 +82,7 @@ pub struct TextShape {
 }
 
 /// Both ends are inside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LengthRange {
     /// Fewest tokens.
     pub min: u64,
@@ -152,6 +152,12 @@ impl fmt::Display for Overflow {
             Self::Split { stride: 0 } => f.write_str("split"),
             Self::Split { stride } => write!(f, "split:{stride}"),
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for Overflow {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::options::{TextInput, TextOptions};
@@ -31,16 +31,17 @@ const SHUFFLE_SALT: u64 = 0x5348_5546_464c_4532;
 const COMPRESSION: u64 = 4;
 
 /// A file and what is known of it.
+#[derive(Serialize, Deserialize)]
 pub(super) struct TextFile {
     pub(super) kind: FileKind,
     /// Why nothing of it can be read, when that is known already.
     pub(super) defect: Option<Reject>,
     /// Tables of Arrow: where the columns stand.
-    pub(super) columns: Option<Arc<Columns>>,
+    pub(super) columns: Option<Columns>,
 }
 
 /// A part of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Part {
     pub(super) file: usize,
     pub(super) extent: Extent,
@@ -51,7 +52,7 @@ pub(super) struct Part {
 }
 
 /// How much of a file a part is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Extent {
     Whole,
     /// The lines that start in a range of bytes.
@@ -228,7 +229,7 @@ impl Finder<'_> {
                 _ => Ok(None),
             };
             match opened {
-                Ok(columns) => detail.columns = columns.map(Arc::new),
+                Ok(columns) => detail.columns = columns,
                 Err(Broken::Damaged(reject)) => {
                     // A file that is still being written is not damaged.
                     planned.open()?.check_unchanged()?;

@@ -1,5 +1,7 @@
 //! Which columns of a table are read, and as what.
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{Error, Result};
 use crate::schema::{FieldType, LABEL};
 
@@ -17,7 +19,7 @@ const DECLARED: [FieldType; 9] = [
 ];
 
 /// A column that is carried into the records.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keep {
     /// Its name.
     pub name: String,

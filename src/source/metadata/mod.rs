@@ -13,6 +13,7 @@ mod value;
 
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
 use self::columns::Wanted;
@@ -33,9 +34,10 @@ use crate::schema::Field;
 pub const DEFAULT_PATH_FIELD: &str = "file_name";
 
 /// A table of files.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetadataFile {
     /// A `.csv`, `.tsv`, `.jsonl` (or `.ndjson`) or `.parquet` file.
+    #[serde(with = "crate::stored_path")]
     pub path: PathBuf,
     /// The column with the paths.
     pub path_field: String,

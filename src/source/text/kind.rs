@@ -4,13 +4,13 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::{Error, Result};
 use crate::source::compression::Compression;
 
 /// How documents stand in a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Format {
     /// Plain text; [`Documents`] says where a document ends.
     Text,
@@ -27,7 +27,7 @@ pub enum Format {
 }
 
 /// What a file is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileKind {
     /// How documents stand in it.
     pub format: Format,
@@ -113,7 +113,7 @@ impl FromStr for Documents {
     }
 }
 
-/// `\n`, `\r`, `\t`, `\0` and `\\` as in most languages.
+/// `\n`, `\r`, `\t`, `\0`, `\xHH`, `\'`, `\"` and `\\` as in most languages.
 fn unescape(text: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut rest = text.bytes();
@@ -124,7 +124,10 @@ fn unescape(text: &str) -> Result<Vec<u8>> {
                 Some(b'r') => b'\r',
                 Some(b't') => b'\t',
                 Some(b'0') => 0,
-                Some(b'\\') => b'\\',
+                Some(quote @ (b'\\' | b'\'' | b'"')) => quote,
+                Some(b'x') => hex_byte(rest.next(), rest.next()).ok_or_else(|| {
+                    Error::usage(format!("{text:?} has a \\x without two hexadecimal digits"))
+                })?,
                 _ => {
                     return Err(Error::usage(format!("{text:?} has a backslash that means nothing"))
                         .help("write \\n, \\r, \\t, \\0, or \\\\ for a backslash"));
@@ -136,6 +139,11 @@ fn unescape(text: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+fn hex_byte(high: Option<u8>, low: Option<u8>) -> Option<u8> {
+    let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+    u8::try_from(digit(high)? * 16 + digit(low)?).ok()
+}
+
 impl fmt::Display for Documents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -144,6 +152,12 @@ impl fmt::Display for Documents {
             Self::BlankLine => f.write_str("blank-line"),
             Self::Separator(separator) => write!(f, "separator:{}", separator.escape_ascii()),
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for Documents {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 

@@ -8,15 +8,25 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::error::{Error, Result};
 
-/// An exclusive `flock`, held until dropped. The kernel releases it when the process dies, however it dies.
+/// An exclusive or shared `flock`, held until dropped. The kernel releases it when the process dies, however it dies.
 #[derive(Debug)]
 pub struct DirLock {
     _file: File,
 }
 
 impl DirLock {
-    /// Locks through the file `path` (created if missing); an error when another process holds it.
+    /// Locks the file `path` (created if missing) for this process alone; an error when another process holds it.
     pub fn acquire(path: &Path) -> Result<Self> {
+        Self::lock(path, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    /// Locks the file `path` (created if missing) together with others that share it; an error when a process holds it
+    /// alone.
+    pub fn share(path: &Path) -> Result<Self> {
+        Self::lock(path, FlockOperation::NonBlockingLockShared)
+    }
+
+    fn lock(path: &Path, operation: FlockOperation) -> Result<Self> {
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -25,8 +35,7 @@ impl DirLock {
             .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
             .open(path)
             .map_err(|e| Error::io("open the lock file", path, e))?;
-        let exclusive = || flock(&file, FlockOperation::NonBlockingLockExclusive);
-        rustix::io::retry_on_intr(exclusive).map_err(|e| {
+        rustix::io::retry_on_intr(|| flock(&file, operation)).map_err(|e| {
             if e == rustix::io::Errno::WOULDBLOCK {
                 Error::usage("another dsconvert is writing to this output directory")
                     .at_path(path)
@@ -50,6 +59,11 @@ mod tests {
         let first = DirLock::acquire(&path).unwrap();
         assert!(DirLock::acquire(&path).is_err());
         drop(first);
-        DirLock::acquire(&path).unwrap();
+        drop(DirLock::acquire(&path).unwrap());
+        let shared = [DirLock::share(&path).unwrap(), DirLock::share(&path).unwrap()];
+        assert!(DirLock::acquire(&path).is_err());
+        drop(shared);
+        let _alone = DirLock::acquire(&path).unwrap();
+        assert!(DirLock::share(&path).is_err());
     }
 }

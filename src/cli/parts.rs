@@ -1,0 +1,231 @@
+//! `dsconvert plan`, `run`, `merge` and `status`: one conversion, divided among processes or machines.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Subcommand;
+use indicatif::{HumanBytes, HumanCount, HumanDuration};
+
+use super::common::{drawn, local, parse, size};
+use super::{Ending, images, print, signals, summary, text};
+use crate::error::{Error, Result};
+use crate::options::{Existing, MIN_MEMORY_BYTES, MaxRejects, RunOptions, default_threads};
+use crate::pipeline::{PartReport, Selection, Status, merge, ranges, run_units, status};
+use crate::printable::printable_path;
+
+/// What `dsconvert plan` plans.
+#[derive(Debug, Subcommand)]
+pub(super) enum PlanCommand {
+    /// Plan a conversion of images; the options are those of `dsconvert images`
+    Images(Box<images::Args>),
+    /// Plan a conversion of text; the options are those of `dsconvert text`
+    Text(Box<text::Args>),
+}
+
+/// Arguments of `dsconvert plan`.
+#[derive(Debug, clap::Args)]
+pub(super) struct PlanArgs {
+    #[command(subcommand)]
+    command: PlanCommand,
+}
+
+/// Arguments of `dsconvert run`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  dsconvert plan images photos --out ds         plan, once
+  dsconvert run ds --part 3/40                  convert part 3 of 40, on any machine that sees the same paths
+  dsconvert run ds --part $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT
+  dsconvert merge ds                            commit, when all parts are done")]
+pub(super) struct RunArgs {
+    /// Output directory that holds a plan
+    #[arg(value_name = "DIR")]
+    out: PathBuf,
+
+    /// Convert part i of N, counted from 1 [default: all units]. Any N may be used at each attempt; finished units are kept
+    #[arg(long, value_name = "i/N")]
+    part: Option<String>,
+
+    /// Convert these units, counted from 0, as 3,7-9
+    #[arg(long, value_name = "UNITS", conflicts_with = "part")]
+    units: Option<String>,
+
+    /// Check the SHA-256 of finished shards, not only their size
+    #[arg(long)]
+    verify: bool,
+
+    /// Worker threads [default: the cores of this machine]
+    #[arg(short = 'j', long, value_name = "N")]
+    threads: Option<usize>,
+
+    /// Memory for everything in flight
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    memory: String,
+
+    /// Print nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Arguments of `dsconvert merge`.
+#[derive(Debug, clap::Args)]
+pub(super) struct MergeArgs {
+    /// Output directory whose units are finished
+    #[arg(value_name = "DIR")]
+    out: PathBuf,
+
+    /// Check the SHA-256 of all shards, not only their size
+    #[arg(long)]
+    verify: bool,
+
+    /// Commit nothing when more items are rejected than this number or share of those found
+    #[arg(long, value_name = "N|P%", default_value = "10%")]
+    max_rejects: String,
+
+    /// Exit with status 1 when anything was rejected
+    #[arg(long)]
+    strict: bool,
+
+    /// Threads that check units [default: the cores of this machine]
+    #[arg(short = 'j', long, value_name = "N")]
+    threads: Option<usize>,
+
+    /// Print nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Arguments of `dsconvert status`.
+#[derive(Debug, clap::Args)]
+pub(super) struct StatusArgs {
+    /// Output directory that holds a plan or a dataset
+    #[arg(value_name = "DIR")]
+    out: PathBuf,
+
+    /// Say which of N parts have unfinished units, as an option of a Slurm array
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    parts: Option<u32>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Stores a plan.
+pub(super) fn plan(args: PlanArgs) -> Result<Ending> {
+    match args.command {
+        PlanCommand::Images(args) => images::exec(args.planning()),
+        PlanCommand::Text(args) => text::exec(args.planning()),
+    }
+}
+
+fn threads(given: Option<usize>) -> Result<usize> {
+    match given {
+        Some(0) => Err(Error::usage("--threads 0: at least one thread is needed")),
+        given => Ok(given.unwrap_or_else(default_threads)),
+    }
+}
+
+/// Converts a part.
+pub(super) fn run(args: &RunArgs) -> Result<Ending> {
+    let watch = signals::watch()?;
+    local("DIR", &args.out)?;
+    let selection = match (&args.part, &args.units) {
+        (Some(part), _) => Selection::part(part).map_err(|e| super::common::flag("--part", &e))?,
+        (None, Some(units)) => parse::<Selection>("--units", units)?,
+        (None, None) => Selection::All,
+    };
+    let options = RunOptions {
+        out: args.out.clone(),
+        threads: threads(args.threads)?,
+        memory_bytes: size("--memory", &args.memory, MIN_MEMORY_BYTES)?,
+        existing: Existing::Resume { verify: args.verify },
+        max_rejects: MaxRejects::default(),
+    };
+    let started = Instant::now();
+    watch.writes();
+    let report =
+        drawn(None, args.quiet, &watch, |progress, stop| run_units(&selection, &options, progress, stop))?;
+    if !args.quiet {
+        let PartReport { units, converted, planned, was_committed } = report;
+        let out = printable_path(&args.out);
+        print::out(&match was_committed {
+            true => format!("{out} is committed already: nothing to do\n"),
+            false => format!(
+                "{converted} units converted, {} finished before, of {planned} in the plan; {:.1} s\n",
+                units - converted,
+                started.elapsed().as_secs_f64()
+            ),
+        })?;
+    }
+    Ok(Ending::Fine)
+}
+
+/// Commits.
+pub(super) fn commit(args: &MergeArgs) -> Result<Ending> {
+    let watch = signals::watch()?;
+    local("DIR", &args.out)?;
+    let (threads, max_rejects) = (threads(args.threads)?, parse("--max-rejects", &args.max_rejects)?);
+    watch.writes();
+    let report = drawn(None, args.quiet, &watch, |progress, stop| {
+        merge(&args.out, max_rejects, threads, args.verify, progress, stop)
+    })?;
+    if !args.quiet {
+        print::out(&summary::merged(&report, &args.out))?;
+    }
+    let rejects = report.manifest.counts.rejected > 0;
+    Ok(if args.strict && rejects { Ending::Rejects } else { Ending::Fine })
+}
+
+/// Shows how far a plan is.
+pub(super) fn show_status(args: &StatusArgs) -> Result<Ending> {
+    local("DIR", &args.out)?;
+    let status = status(&args.out)?;
+    let again = args.parts.map(|count| ranges(&status.unfinished_parts(count)));
+    if args.json {
+        let fail =
+            |e: serde_json::Error| Error::internal("the status cannot be written as JSON").caused_by(e);
+        let mut json = serde_json::to_value(&status).map_err(fail)?;
+        if let Some(again) = again {
+            json["submit_again"] = again.into();
+        }
+        print::out(&format!("{}\n", serde_json::to_string_pretty(&json).map_err(fail)?))?;
+    } else {
+        print::out(&described(&status, &printable_path(&args.out), again.as_deref()))?;
+    }
+    Ok(Ending::Fine)
+}
+
+fn described(status: &Status, out: &str, again: Option<&str>) -> String {
+    if status.committed {
+        return format!("{out} is committed: {} records\n", HumanCount(status.records));
+    }
+    let mut text = format!(
+        "{} of {} units done: {} of {}, {} records, {} rejected\n",
+        HumanCount(status.done.into()),
+        HumanCount(status.units.into()),
+        HumanBytes(status.done_bytes),
+        HumanBytes(status.source_bytes),
+        HumanCount(status.records),
+        HumanCount(status.rejected)
+    );
+    if !status.started.is_empty() {
+        text.push_str(&format!("started, not finished: units {}\n", ranges(&status.started)));
+    }
+    if !status.missing.is_empty() {
+        text.push_str(&format!("not started: units {}\n", ranges(&status.missing)));
+    }
+    if let (Some(rate), Some(left)) = (status.bytes_per_second, status.seconds_left)
+        && status.done < status.units
+    {
+        let left = HumanDuration(std::time::Duration::from_secs_f64(left.min(1e9)));
+        text.push_str(&format!("{}/s so far, about {left:#} left\n", HumanBytes(rate as u64)));
+    }
+    match again {
+        Some("") | None if status.done == status.units => {
+            text.push_str(&format!("all units are done: dsconvert merge {out}\n"));
+        }
+        Some(again) => text.push_str(&format!("submit again: --array={again}\n")),
+        None => text.push_str(&format!("to go on: dsconvert run {out}\n")),
+    }
+    text
+}

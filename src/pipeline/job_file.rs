@@ -1,0 +1,250 @@
+//! The stored job: what another process needs to convert the units of a plan and to commit them.
+//!
+//! `.dsconvert/job.jsonl` has one JSON value per line:
+//!
+//! 1. the [`JobHeader`]: identity of the plan, options, schema, splits, sources;
+//! 2. one [`SourceFile`] per source file, in plan order;
+//! 3. the lines of the kind of conversion ([`StoredJob::write`]): images or text;
+//! 4. the SHA-256 of all lines before, in hexadecimal, as a JSON string.
+//!
+//! The `tokenizer.json` of a text conversion is stored beside it. Both are written before the plan itself, so a directory
+//! with a plan has them. The file is read by the version of dsconvert that wrote it, and by no other.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::pack::Pack;
+use crate::error::{Error, ErrorKind, Result};
+use crate::manifest::Sources;
+use crate::options::{OutputOptions, SourceSpec};
+use crate::schema::{Kind, Schema};
+use crate::source::read_file;
+use crate::source::walk::SourceFile;
+use crate::storage::{NewFile, hex, lstat, write_file};
+
+/// Name of the stored job in the working directory.
+pub(super) const JOB_NAME: &str = "job.jsonl";
+/// Name of the stored tokenizer in the working directory.
+const TOKENIZER_NAME: &str = "tokenizer.json";
+
+/// What running units and committing need to know of any conversion.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct JobHeader {
+    /// Version that planned the job.
+    pub dsconvert: String,
+    /// Identity of the plan; empty until the plan is written.
+    pub plan: String,
+    pub kind: Kind,
+    /// Semantic options, as the manifest shows them.
+    pub options: serde_json::Value,
+    pub output: OutputOptions,
+    pub sources: Vec<SourceSpec>,
+    /// Whether the sources are walked: the output must then lie apart from them.
+    pub walked: bool,
+    /// Number of source files.
+    pub files: u64,
+    /// Files that were left out when the sources were listed.
+    pub skipped: u64,
+    /// Types of the files that are no items, with counts, for the case that nothing is found.
+    pub skipped_types: BTreeMap<String, u64>,
+    pub units: u32,
+    /// Source bytes at which a unit is full.
+    pub unit_bytes: u64,
+    /// Source files, or pieces of divided files, at which a unit is full.
+    pub unit_pieces: u64,
+    /// Documents are stored in rows of one length.
+    pub pack: Option<Pack>,
+    /// What the manifest says of the tokenizer.
+    pub tokenizer: Option<serde_json::Value>,
+    pub schema: Schema,
+    pub splits: Vec<String>,
+}
+
+impl JobHeader {
+    /// What the manifest says of the sources.
+    pub(super) fn sources(&self, files: &[SourceFile]) -> Sources {
+        Sources {
+            labels: self.sources.iter().map(|s| s.label.clone()).collect(),
+            files: files.len() as u64,
+            bytes: files.iter().map(|f| f.bytes).sum(),
+            skipped: self.skipped,
+            content: String::new(),
+        }
+    }
+}
+
+/// A planned conversion that can be stored and read back.
+pub(super) trait StoredJob: Sized {
+    fn header(&self) -> Result<JobHeader>;
+
+    /// The listing, in plan order.
+    fn files(&self) -> &[SourceFile];
+
+    /// Bytes of the `tokenizer.json`, if there is one.
+    fn tokenizer_json(&self) -> Option<&[u8]>;
+
+    /// Writes what header and listing do not say.
+    fn write(&self, file: &mut JobWriter) -> Result<()>;
+
+    /// Reads what [`StoredJob::write`] wrote.
+    fn read(opened: OpenedJob, file: &mut JobReader) -> Result<Self>;
+}
+
+/// The common part of a stored job.
+pub(super) struct OpenedJob {
+    pub header: JobHeader,
+    pub files: Vec<SourceFile>,
+    pub tokenizer_json: Option<Vec<u8>>,
+}
+
+/// Stores `job`, which belongs to the plan `plan`, in the working directory.
+pub(super) fn store<J: StoredJob>(job: &J, plan: &str, work: &Path) -> Result<()> {
+    if let Some(json) = job.tokenizer_json() {
+        write_file(&work.join(TOKENIZER_NAME), json)?;
+    }
+    let mut header = job.header()?;
+    plan.clone_into(&mut header.plan);
+    // Parts may run in another directory.
+    for source in &mut header.sources {
+        source.path =
+            std::path::absolute(&source.path).map_err(|e| Error::io("resolve the path", &source.path, e))?;
+    }
+    let path = work.join(JOB_NAME);
+    let mut file = JobWriter { file: NewFile::create(&path)?, path, hash: Sha256::new() };
+    file.line(&header)?;
+    job.files().iter().try_for_each(|f| file.line(f))?;
+    job.write(&mut file)?;
+    file.finish()
+}
+
+/// Opens the stored job in the working directory, up to the lines of its kind.
+///
+/// # Errors
+///
+/// [`ErrorKind::Usage`] when there is none; [`ErrorKind::Unsupported`] when another version planned it;
+/// [`ErrorKind::Corrupt`] when it is not what was written.
+pub(super) fn open(work: &Path) -> Result<(OpenedJob, JobReader)> {
+    let path = work.join(JOB_NAME);
+    if lstat(&path)?.is_none() {
+        return Err(Error::usage("there is no plan in this directory")
+            .at_path(work)
+            .help("make one with `dsconvert plan images|text … --out DIR`"));
+    }
+    check_digest(&path)?;
+    let file = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
+    let mut reader = JobReader { lines: BufReader::new(file).lines(), path };
+    // Another version may have another header: its version is read first.
+    let first: serde_json::Value = reader.line()?;
+    let version = first["dsconvert"].as_str().unwrap_or_default();
+    if version != env!("CARGO_PKG_VERSION") {
+        let here = env!("CARGO_PKG_VERSION");
+        let message = format!("the plan was made by dsconvert {version}, this is {here}");
+        return Err(Error::new(ErrorKind::Unsupported, message)
+            .at_path(&reader.path)
+            .help("use the version that made the plan, or plan again with --overwrite"));
+    }
+    let header: JobHeader = serde_json::from_value(first).map_err(|e| reader.damaged().caused_by(e))?;
+    let mut files = Vec::with_capacity(usize::try_from(header.files).unwrap_or_default().min(1 << 20));
+    for _ in 0..header.files {
+        files.push(reader.line()?);
+    }
+    let tokenizer_json = match header.tokenizer.as_ref().map(|info| &info["sha256"]) {
+        Some(serde_json::Value::String(sha256)) => Some(stored_tokenizer(work, sha256)?),
+        _ => None,
+    };
+    Ok((OpenedJob { header, files, tokenizer_json }, reader))
+}
+
+fn stored_tokenizer(work: &Path, sha256: &str) -> Result<Vec<u8>> {
+    let path = work.join(TOKENIZER_NAME);
+    let json = read_file(&path)?;
+    if hex(&Sha256::digest(&json)) != sha256 {
+        return Err(Error::corrupt("this is not the tokenizer that was stored with the plan")
+            .at_path(&path)
+            .help("plan again with --overwrite"));
+    }
+    Ok(json)
+}
+
+/// Checks the last line against the lines before it.
+fn check_digest(path: &Path) -> Result<()> {
+    let fail = |e| Error::io("read", path, e);
+    let mut lines = BufReader::new(File::open(path).map_err(fail)?);
+    let (mut hash, mut line, mut next) = (Sha256::new(), Vec::new(), Vec::new());
+    lines.read_until(b'\n', &mut line).map_err(fail)?;
+    loop {
+        next.clear();
+        if lines.read_until(b'\n', &mut next).map_err(fail)? == 0 {
+            break;
+        }
+        hash.update(&line);
+        std::mem::swap(&mut line, &mut next);
+    }
+    if line == digest_line(hash).as_bytes() {
+        return Ok(());
+    }
+    Err(damaged(path))
+}
+
+fn digest_line(hash: Sha256) -> String {
+    format!("\"{}\"\n", hex(&hash.finalize()))
+}
+
+fn damaged(path: &Path) -> Error {
+    Error::corrupt("the stored plan is damaged").at_path(path).help("plan again with --overwrite")
+}
+
+/// Writes the lines of a stored job.
+pub(super) struct JobWriter {
+    path: PathBuf,
+    file: NewFile,
+    hash: Sha256,
+}
+
+impl JobWriter {
+    /// Writes `value` as one line.
+    pub(super) fn line(&mut self, value: &impl Serialize) -> Result<()> {
+        let mut json = serde_json::to_vec(value)
+            .map_err(|e| Error::internal("the plan cannot be written as JSON").caused_by(e))?;
+        json.push(b'\n');
+        self.hash.update(&json);
+        self.file.write_all(&json).map_err(|e| Error::io("write", &self.path, e))
+    }
+
+    fn finish(mut self) -> Result<()> {
+        let digest = digest_line(self.hash);
+        self.file.write_all(digest.as_bytes()).map_err(|e| Error::io("write", &self.path, e))?;
+        self.file.commit()?;
+        Ok(())
+    }
+}
+
+/// Reads the lines of a stored job.
+pub(super) struct JobReader {
+    path: PathBuf,
+    lines: Lines<BufReader<File>>,
+}
+
+impl JobReader {
+    /// The next line.
+    pub(super) fn line<T: DeserializeOwned>(&mut self) -> Result<T> {
+        let line = self.lines.next().ok_or_else(|| self.damaged())?;
+        let line = line.map_err(|e| Error::io("read", &self.path, e))?;
+        serde_json::from_str(&line).map_err(|e| self.damaged().caused_by(e))
+    }
+
+    /// The next `count` lines.
+    pub(super) fn lines<T: DeserializeOwned>(&mut self, count: usize) -> Result<Vec<T>> {
+        (0..count).map(|_| self.line()).collect()
+    }
+
+    fn damaged(&self) -> Error {
+        damaged(&self.path)
+    }
+}

@@ -1,0 +1,152 @@
+//! A planned conversion of text as another process needs it.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::options::{TextInput, TextShape};
+use super::plan::{self, Part, TextFile};
+use super::{TextJob, TextOptions, items, unit_bytes, wanted_members};
+use crate::error::{Error, Result};
+use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter, OpenedJob, StoredJob};
+use crate::schema::{Field, Kind, Schema};
+use crate::source::labels::Layout;
+use crate::source::metadata::Keep;
+use crate::source::splits::SplitBy;
+use crate::source::text::kind::{Documents, FileKind};
+use crate::source::walk::SourceFile;
+use crate::transform::text::{Normalize, Tokenizer, TokenizerOptions};
+
+/// What a stored job holds beside its header and listing. One line per file and one per part follow.
+#[derive(Serialize, Deserialize)]
+struct StoredText<'a> {
+    input: TextInput,
+    input_format: Option<FileKind>,
+    follow_symlinks: bool,
+    layout: Layout,
+    documents: Documents,
+    tokenizer: Cow<'a, TokenizerOptions>,
+    text_field: Cow<'a, str>,
+    key_field: Option<Cow<'a, str>>,
+    keep_fields: Cow<'a, [Keep]>,
+    replace_invalid_utf8: bool,
+    max_document_bytes: u64,
+    normalize: Normalize,
+    shape: TextShape,
+    dedup: bool,
+    split_by: Option<SplitBy>,
+    file_splits: Cow<'a, [u16]>,
+    units: Cow<'a, [Range<usize>]>,
+    fields: Cow<'a, [Field]>,
+    parts: usize,
+}
+
+impl StoredJob for TextJob {
+    fn header(&self) -> Result<JobHeader> {
+        let info = serde_json::to_value(self.options.tokenizer.info())
+            .map_err(|e| Error::usage("the tokenizer cannot be described as JSON").caused_by(e))?;
+        Ok(JobHeader {
+            dsconvert: env!("CARGO_PKG_VERSION").to_owned(),
+            plan: String::new(),
+            kind: Kind::Text,
+            options: self.described.clone(),
+            output: self.options.output.clone(),
+            sources: self.sources.clone(),
+            walked: self.options.input == TextInput::Walk,
+            files: self.files.len() as u64,
+            skipped: self.skipped,
+            skipped_types: self.skipped_types.clone(),
+            units: self.units.len() as u32,
+            unit_bytes: unit_bytes(&self.options.output),
+            unit_pieces: plan::UNIT_PIECES as u64,
+            pack: self.options.shape.pack,
+            tokenizer: Some(info),
+            schema: Schema::clone(&self.schema),
+            splits: self.splits.clone(),
+        })
+    }
+
+    fn files(&self) -> &[SourceFile] {
+        &self.files
+    }
+
+    fn tokenizer_json(&self) -> Option<&[u8]> {
+        self.options.tokenizer.json()
+    }
+
+    fn write(&self, file: &mut JobWriter) -> Result<()> {
+        let options = &self.options;
+        file.line(&StoredText {
+            input: options.input.clone(),
+            input_format: options.input_format,
+            follow_symlinks: options.follow_symlinks,
+            layout: options.layout,
+            documents: options.documents.clone(),
+            tokenizer: Cow::Borrowed(options.tokenizer.options()),
+            text_field: Cow::Borrowed(&options.text_field),
+            key_field: options.key_field.as_deref().map(Cow::Borrowed),
+            keep_fields: Cow::Borrowed(&options.keep_fields),
+            replace_invalid_utf8: options.replace_invalid_utf8,
+            max_document_bytes: options.max_document_bytes,
+            normalize: options.normalize,
+            shape: options.shape.clone(),
+            dedup: options.dedup,
+            split_by: self.split_by,
+            file_splits: Cow::Borrowed(&self.file_splits),
+            units: Cow::Borrowed(&self.units),
+            fields: Cow::Borrowed(&self.fields),
+            parts: self.parts.len(),
+        })?;
+        self.details.iter().try_for_each(|detail| file.line(detail))?;
+        self.parts.iter().try_for_each(|part| file.line(part))
+    }
+
+    fn read(opened: OpenedJob, file: &mut JobReader) -> Result<Self> {
+        let OpenedJob { header, files, tokenizer_json } = opened;
+        let stored: StoredText<'_> = file.line()?;
+        let details: Vec<TextFile> = file.lines(files.len())?;
+        let parts: Vec<Part> = file.lines(stored.parts)?;
+        let tokenizer = match tokenizer_json {
+            Some(json) => Tokenizer::from_json(json, stored.tokenizer.into_owned())?,
+            None => Tokenizer::bytes(stored.tokenizer.into_owned())?,
+        };
+        let options = TextOptions {
+            input: stored.input,
+            input_format: stored.input_format,
+            follow_symlinks: stored.follow_symlinks,
+            layout: stored.layout,
+            documents: stored.documents,
+            text_field: stored.text_field.into_owned(),
+            key_field: stored.key_field.map(Cow::into_owned),
+            keep_fields: stored.keep_fields.into_owned(),
+            replace_invalid_utf8: stored.replace_invalid_utf8,
+            max_document_bytes: stored.max_document_bytes,
+            normalize: stored.normalize,
+            shape: stored.shape,
+            dedup: stored.dedup,
+            ..TextOptions::new(header.sources.clone(), tokenizer, header.output)
+        };
+        let fields = stored.fields.into_owned();
+        Ok(Self {
+            described: header.options,
+            rule: items::rule(&options.documents),
+            wanted: wanted_members(&options, &fields),
+            options,
+            sources: header.sources,
+            files,
+            details,
+            skipped: header.skipped,
+            skipped_types: header.skipped_types,
+            splits: header.splits,
+            split_by: stored.split_by,
+            file_splits: stored.file_splits.into_owned(),
+            warnings: Vec::new(),
+            parts,
+            units: stored.units.into_owned(),
+            schema: Arc::new(header.schema),
+            fields,
+        })
+    }
+}

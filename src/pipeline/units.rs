@@ -1,0 +1,136 @@
+//! Converting the units of a plan: all of them, or the share of one process.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::conversion::{Conversion, Cuts};
+use super::finished::{Check, UnitDirs, UnitState};
+use super::job_file::JobHeader;
+use super::progress::{Progress, Stop};
+use super::schedule::{FailedUnits, Schedule, run};
+use super::unit::UnitSink;
+use super::workers::on_threads;
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::RunOptions;
+use crate::storage::Writeback;
+
+/// The units of a plan in an output directory.
+pub(super) struct Units<'a> {
+    pub(super) header: &'a JobHeader,
+    /// Identity of the plan.
+    pub(super) plan: &'a str,
+    pub(super) out: &'a Path,
+    pub(super) dirs: &'a UnitDirs,
+}
+
+impl Units<'_> {
+    /// Checks `units` and returns those that are not finished. Finished ones are counted as done; damaged ones are removed.
+    pub(super) fn unfinished(
+        &self,
+        units: Vec<u32>,
+        check: Check,
+        threads: usize,
+        progress: &Progress,
+        stop: &Stop,
+    ) -> Result<Vec<u32>> {
+        let mut todo = Vec::new();
+        for (unit, state) in self.check(units, check, threads, stop)? {
+            match state {
+                UnitState::Done(done) => {
+                    let counts = done.counts();
+                    let records = done.splits.iter().map(|s| s.records).sum();
+                    progress.done(counts.found, done.source_bytes, records, counts.rejected);
+                }
+                UnitState::Missing => todo.push(unit),
+                UnitState::Damaged(why) => {
+                    progress.note(format!("unit {unit} is converted again, because {why}"));
+                    self.dirs.remove(unit)?;
+                    todo.push(unit);
+                }
+            }
+        }
+        Ok(todo)
+    }
+
+    /// Checks `units` on several threads, because it may have to read all their bytes.
+    pub(super) fn check(
+        &self,
+        units: Vec<u32>,
+        check: Check,
+        threads: usize,
+        stop: &Stop,
+    ) -> Result<BTreeMap<u32, UnitState>> {
+        // Nothing was ever finished in most runs.
+        if !self.dirs.any()? {
+            return Ok(units.into_iter().map(|unit| (unit, UnitState::Missing)).collect());
+        }
+        let next = AtomicUsize::new(0);
+        let found = Mutex::new(BTreeMap::new());
+        let work = || -> Result<()> {
+            while let Some(&unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
+                stop.check()?;
+                let state = self.dirs.check(unit, self.plan, self.out, check)?;
+                found.lock().unwrap_or_else(PoisonError::into_inner).insert(unit, state);
+            }
+            Ok(())
+        };
+        on_threads(threads.max(1), "checking finished units", stop, &work)?;
+        Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Converts the units in `todo`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotCommitted`] when sources of some units could not be read: the other units are finished.
+    pub(super) fn convert<C: Conversion>(
+        &self,
+        conversion: &C,
+        todo: Vec<u32>,
+        options: &RunOptions,
+        progress: &Progress,
+        stop: &Stop,
+    ) -> Result<()> {
+        if todo.is_empty() {
+            return Ok(());
+        }
+        let (threads, count) = (options.threads.max(1), todo.len());
+        conversion.prepare(&self.dirs.work(), threads, stop)?;
+        let output = &self.header.output;
+        let cuts = Cuts {
+            format: output.format,
+            shard_bytes: output.shard_bytes,
+            shard_records: output.shard_records,
+            shuffle_seed: output.shuffle.then_some(output.seed),
+            pack: self.header.pack,
+        };
+        let writeback = Writeback::start();
+        let schema = Arc::new(self.header.schema.clone());
+        let sink = |unit| {
+            UnitSink::create(unit, self.plan, self.dirs, &cuts, &writeback, &schema, &self.header.splits)
+        };
+        let memory_bytes = options.memory_bytes / 4;
+        let failed = run(&Schedule { conversion, threads, memory_bytes, progress, stop, sink: &sink }, todo)?;
+        writeback.check()?;
+        all_failures(failed, count).map_or(Ok(()), Err)
+    }
+}
+
+fn all_failures(failed: FailedUnits, units: usize) -> Option<Error> {
+    let count = failed.len();
+    let (_, first) = failed.into_iter().next()?;
+    let place = first.place().clone();
+    let mut error = Error::new(
+        ErrorKind::NotCommitted,
+        format!(
+            "{count} of {units} units failed, because sources could not be read; the first failure: {first}"
+        ),
+    )
+    .help("the finished units are kept: mend the cause, then run the same command with --resume");
+    if let Some(path) = place.path {
+        error = error.at_path(path);
+    }
+    Some(error)
+}

@@ -1,0 +1,204 @@
+//! A conversion divided among processes: the bytes are those of one run, and whatever dies is done again.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::support::*;
+
+/// `dsconvert SUBCOMMAND OUT OPTIONS…`
+fn on(subcommand: &str, out: &Path, options: &str) -> Ran {
+    let mut command = command([subcommand]);
+    command.arg(out).args(options.split_whitespace());
+    Ran::of(command.output().unwrap())
+}
+
+/// Starts `dsconvert run OUT OPTIONS…`, from a working directory in which relative paths lead nowhere.
+fn start(out: &Path, options: &str) -> Child {
+    let mut command = command(["run"]);
+    command.arg(out).args(options.split_whitespace()).current_dir("/");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Stores a plan.
+fn plan(kind: &str, source: &Path, out: &Path, options: &str) -> Ran {
+    let mut command = command(["plan", kind]);
+    command.arg(source).arg("--out").arg(out).args(options.split_whitespace());
+    Ran::of(command.output().unwrap())
+}
+
+fn status(out: &Path, options: &str) -> Value {
+    serde_json::from_str(&on("status", out, &format!("--json {options}")).exits(0).stdout).unwrap()
+}
+
+/// A corpus with documents of every outcome, and some twice.
+fn documents(dir: &Path) -> PathBuf {
+    let path = dir.join("c.jsonl");
+    corpus(&path, 120);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let repeated: String = text.lines().take(7).map(|line| format!("{line}\n")).collect();
+    std::fs::write(&path, format!("{text}{repeated}{}", "bad\n".repeat(9))).unwrap();
+    path
+}
+
+#[test]
+fn parts_in_processes_of_their_own_give_the_bytes_of_one_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let documents = documents(dir.path());
+    let tokenizer = fixture("tokenizers/bpe.json").display().to_string();
+    let cases = [
+        ("text", documents.clone(), "--tokenizer bytes --dedup exact --filter-length 30:9999".to_owned()),
+        (
+            "text",
+            documents.clone(),
+            format!("--tokenizer {tokenizer} --pack 64 --shuffle --seed 3 --add-eos"),
+        ),
+        (
+            "text",
+            documents,
+            "--tokenizer bytes --split train=0.7,test=0.3 --max-length 50 --overflow split".to_owned(),
+        ),
+        ("text", fixture("corpus"), format!("--tokenizer {tokenizer} --documents line --layout flat")),
+        ("images", fixture("photos"), "--resize shorter:32 --dedup bytes --shuffle".to_owned()),
+        ("images", fixture("photos"), "--resize shorter:32 --split train=0.5,val=0.5".to_owned()),
+    ];
+    for (i, (kind, source, options)) in cases.into_iter().enumerate() {
+        let format = FORMATS[i % FORMATS.len()];
+        let unit = if kind == "text" { 4096 } else { 65_536 };
+        let options = format!("{options} --format {format} --unit-bytes {unit} --shard-records 5");
+        let (whole, out) = (dir.path().join(format!("whole-{i}")), dir.path().join(format!("out-{i}")));
+        convert(kind, &source, &whole, &format!("{options} --max-rejects 50%")).exits(0);
+        plan(kind, &source, &out, &options).exits(0);
+        let units = status(&out, "")["units"].as_u64().unwrap();
+        assert!(units >= 3, "{kind} {options}: {units} units");
+        let parts: Vec<Child> =
+            (1..=3).map(|part| start(&out, &format!("--part {part}/3 --threads 2"))).collect();
+        for part in parts {
+            Ran::of(part.wait_with_output().unwrap()).exits(0);
+        }
+        assert_eq!(status(&out, "")["done"], units);
+        let merged = on("merge", &out, "--max-rejects 50%").exits(0);
+        assert!(merged.stdout.contains("items converted"), "{}", merged.stdout);
+        assert_same(&tree(&out), &tree(&whole));
+        // What is submitted again after the merge has nothing to do.
+        assert!(on("run", &out, "--part 1/3").exits(0).stdout.contains("committed already"));
+        on("merge", &out, "").exits(0);
+        assert_same(&tree(&out), &tree(&whole));
+    }
+}
+
+#[test]
+fn the_number_of_parts_may_change_and_attempts_may_repeat() {
+    let dir = tempfile::tempdir().unwrap();
+    let (whole, out) = (dir.path().join("whole"), dir.path().join("out"));
+    let options = "--tokenizer bytes --dedup exact --unit-bytes 4096 --shard-records 8";
+    let source = documents(dir.path());
+    convert("text", &source, &whole, &format!("{options} --max-rejects 50%")).exits(0);
+    let planned = plan("text", &source, &out, options).exits(0);
+    assert!(planned.stdout.contains("dsconvert merge"), "{}", planned.stdout);
+    let units = status(&out, "")["units"].as_u64().unwrap();
+    // The same part three times at once, as when a job is submitted again while it still runs.
+    let same: Vec<Child> = (0..3).map(|_| start(&out, "--part 1/2")).collect();
+    for part in same {
+        Ran::of(part.wait_with_output().unwrap()).exits(0);
+    }
+    let after = status(&out, "--parts 2");
+    assert_eq!(after["done"].as_u64().unwrap(), units.div_ceil(2));
+    assert_eq!(after["submit_again"], "2");
+    assert!(after["missing"].as_array().unwrap().iter().all(|unit| unit.as_u64().unwrap() % 2 == 1));
+    // Nothing is committed before all units are there, and the message names them.
+    on("merge", &out, "").exits(3).says(&["units are not finished: 1,3,5", "dsconvert status"]);
+    assert!(!out.join("manifest.json").exists());
+    on("run", &out, "--units 1,3-4").exits(0);
+    for part in 1..=5 {
+        on("run", &out, &format!("--part {part}/5 --memory 64MiB")).exits(0);
+    }
+    assert!(on("status", &out, "").exits(0).stdout.contains("all units are done"));
+    on("merge", &out, "--max-rejects 50% --verify").exits(0);
+    assert_same(&tree(&out), &tree(&whole));
+    assert_eq!(status(&out, "")["committed"], true);
+}
+
+#[test]
+fn a_part_that_is_killed_is_done_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (whole, out) = (dir.path().join("whole"), dir.path().join("out"));
+    let options = "--resize shorter:48 --unit-bytes 65536 --shard-records 2";
+    convert("images", &fixture("photos"), &whole, options).exits(0);
+    plan("images", &fixture("photos"), &out, options).exits(0);
+    for pause in [5, 20, 60, 120, 200] {
+        let mut part = start(&out, "--threads 2");
+        std::thread::sleep(std::time::Duration::from_millis(pause));
+        part.kill().unwrap();
+        part.wait().unwrap();
+        assert!(!out.join("manifest.json").exists());
+    }
+    on("run", &out, "").exits(0);
+    // A finished unit that was damaged is noticed by the merge, and converted again by its part.
+    let rejects = out.join(".dsconvert/units/000000/done/rejects.jsonl");
+    std::fs::write(&rejects, "x").unwrap();
+    on("merge", &out, "").exits(3).says(&["unit 0 has to be converted again", "1 of"]);
+    on("run", &out, "--units 0").exits(0).says(&["unit 0 is converted again"]);
+    on("merge", &out, "").exits(0);
+    assert_same(&tree(&out), &tree(&whole));
+}
+
+#[test]
+fn a_plan_can_be_finished_by_the_plain_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let (whole, out) = (dir.path().join("whole"), dir.path().join("out"));
+    let options = "--tokenizer bytes --unit-bytes 4096 --max-rejects 50%";
+    let source = documents(dir.path());
+    convert("text", &source, &whole, options).exits(0);
+    plan("text", &source, &out, options).exits(0);
+    on("run", &out, "--part 2/3").exits(0);
+    convert("text", &source, &out, options).exits(2).says(&["has not finished", "--resume"]);
+    plan("text", &source, &out, options).exits(2).says(&["has not finished"]);
+    plan("text", &source, &out, &format!("{options} --resume")).exits(0);
+    convert("text", &source, &out, &format!("{options} --resume")).exits(0);
+    assert_same(&tree(&out), &tree(&whole));
+    // And what a plain run left can be finished in parts.
+    let out = dir.path().join("other");
+    convert("text", &source, &out, &options.replace("50%", "0")).exits(3);
+    on("run", &out, "").exits(0);
+    on("merge", &out, "--max-rejects 50%").exits(0);
+    assert_same(&tree(&out), &tree(&whole));
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_with_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, out) = (documents(dir.path()), dir.path().join("out"));
+    for subcommand in ["run", "merge", "status"] {
+        on(subcommand, &out, "").exits(2).says(&["there is no plan", "dsconvert plan"]);
+        assert!(!out.exists());
+    }
+    let stdin =
+        command(["plan", "text", "-", "--input-format", "txt", "-t", "bytes", "-o"]).arg(&out).output();
+    Ran::of(stdin.unwrap()).exits(2).says(&["standard input can be read once"]);
+    plan("text", &source, &out, "--tokenizer bytes --unit-bytes 4096").exits(0);
+    for wrong in ["--part 0/3", "--part 4/3", "--part 3", "--units x", "--units 999", "--threads 0"] {
+        on("run", &out, wrong).exits(2);
+    }
+    on("status", &out, "--parts 0").exits(2);
+    // A stored plan that was altered, or that another version made.
+    let job = out.join(".dsconvert/job.jsonl");
+    let text = std::fs::read_to_string(&job).unwrap();
+    std::fs::write(&job, text.replacen("c.jsonl", "d.jsonl", 1)).unwrap();
+    on("run", &out, "").exits(3).says(&["the stored plan is damaged", "--overwrite"]);
+    let (lines, _) = text.trim_end().rsplit_once('\n').unwrap();
+    let version = format!("\"dsconvert\":\"{}\"", env!("CARGO_PKG_VERSION"));
+    let other = format!("{}\n", lines.replacen(&version, "\"dsconvert\":\"0.0.7\"", 1));
+    let digest: String = Sha256::digest(&other).iter().map(|byte| format!("{byte:02x}")).collect();
+    std::fs::write(&job, format!("{other}\"{digest}\"\n")).unwrap();
+    on("run", &out, "").exits(3).says(&["made by dsconvert 0.0.7"]);
+    // A source that changed since it was planned fails its units, and only those.
+    std::fs::write(&job, &text).unwrap();
+    on("run", &out, "--units 0").exits(0);
+    let grown = format!("{}x\n", std::fs::read_to_string(&source).unwrap());
+    std::fs::write(&source, grown).unwrap();
+    on("run", &out, "").exits(3).says(&["units failed", "run the same part again"]);
+    assert_eq!(status(&out, "")["done"], 1);
+}
