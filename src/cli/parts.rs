@@ -151,7 +151,8 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
         print::out(&match was_committed {
             true => format!("{out} is committed already: nothing to do\n"),
             false => format!(
-                "{converted} units converted, {} finished before, of {planned} in the plan; {:.1} s\n",
+                "{converted} unit{} converted, {} finished before, of {planned} in the plan; {:.1} s\n",
+                if converted == 1 { "" } else { "s" },
                 units - converted,
                 started.elapsed().as_secs_f64()
             ),

@@ -24,6 +24,7 @@ use super::units::Units;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{MANIFEST_NAME, Manifest};
 use crate::options::{Existing, MaxRejects, RunOptions};
+use crate::printable::printable_path;
 use crate::schema::Kind;
 use crate::storage::{DirLock, lstat};
 
@@ -305,13 +306,13 @@ pub fn merge(
         }
     }
     if !unfinished.is_empty() {
-        return Err(not_finished(&unfinished, header.units));
+        return Err(not_finished(out, &unfinished, header.units));
     }
     stop.check()?;
     commit(dir, &header, &files, &header.plan, tokenizer_json.as_deref(), max_rejects, progress)
 }
 
-fn not_finished(units: &[u32], planned: u32) -> Error {
+fn not_finished(out: &Path, units: &[u32], planned: u32) -> Error {
     let ranges = ranges_of(units);
     let mut shown = ranges.iter().take(SHOWN_RANGES).cloned().collect::<Vec<_>>().join(",");
     if ranges.len() > SHOWN_RANGES {
@@ -322,7 +323,10 @@ fn not_finished(units: &[u32], planned: u32) -> Error {
         ErrorKind::NotCommitted,
         format!("{} of {planned} units {verb} not finished: {shown}", units.len()),
     )
-    .help("`dsconvert run OUT` converts them; `dsconvert status OUT --parts N` says which parts to submit again")
+    .help(format!(
+        "`dsconvert run {out}` converts them; `dsconvert status {out} --parts N` says which parts to submit again",
+        out = printable_path(out)
+    ))
 }
 
 /// How far the plan in `out` is. Reads the results of finished units, not their shards.

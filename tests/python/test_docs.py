@@ -113,6 +113,9 @@ def options_of(dsconvert):
 def wrong_options(text, options_of):
     for args in commands(text):
         subcommand, *rest = args
+        if subcommand == "plan" and rest[:1] in (["images"], ["text"]):
+            # It takes the options of the conversion that it plans.
+            subcommand = rest[0]
         if subcommand.startswith("-") or subcommand.isupper():
             continue
         for arg in rest:
