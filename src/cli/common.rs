@@ -4,13 +4,15 @@ use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
 use super::progress::Display;
 use super::signals::Watch;
 use super::{Ending, print, summary};
 use crate::error::{Error, Result};
 use crate::format::Format;
 use crate::options::{
-    DEFAULT_MEMORY_BYTES, DEFAULT_SEED, Existing, MIN_MEMORY_BYTES, MIN_SHARD_BYTES, MIN_UNIT_BYTES,
+    Choice, DEFAULT_MEMORY_BYTES, DEFAULT_SEED, Existing, MIN_MEMORY_BYTES, MIN_SHARD_BYTES, MIN_UNIT_BYTES,
     MaxRejects, OutputOptions, RunOptions, SourceSpec, SplitSpec, default_threads, parse_size,
 };
 use crate::panics;
@@ -35,9 +37,10 @@ pub(super) struct CommonArgs {
     #[arg(long)]
     pub(super) follow_symlinks: bool,
 
-    /// Format of the shards: parquet, arrow, msgpack or protobuf
-    #[arg(short, long, value_name = "FORMAT", default_value = "parquet", help_heading = "Output")]
-    format: String,
+    /// Format of the shards
+    #[arg(short, long, value_name = "FORMAT", value_parser = choice::<Format>(), default_value = "parquet")]
+    #[arg(help_heading = "Output")]
+    format: Format,
 
     /// Bytes of the records in one shard, before encoding
     #[arg(long, value_name = "SIZE", default_value = "256MiB", help_heading = "Output")]
@@ -128,6 +131,11 @@ pub(super) fn flag(name: &str, error: &Error) -> Error {
     }
 }
 
+/// Parses one of a few words. `--help` and completions list them.
+pub(super) fn choice<T: Choice>() -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(T::WORDS).try_map(|word| word.parse::<T>())
+}
+
 /// Parses the text of a flag.
 pub(super) fn parse<T: std::str::FromStr<Err = Error>>(name: &str, text: &str) -> Result<T> {
     text.parse().map_err(|e| flag(name, &e))
@@ -155,7 +163,7 @@ impl CommonArgs {
             return Err(Error::usage("--shard-records 0: a shard holds at least one record"));
         }
         Ok(OutputOptions {
-            format: parse::<Format>("--format", &self.format)?,
+            format: self.format,
             shard_bytes: size("--shard-bytes", &self.shard_bytes, MIN_SHARD_BYTES)?,
             shard_records: self.shard_records,
             unit_bytes: self

@@ -2,16 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use super::common::{CommonArgs, flag, local, parse, source};
+use super::common::{CommonArgs, choice, flag, local, parse, source};
 use super::{Ending, print, signals, summary};
 use crate::error::{Error, Result};
 use crate::options::{RunOptions, SourceSpec};
-use crate::pipeline::{ImagesJob, ImagesOptions, Naming, Warning};
+use crate::pipeline::{Dedup, ImagesJob, ImagesOptions, Naming, Warning};
 use crate::source::files_from::FilesFrom;
 use crate::source::labels::Layout;
 use crate::source::metadata::{DEFAULT_PATH_FIELD, MetadataFile, parse_keep};
 use crate::source::read_file;
-use crate::transform::image::{DEFAULT_MAX_PIXELS, ImageOptions};
+use crate::transform::image::{Animated, Color, DEFAULT_MAX_PIXELS, Filter, Icc, ImageOptions};
 
 /// The value of `--metadata` that switches metadata files off.
 const NO_METADATA: &str = "none";
@@ -74,8 +74,8 @@ struct NamingArgs {
 struct LabelArgs {
     /// What names mean: auto (folders named as splits are splits, others are classes), labels (first level = class), splits
     /// (first level = split, second = class) or flat (nothing)
-    #[arg(long, value_name = "LAYOUT", default_value = "auto")]
-    layout: String,
+    #[arg(long, value_name = "LAYOUT", value_parser = choice::<Layout>(), default_value = "auto")]
+    layout: Layout,
 
     /// File with one class name a line, in label order [default: sorted folder names]
     #[arg(long, value_name = "FILE")]
@@ -95,8 +95,8 @@ struct PixelArgs {
     enlarge: bool,
 
     /// Kernel of the resize: lanczos3, catmullrom, bilinear or box
-    #[arg(long, value_name = "FILTER", default_value = "lanczos3")]
-    filter: String,
+    #[arg(long, value_name = "FILTER", value_parser = choice::<Filter>(), default_value = "lanczos3")]
+    filter: Filter,
 
     /// Keep a rectangle of the resized image: center:WxH
     #[arg(long, value_name = "CROP")]
@@ -106,21 +106,21 @@ struct PixelArgs {
     #[arg(long, value_name = "WxH:COLOR")]
     pad: Option<String>,
 
-    /// Colour channels: rgb, gray or rgba
-    #[arg(long, value_name = "COLOR", default_value = "rgb")]
-    color: String,
+    /// Colour channels of the output
+    #[arg(long, value_name = "COLOR", value_parser = choice::<Color>(), default_value = "rgb")]
+    color: Color,
 
     /// Colour under transparent pixels, where the output has no alpha
     #[arg(long, value_name = "COLOR", default_value = "white")]
     background: String,
 
-    /// Embedded colour profiles: convert to sRGB, or drop
-    #[arg(long, value_name = "POLICY", default_value = "convert")]
-    icc: String,
+    /// Embedded colour profiles: convert pixels to sRGB, or drop the profile
+    #[arg(long, value_name = "POLICY", value_parser = choice::<Icc>(), default_value = "convert")]
+    icc: Icc,
 
-    /// Animated files: keep the first frame, or reject
-    #[arg(long, value_name = "POLICY", default_value = "first")]
-    animated: String,
+    /// Animated files: keep the first frame, or reject them
+    #[arg(long, value_name = "POLICY", value_parser = choice::<Animated>(), default_value = "first")]
+    animated: Animated,
 
     /// Encoding: jpeg:QUALITY[:420|444], png, webp:QUALITY, webp-lossless, raw or keep
     #[arg(long, value_name = "ENCODING", default_value = "jpeg:90")]
@@ -155,8 +155,8 @@ struct SelectionArgs {
     min_pixels: Option<u64>,
 
     /// Leave out files whose bytes are those of another; the first in the order of the records stays
-    #[arg(long, value_name = "bytes")]
-    dedup: Option<String>,
+    #[arg(long, value_name = "BY", value_parser = choice::<Dedup>())]
+    dedup: Option<Dedup>,
 }
 
 impl Args {
@@ -171,9 +171,9 @@ impl Args {
 pub(super) fn exec(args: Args) -> Result<Ending> {
     let watch = signals::watch()?;
     let image = image_options(&args.pixels, &args.selection)?;
-    let layout = parse::<Layout>("--layout", &args.labels.layout)?;
+    let layout = args.labels.layout;
     let classes = args.labels.classes.as_deref().map(read_classes).transpose()?;
-    let dedup = args.selection.dedup.as_deref().map(|text| parse("--dedup", text)).transpose()?;
+    let dedup = args.selection.dedup;
     let output = args.common.output()?;
     let follow_symlinks = args.common.follow_symlinks;
     let without_table = args.naming.metadata.as_deref() == Some(Path::new(NO_METADATA));
@@ -227,13 +227,13 @@ fn image_options(pixels: &PixelArgs, selection: &SelectionArgs) -> Result<ImageO
     Ok(ImageOptions {
         resize: parse("--resize", &pixels.resize)?,
         enlarge: pixels.enlarge,
-        filter: parse("--filter", &pixels.filter)?,
+        filter: pixels.filter,
         crop: pixels.crop.as_deref().map(|text| parse("--crop", text)).transpose()?,
         pad: pixels.pad.as_deref().map(|text| parse("--pad", text)).transpose()?,
-        color: parse("--color", &pixels.color)?,
+        color: pixels.color,
         background: parse("--background", &pixels.background)?,
-        icc: parse("--icc", &pixels.icc)?,
-        animated: parse("--animated", &pixels.animated)?,
+        icc: pixels.icc,
+        animated: pixels.animated,
         encode: parse("--encode", &pixels.encode)?,
         keep_metadata: pixels.keep_metadata,
         lenient: pixels.lenient,

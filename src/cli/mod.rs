@@ -4,6 +4,7 @@
 //! options. Only here (`print.rs`) is anything printed. Results go to standard output, everything else to standard error.
 
 mod common;
+mod generate;
 mod hook;
 mod images;
 mod inspect;
@@ -59,6 +60,10 @@ enum Command {
     Status(parts::StatusArgs),
     /// Show or verify a dataset or a shard
     Inspect(inspect::Args),
+    /// Print completions for a shell
+    Completions(generate::CompletionArgs),
+    /// Write manual pages
+    Man(generate::ManArgs),
     /// Simulate data loader workers, their queue and the model they feed
     Simulate(Box<simulate::Args>),
 }
@@ -105,6 +110,8 @@ where
         Command::Merge(args) => parts::commit(&args),
         Command::Status(args) => parts::show_status(&args),
         Command::Inspect(args) => inspect::exec(&args),
+        Command::Completions(args) => generate::completions(&args),
+        Command::Man(args) => generate::man(&args),
         Command::Simulate(args) => simulate::exec(&args),
     };
     status(panics::caught(exec).unwrap_or_else(|panic| Err(panic.into_error("running the command"))))

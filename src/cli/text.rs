@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::common::{CommonArgs, flag, local, parse, source};
+use super::common::{CommonArgs, choice, flag, local, parse, source};
 use super::{Ending, lengths, print, signals};
 use crate::error::{Error, Result};
 use crate::options::{SourceSpec, parse_size};
@@ -76,8 +76,8 @@ struct InputArgs {
 
     /// What names mean: auto (sources, folders and files named as splits are splits), splits (and a file that names none is
     /// refused; without such names, first level = split) or flat (nothing)
-    #[arg(long, value_name = "LAYOUT", default_value = "auto")]
-    layout: String,
+    #[arg(long, value_name = "LAYOUT", value_parser = choice::<Layout>(), default_value = "auto")]
+    layout: Layout,
 }
 
 #[derive(Debug, clap::Args)]
@@ -269,7 +269,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let keep_fields = keep_fields.map_err(|e| flag("--keep-fields", &e))?.unwrap_or_default();
     let text_documents = parse("--documents", &documents.documents)?;
     let input_format = input.input_format.as_deref().map(|text| parse("--input-format", text)).transpose()?;
-    let layout = parse::<Layout>("--layout", &input.layout)?;
+    let layout = input.layout;
     let shape = shape.shape()?;
     let (input, sources) = input.sources(common.sources()?)?;
     let tokenizer = load(&tokens.tokenizer, tokens.options()?)?;

@@ -3,6 +3,7 @@
 //! *Semantic* options decide the bytes of the dataset and enter its fingerprint; *operational* ones (threads, memory,
 //! paths, limits of errors) do not.
 
+mod choice;
 mod size;
 mod split;
 
@@ -10,10 +11,15 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+pub use choice::Choice;
 pub use size::{MaxRejects, parse_size};
 pub use split::SplitSpec;
 
 use crate::format::Format;
+
+impl Choice for Format {
+    const WORDS: &'static [&'static str] = &["parquet", "arrow", "msgpack", "protobuf"];
+}
 
 /// Default of `--shard-bytes`: canonical bytes of the records of one shard.
 pub const DEFAULT_SHARD_BYTES: u64 = 256 << 20;

@@ -37,6 +37,18 @@ pub enum Dedup {
     Bytes,
 }
 
+impl std::fmt::Display for Dedup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Dedup::Bytes => "bytes",
+        })
+    }
+}
+
+impl crate::options::Choice for Dedup {
+    const WORDS: &'static [&'static str] = &["bytes"];
+}
+
 impl FromStr for Dedup {
     type Err = Error;
 

@@ -45,6 +45,10 @@ impl FromStr for Layout {
     }
 }
 
+impl crate::options::Choice for Layout {
+    const WORDS: &'static [&'static str] = &["auto", "labels", "splits", "flat"];
+}
+
 impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
 mod bad_input;
+mod command_line;
 mod determinism;
 mod failures;
 mod images_sources;

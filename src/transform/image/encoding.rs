@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::text::{not_accepted, serde_as_text};
+use super::text::{did_you_mean, not_accepted, serde_as_text};
 use crate::decode::ImageType;
 use crate::error::{Error, Result};
 
@@ -113,13 +113,28 @@ impl FromStr for Encode {
             _ => None,
         };
         parsed.ok_or_else(|| {
-            not_accepted(
+            let error = not_accepted(
                 "encoding",
                 text,
                 "jpeg:Q, jpeg:Q:420, jpeg:Q:444, png, webp:Q, webp-lossless, raw or keep, with Q from 1 to 100",
-            )
+            );
+            match meant(text) {
+                Some(value) => did_you_mean(error, &value),
+                None => error,
+            }
         })
     }
+}
+
+/// The encoding that was probably meant by a text that is none.
+fn meant(text: &str) -> Option<String> {
+    let text = text.to_ascii_lowercase().replace(['=', ','], ":");
+    let text = match (text.strip_prefix("jpg"), quality(&text)) {
+        (Some(rest), _) => format!("jpeg{rest}"),
+        (None, Some(quality)) => format!("jpeg:{quality}"),
+        _ => text,
+    };
+    text.parse::<Encode>().is_ok().then_some(text)
 }
 
 impl fmt::Display for Encode {
@@ -149,6 +164,15 @@ mod tests {
         }
         assert_eq!("jpeg".parse::<Encode>().unwrap(), Encode::default());
         assert_eq!("jpeg:90".parse::<Encode>().unwrap(), Encode::default());
+    }
+
+    #[test]
+    fn near_misses_get_a_suggestion() {
+        let help = |text: &str| text.parse::<Encode>().unwrap_err().remedy().map(str::to_owned);
+        assert_eq!(help("jpg:90").unwrap(), "did you mean jpeg:90?");
+        assert_eq!(help("JPEG=75").unwrap(), "did you mean jpeg:75?");
+        assert_eq!(help("90").unwrap(), "did you mean jpeg:90?");
+        assert_eq!(help("mozjpeg"), None);
     }
 
     #[test]

@@ -30,6 +30,11 @@ pub(super) fn not_accepted(what: &str, given: &str, accepted: &str) -> Error {
     Error::usage(format!("{given:?} is no {what}: expected {accepted}"))
 }
 
+/// Adds the value that was probably meant.
+pub(super) fn did_you_mean(error: Error, value: &str) -> Error {
+    error.help(format!("did you mean {value}?"))
+}
+
 /// Parses a number of at least 1.
 pub(super) fn positive<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Option<T> {
     text.bytes()
@@ -74,11 +79,20 @@ impl FromStr for Resize {
             _ => None,
         };
         parsed.ok_or_else(|| {
-            not_accepted(
+            let error = not_accepted(
                 "resize",
                 text,
                 "shorter:N, longer:N, exact:WxH, area:PIXELS or none, with N, W and H at least 1",
-            )
+            );
+            let size = text.rsplit(['=', ':']).next().unwrap_or(text).to_ascii_lowercase();
+            if dimensions(&size).is_some() {
+                did_you_mean(error, &format!("exact:{size}"))
+            } else if positive::<u32>(&size).is_some() {
+                let side = if text.starts_with("long") { "longer" } else { "shorter" };
+                did_you_mean(error, &format!("{side}:{size}"))
+            } else {
+                error
+            }
         })
     }
 }
@@ -113,7 +127,14 @@ impl FromStr for Crop {
         text.strip_prefix("center:")
             .and_then(dimensions)
             .map(|(width, height)| Crop { width, height })
-            .ok_or_else(|| not_accepted("crop", text, "center:WxH, with W and H at least 1"))
+            .ok_or_else(|| {
+                let error = not_accepted("crop", text, "center:WxH, with W and H at least 1");
+                let side = positive::<u32>(text).map(|side| format!("{side}x{side}"));
+                match side.or_else(|| dimensions(text).map(|_| text.to_owned())) {
+                    Some(size) => did_you_mean(error, &format!("center:{size}")),
+                    None => error,
+                }
+            })
     }
 }
 
@@ -224,6 +245,10 @@ macro_rules! word_choice {
             }
         }
 
+        impl crate::options::Choice for $name {
+            const WORDS: &'static [&'static str] = &[$($word),+];
+        }
+
         serde_as_text!($name);
     };
 }
@@ -297,6 +322,24 @@ mod tests {
         round_trip::<Animated>(&["first", "reject"]);
         assert_eq!("8x9".parse::<Pad>().unwrap().color, Rgb::BLACK);
         assert_eq!("white".parse::<Rgb>().unwrap(), Rgb::WHITE);
+    }
+
+    #[test]
+    fn near_misses_get_a_suggestion() {
+        let resize = |text: &str| text.parse::<Resize>().unwrap_err().remedy().map(str::to_owned);
+        assert_eq!(resize("256").unwrap(), "did you mean shorter:256?");
+        assert_eq!(resize("short=256").unwrap(), "did you mean shorter:256?");
+        assert_eq!(resize("longest:512").unwrap(), "did you mean longer:512?");
+        assert_eq!(resize("224X320").unwrap(), "did you mean exact:224x320?");
+        assert_eq!(resize("big"), None);
+        let crop = |text: &str| text.parse::<Crop>().unwrap_err().remedy().map(str::to_owned);
+        assert_eq!(crop("224").unwrap(), "did you mean center:224x224?");
+        assert_eq!(crop("224x9").unwrap(), "did you mean center:224x9?");
+        // What is suggested is accepted.
+        for text in ["256", "short=256", "longest:512", "224X320"] {
+            let suggestion = resize(text).unwrap();
+            suggestion["did you mean ".len()..].trim_end_matches('?').parse::<Resize>().unwrap();
+        }
     }
 
     #[test]
