@@ -1,7 +1,8 @@
-//! Pixels of JPEG: strict by default, and at a smaller scale where little is lost by it. `decode::baseline` reads the
-//! common kinds, `decode::general` CMYK and unusual sampling factors, and libjpeg-turbo-rs the rest. The pixels do not
-//! depend on the decoder.
+//! Pixels of JPEG: strict by default, and at a smaller scale where little is lost by it. `dsconvert_jpeg` decodes common
+//! baseline files, CMYK and unusual sampling factors, and libjpeg-turbo-rs the rest. The pixels do not depend on the
+//! decoder.
 
+use dsconvert_jpeg::{BaselineDecoder, BaselineRequest, ImageInfo, Layout, LayoutRequest, Region, Scale};
 use libjpeg_turbo_rs::{Decoder, JpegError, PixelFormat};
 
 use super::container::jpeg::{Header, Process};
@@ -13,10 +14,8 @@ use super::pixels::Pixels;
 use super::scratch::Scratch;
 use super::source::Source;
 use super::text::Color;
-use crate::decode::baseline::{self, Baseline};
-use crate::decode::jpeg as codec;
-use crate::decode::jpeg::layout::Layout;
-use crate::decode::{general, inks};
+use crate::decode::jpeg_engine::JpegEngine;
+use crate::decode::{of_jpeg, turbo};
 use crate::sample::{Reject, RejectCode};
 
 /// Pixels per byte that a JPEG has at most: the DC coefficient of a block of 64 takes a bit or more.
@@ -77,14 +76,13 @@ impl Asked<'_> {
         let Some((layout, is_cut)) = self.layout()? else {
             return self.library(format, channels, out).map(|_| true);
         };
-        match (general::Engine::of(&layout)?, is_cmyk) {
-            (general::Engine::General, false) => {
-                let kind = if channels == 1 { general::Samples::Gray } else { general::Samples::Rgb };
+        match (JpegEngine::of(&layout)?, is_cmyk) {
+            (JpegEngine::Layout, false) => {
                 out.reshape(reduced(self.source.structure.size, self.reduction), channels);
-                let decoded = self.general(&layout, kind, &mut out.data)?;
+                let decoded = self.decode_layout(&layout, jpeg_format(channels), &mut out.data)?;
                 Ok(is_cut || decoded.is_damaged)
             }
-            (general::Engine::Library, false) => Ok(self.library(format, channels, out)? || is_cut),
+            (JpegEngine::Turbo, false) => Ok(self.library(format, channels, out)? || is_cut),
             (engine, true) => Ok(self.inks(&layout, engine, samples, out)? || is_cut),
         }
     }
@@ -93,21 +91,25 @@ impl Asked<'_> {
     /// something of it.
     fn layout(&self) -> Result<Option<(Layout<'_>, bool)>, Reject> {
         let is_lenient = self.options.lenient;
-        match Layout::read(self.source.bytes) {
-            Ok((layout, None)) => Ok(Some((layout, false))),
-            Ok((layout, Some(_))) if is_lenient => Ok(Some((layout, true))),
+        let bytes = self.source.bytes;
+        match if is_lenient { Layout::read(bytes) } else { Layout::read_strict(bytes) } {
+            Ok(layout) => {
+                let is_damaged = layout.damage().is_some();
+                Ok(Some((layout, is_damaged)))
+            }
             Err(_) if is_lenient && self.header.frame.components != 4 => Ok(None),
-            Ok((_, Some(reject))) | Err(reject) => Err(reject),
+            Err(error) => Err(of_jpeg(error)),
         }
     }
 
-    fn general(
+    fn decode_layout(
         &self,
         layout: &Layout<'_>,
-        samples: general::Samples,
+        format: dsconvert_jpeg::PixelFormat,
         out: &mut Vec<u8>,
-    ) -> Result<general::Decoded, Reject> {
-        let decoded = general::decode(layout, self.reduction as usize, samples, self.options.lenient, out)?;
+    ) -> Result<ImageInfo, Reject> {
+        let request = LayoutRequest { scale: self.scale(), format, is_lenient: self.options.lenient };
+        let decoded = layout.decode(request, out).map_err(of_jpeg)?;
         let expected = reduced(self.source.structure.size, self.reduction);
         if size(decoded.width, decoded.height) != expected {
             return Err(Reject::new(
@@ -133,41 +135,43 @@ impl Asked<'_> {
 
     /// Decodes the file with the decoder that is faster for what it reads, and gives the same pixels. It takes only files
     /// without any damage; all others are for libjpeg-turbo to judge.
-    fn whole_baseline(&self, channels: usize, baseline: &mut Baseline, out: &mut Pixels) -> bool {
+    fn whole_baseline(&self, channels: usize, baseline: &mut BaselineDecoder, out: &mut Pixels) -> bool {
         let frame = self.header.frame;
         if frame.process != Process::Sequential || frame.precision != 8 {
             return false;
         }
         let size = self.source.structure.size;
         out.reshape(reduced(size, self.reduction), channels);
-        let rect = baseline::Rect::from(self.needed);
+        let region = Region::from(self.needed);
         let stride = out.width as usize;
-        let wanted = baseline::Wanted {
+        let request = BaselineRequest {
             size: (size.width as usize, size.height as usize),
-            reduction: self.reduction as usize,
-            rect,
+            scale: self.scale(),
+            region,
             stride,
-            channels,
-            to_the_end: true,
+            format: jpeg_format(channels),
+            reads_to_end: true,
         };
-        let first = rect.top * stride + rect.left;
-        let end = first + rect.height.saturating_sub(1) * stride + rect.width;
+        let first = region.top * stride + region.left;
+        let end = first + region.height.saturating_sub(1) * stride + region.width;
         let out = out.data.get_mut(first * channels..end * channels);
-        out.is_some_and(|out| baseline.decode(self.source.bytes, wanted, out).is_ok())
+        out.is_some_and(|out| baseline.decode_into(self.source.bytes, request, out).is_ok())
     }
 
     /// Decodes inks and converts them to RGB. True when damage was concealed.
     fn inks(
         &self,
         layout: &Layout<'_>,
-        engine: general::Engine,
+        engine: JpegEngine,
         buffer: &mut Vec<u8>,
         out: &mut Pixels,
     ) -> Result<bool, Reject> {
         let reject = |error| self.reject(error);
         let is_damaged = match engine {
-            general::Engine::General => self.general(layout, general::Samples::Inks, buffer)?.is_damaged,
-            general::Engine::Library => {
+            JpegEngine::Layout => {
+                self.decode_layout(layout, dsconvert_jpeg::PixelFormat::Cmyk, buffer)?.is_damaged
+            }
+            JpegEngine::Turbo => {
                 let mut decoder = self.decoder()?;
                 decoder.set_output_format(PixelFormat::Cmyk);
                 buffer.resize(decoder.output_buffer_size().map_err(reject)?, 0);
@@ -177,25 +181,34 @@ impl Asked<'_> {
             }
         };
         // Files with Adobe's segment store the inks inverted.
-        if layout.has_adobe {
-            inks::invert(buffer);
+        if layout.has_adobe_marker() {
+            dsconvert_jpeg::invert_cmyk(buffer);
         }
         out.reshape(reduced(self.source.structure.size, self.reduction), 3);
         if !self.profile.is_some_and(|profile| profile.cmyk_to_rgb(buffer, &mut out.data)) {
-            inks::to_rgb(buffer, &mut out.data);
+            dsconvert_jpeg::cmyk_to_rgb(buffer, &mut out.data);
         }
         Ok(is_damaged)
     }
 
+    /// [`reduction`] gives no other values.
+    fn scale(&self) -> Scale {
+        Scale::from_denominator(self.reduction).unwrap_or_default()
+    }
+
     fn decoder(&self) -> Result<Decoder<'_>, Reject> {
         let ImageOptions { max_pixels, lenient, .. } = *self.options;
-        codec::decoder(self.source.bytes, max_pixels, lenient, self.reduction)
+        turbo::decoder(self.source.bytes, max_pixels, lenient, self.reduction)
             .map_err(|error| self.reject(error))
     }
 
     fn reject(&self, error: JpegError) -> Reject {
-        codec::reject(error, jpeg::is_ended(self.source.bytes, self.header.first_scan))
+        turbo::reject(error, jpeg::is_ended(self.source.bytes, self.header.first_scan))
     }
+}
+
+fn jpeg_format(channels: usize) -> dsconvert_jpeg::PixelFormat {
+    if channels == 1 { dsconvert_jpeg::PixelFormat::Gray } else { dsconvert_jpeg::PixelFormat::Rgb }
 }
 
 fn size(width: usize, height: usize) -> Size {
@@ -223,7 +236,7 @@ mod tests {
                 let options = &options;
                 let asked = Asked { source: &source, header, options, reduction, needed, profile: None };
                 let mut out = Pixels::default();
-                assert!(asked.whole_baseline(3, &mut Baseline::default(), &mut out));
+                assert!(asked.whole_baseline(3, &mut BaselineDecoder::default(), &mut out));
                 assert_eq!(out.size(), size);
             }
         }

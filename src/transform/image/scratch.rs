@@ -4,16 +4,17 @@
 //! so each worker thread keeps one [`Scratch`]. A worker that has met one giant image must not hold its memory for ever
 //! either: buffers far above the usual are given back after each image.
 
+use dsconvert_jpeg::BaselineDecoder;
+
 use super::icc::Profiles;
 use super::pixels::Pixels;
-use crate::decode::baseline::Baseline;
 
 /// What is kept from image to image unless told otherwise: the buffers of a photo of about 16 megapixels.
 pub const DEFAULT_KEPT_BYTES: usize = 192 << 20;
 
 /// Per-thread buffers of the image transform. They never influence a result.
 pub struct Scratch {
-    pub(super) baseline: Baseline,
+    pub(super) baseline: BaselineDecoder,
     pub(super) samples: Vec<u8>,
     pub(super) decoded: Pixels,
     pub(super) resized: Pixels,
@@ -37,7 +38,7 @@ impl Scratch {
     /// Empty buffers, of which at most `bytes` are kept from one image to the next.
     pub fn keeping(bytes: usize) -> Self {
         Self {
-            baseline: Baseline::default(),
+            baseline: BaselineDecoder::default(),
             samples: Vec::new(),
             decoded: Pixels::default(),
             resized: Pixels::default(),
@@ -64,7 +65,7 @@ impl Scratch {
     /// Gives back what is more than may be kept.
     pub(super) fn trim(&mut self) {
         if self.kept_bytes() > self.most_kept_bytes {
-            self.baseline = Baseline::default();
+            self.baseline = BaselineDecoder::default();
             for buffer in [&mut self.samples, &mut self.decoded.data, &mut self.resized.data] {
                 *buffer = Vec::new();
             }

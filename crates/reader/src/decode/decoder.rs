@@ -1,18 +1,17 @@
 //! The part of a stored image that is wanted, where it is wanted.
 
 use dsconvert_dataset::sample::{Reject, RejectCode};
+use dsconvert_jpeg::{BaselineDecoder, BaselineRequest, Layout, LayoutRequest, PixelFormat, Scale};
 use fast_image_resize::{FilterType, Resizer};
 use image::ImageDecoder;
-use libjpeg_turbo_rs::PixelFormat;
 
-use super::baseline::{self, Baseline};
-use super::jpeg::layout::Layout;
-use super::pixels::{Pixels, Rect, Size, luma};
-use super::reject::corrupt;
+use super::jpeg_engine::JpegEngine;
+use super::pixels::{Pixels, Rect, Size};
+use super::reject::{corrupt, of_jpeg};
 use super::resize::{Part, resize};
 use super::samples::to_8_bits;
 use super::sniff::{ImageType, sniff};
-use super::{general, inks, jpeg, other};
+use super::{luma, other, turbo};
 
 /// How a part that is not as large as its target is resized; antialiased, as PIL and torchvision do it.
 const FILTER: FilterType = FilterType::Bilinear;
@@ -31,7 +30,7 @@ pub struct Stored<'a> {
 /// Decodes images one after the other; keeps buffers and tables.
 #[derive(Default)]
 pub struct Decoder {
-    baseline: Baseline,
+    baseline: BaselineDecoder,
     /// A whole image, where the format needs it.
     whole: Pixels,
     /// What is resampled.
@@ -96,15 +95,15 @@ impl Decoder {
         match sniff(image.bytes) {
             Some(ImageType::Jpeg) => {
                 let whole = (image.size.width as usize, image.size.height as usize);
-                let wanted = baseline::Wanted {
+                let request = BaselineRequest {
                     size: whole,
-                    reduction: 1,
-                    rect: rect.into(),
+                    scale: Scale::Full,
+                    region: rect.into(),
                     stride: size.width as usize,
-                    channels,
-                    to_the_end: false,
+                    format: jpeg_format(channels),
+                    reads_to_end: false,
                 };
-                if self.baseline.decode(image.bytes, wanted, out).is_ok() {
+                if self.baseline.decode_into(image.bytes, request, out).is_ok() {
                     return Ok(());
                 }
                 self.whole_jpeg(image, channels)?;
@@ -120,18 +119,15 @@ impl Decoder {
     /// Decodes a JPEG of any kind.
     fn whole_jpeg(&mut self, image: Stored<'_>, channels: usize) -> Result<(), Reject> {
         let bytes = image.bytes;
-        let (layout, damage) = Layout::read(bytes)?;
-        if let Some(damage) = damage {
-            return Err(damage);
+        let layout = Layout::read_strict(bytes).map_err(of_jpeg)?;
+        check_size(image, (layout.width() as u64, layout.height() as u64))?;
+        if JpegEngine::of(&layout)? == JpegEngine::Layout {
+            return self.whole_layout(&layout, image.size, channels);
         }
-        check_size(image, (layout.width as u64, layout.height as u64))?;
-        if general::Engine::of(&layout)? == general::Engine::General {
-            return self.whole_general(&layout, image.size, channels);
-        }
-        let reject = |error| jpeg::reject(error, bytes.ends_with(&[0xff, 0xd9]));
-        let mut decoder = jpeg::decoder(bytes, image.size.pixels(), false, 1).map_err(reject)?;
+        let reject = |error| turbo::reject(error, bytes.ends_with(&[0xff, 0xd9]));
+        let mut decoder = turbo::decoder(bytes, image.size.pixels(), false, 1).map_err(reject)?;
         check_size(image, (decoder.output_width() as u64, decoder.output_height() as u64))?;
-        decoder.set_output_format(if channels == 1 { PixelFormat::Grayscale } else { PixelFormat::Rgb });
+        decoder.set_output_format(turbo_format(channels));
         self.whole.reshape(image.size, channels);
         let needed = decoder.output_buffer_size().map_err(reject)?;
         self.whole.data.resize(needed, 0);
@@ -140,22 +136,19 @@ impl Decoder {
     }
 
     /// Decodes a JPEG of four components or with unusual sampling factors.
-    fn whole_general(&mut self, layout: &Layout<'_>, size: Size, channels: usize) -> Result<(), Reject> {
-        let samples = match (layout.components.len(), channels) {
-            (4, _) => general::Samples::Inks,
-            (_, 1) => general::Samples::Gray,
-            _ => general::Samples::Rgb,
-        };
-        if samples != general::Samples::Inks {
+    fn whole_layout(&mut self, layout: &Layout<'_>, size: Size, channels: usize) -> Result<(), Reject> {
+        let request = |format| LayoutRequest { scale: Scale::Full, format, is_lenient: false };
+        if layout.components().len() != 4 {
             self.whole.reshape(size, channels);
-            return general::decode(layout, 1, samples, false, &mut self.whole.data).map(drop);
+            let done = layout.decode(request(jpeg_format(channels)), &mut self.whole.data);
+            return done.map(drop).map_err(of_jpeg);
         }
-        general::decode(layout, 1, samples, false, &mut self.samples)?;
-        if layout.has_adobe {
-            inks::invert(&mut self.samples);
+        layout.decode(request(PixelFormat::Cmyk), &mut self.samples).map_err(of_jpeg)?;
+        if layout.has_adobe_marker() {
+            dsconvert_jpeg::invert_cmyk(&mut self.samples);
         }
         self.whole.reshape(size, 3);
-        inks::to_rgb(&self.samples, &mut self.whole.data);
+        dsconvert_jpeg::cmyk_to_rgb(&self.samples, &mut self.whole.data);
         Ok(())
     }
 
@@ -172,6 +165,16 @@ impl Decoder {
         decoder.read_image(&mut self.samples).map_err(other::reject)?;
         to_8_bits(&self.samples, color_type, image.size, &mut self.whole)
     }
+}
+
+/// The format of gray or RGB pixels.
+fn jpeg_format(channels: usize) -> PixelFormat {
+    if channels == 1 { PixelFormat::Gray } else { PixelFormat::Rgb }
+}
+
+/// As [`jpeg_format`], of libjpeg-turbo-rs.
+fn turbo_format(channels: usize) -> libjpeg_turbo_rs::PixelFormat {
+    if channels == 1 { libjpeg_turbo_rs::PixelFormat::Grayscale } else { libjpeg_turbo_rs::PixelFormat::Rgb }
 }
 
 /// Whether an image is as large as its record says.
@@ -228,7 +231,7 @@ fn spread(out: &mut [u8], row: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use libjpeg_turbo_rs::{Encoder, Subsampling};
+    use libjpeg_turbo_rs::{Encoder, PixelFormat, Subsampling};
 
     use super::*;
 

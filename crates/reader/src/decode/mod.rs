@@ -3,14 +3,8 @@
 //! The converter decodes any file there is; here are the parts of that which need no options of a conversion. The
 //! [`Decoder`] is the loader's: it decodes the part of an image that is wanted, where it is wanted.
 
-#[allow(missing_docs)]
-pub mod baseline;
 mod decoder;
-#[allow(missing_docs)]
-pub mod general;
-pub mod inks;
-#[allow(missing_docs)]
-pub mod jpeg;
+pub mod jpeg_engine;
 pub mod other;
 mod pixels;
 mod png;
@@ -18,11 +12,13 @@ mod reject;
 mod resize;
 mod samples;
 mod sniff;
+pub mod turbo;
 
 pub use decoder::{Decoder, Stored};
+pub use dsconvert_jpeg::luma;
 pub use pixels::Size;
-pub use pixels::{Pixels, Rect, luma};
-pub use reject::{corrupt, truncated, unsupported};
+pub use pixels::{Pixels, Rect};
+pub use reject::{corrupt, of_jpeg, truncated, unsupported};
 pub use resize::Part;
 pub use resize::resize;
 pub use samples::to_8_bits;

@@ -47,6 +47,14 @@ pub struct Rect {
     pub size: Size,
 }
 
+impl From<Rect> for dsconvert_jpeg::Region {
+    fn from(rect: Rect) -> Self {
+        let [left, top, width, height] =
+            [rect.left, rect.top, rect.size.width, rect.size.height].map(|n| n as usize);
+        Self { left, top, width, height }
+    }
+}
+
 /// 8-bit samples, interleaved, rows from top to bottom without gaps.
 #[derive(Debug, Default)]
 pub struct Pixels {
@@ -75,23 +83,5 @@ impl Pixels {
     pub fn reshape(&mut self, size: Size, channels: usize) {
         (self.width, self.height, self.channels) = (size.width, size.height, channels);
         self.data.resize(self.stride() * self.height as usize, 0);
-    }
-}
-
-/// BT.601 luma of an RGB colour, the weights of JPEG: 0.299, 0.587, 0.114, in 16 fractional bits.
-pub fn luma([r, g, b]: [u8; 3]) -> u8 {
-    let sum = 19_595 * u32::from(r) + 38_470 * u32::from(g) + 7_471 * u32::from(b) + (1 << 15);
-    (sum >> 16) as u8
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn luma_weights_sum_to_one() {
-        assert_eq!(luma([255; 3]), 255);
-        assert_eq!(luma([0; 3]), 0);
-        assert_eq!(luma([255, 0, 0]), 76);
     }
 }

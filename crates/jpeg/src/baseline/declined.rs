@@ -1,0 +1,14 @@
+//! Files for another decoder.
+
+/// The file is damaged or of a kind that [`BaselineDecoder`](crate::BaselineDecoder) does not decode, or the request does
+/// not fit it. Another decoder finds out which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Declined;
+
+impl std::fmt::Display for Declined {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the file is damaged or not a common baseline JPEG")
+    }
+}
+
+impl std::error::Error for Declined {}

@@ -1,0 +1,96 @@
+//! The decoder of common JPEGs.
+
+use super::declined::Declined;
+use super::frame::Frame;
+use super::huffman::TableCache;
+use super::planes::Planes;
+use super::request::BaselineRequest;
+use super::rows::DecodeJob;
+use super::scan::ScanData;
+use crate::idct::{Backend, Portable};
+use crate::pixel_format::PixelFormat;
+
+/// The fast decoder of common JPEGs; keeps buffers and tables from one image to the next.
+///
+/// It decodes baseline JPEG of 8 bits in one scan, grayscale or YCbCr with 4:2:0, 4:2:2 or 4:4:4 sampling, with sides up to
+/// 16,384. Everything else, and everything damaged, is [`Declined`]: use [`Decoder`](crate::Decoder), which falls back to
+/// a decoder of all 8-bit JPEGs, or any other.
+///
+/// ```no_run
+/// use dsconvert_jpeg::{BaselineDecoder, BaselineRequest, PixelFormat, Region, Scale};
+///
+/// // The middle 224×224 pixels of a photo, at half its size.
+/// let bytes = std::fs::read("photo.jpg")?;
+/// let request = BaselineRequest {
+///     size: (640, 480),
+///     scale: Scale::Half,
+///     region: Region { left: 48, top: 8, width: 224, height: 224 },
+///     stride: 224,
+///     format: PixelFormat::Rgb,
+///     reads_to_end: false,
+/// };
+/// let mut pixels = vec![0; 224 * 224 * 3];
+/// BaselineDecoder::default().decode_into(&bytes, request, &mut pixels)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct BaselineDecoder {
+    tables: TableCache,
+    scan: ScanData,
+    planes: Planes,
+}
+
+impl BaselineDecoder {
+    /// Bytes of the buffers that are kept for the next image.
+    pub fn kept_bytes(&self) -> usize {
+        self.scan.kept_bytes() + self.planes.kept_bytes()
+    }
+
+    /// Decodes the file `bytes` into `out`, which holds the samples from the first requested pixel to the last
+    /// ([`BaselineRequest::sample_count`]). What lies between two rows is left as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`Declined`] when the file is of another kind or size, is damaged, or the request does not fit it. The content of
+    /// `out` is then unspecified.
+    pub fn decode_into(
+        &mut self,
+        bytes: &[u8],
+        request: BaselineRequest,
+        out: &mut [u8],
+    ) -> Result<(), Declined> {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(v3) = pulp::x86::V3::try_new() {
+            return self.decode_with(crate::idct::Avx2(v3), bytes, request, out);
+        }
+        self.decode_with(Portable, bytes, request, out)
+    }
+
+    /// The size of the image and whether it is grayscale, if this decoder may decode it.
+    pub(crate) fn size(&mut self, bytes: &[u8]) -> Result<(usize, usize, bool), Declined> {
+        let frame = Frame::read(bytes, &mut self.tables)?;
+        Ok((frame.width, frame.height, frame.sampling.is_gray))
+    }
+
+    /// As [`Self::decode_into`], with the code for one kind of processor.
+    pub(super) fn decode_with(
+        &mut self,
+        backend: impl Backend,
+        bytes: &[u8],
+        request: BaselineRequest,
+        out: &mut [u8],
+    ) -> Result<(), Declined> {
+        let frame = Frame::read(bytes, &mut self.tables)?;
+        let BaselineRequest { size, scale, region, format, .. } = request;
+        if (frame.width, frame.height) != size
+            || format == PixelFormat::Cmyk
+            || !region.fits(scale.of_side(frame.width), scale.of_side(frame.height))
+            || request.sample_count() != Some(out.len())
+        {
+            return Err(Declined);
+        }
+        self.scan.read(frame.scan)?;
+        let job = DecodeJob { frame: &frame, request };
+        job.run(backend, &self.tables, &self.scan, &mut self.planes, out)
+    }
+}

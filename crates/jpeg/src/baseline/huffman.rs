@@ -1,0 +1,189 @@
+//! Huffman tables whose lookup gives a symbol together with its meaning.
+
+use super::declined::Declined;
+
+/// Bits of a table lookup. Nearly all codes of photographs are shorter.
+pub(super) const LOOKUP_BITS: u32 = 11;
+
+/// Most bits of a DC difference and of an AC coefficient (T.81, tables F.1 and F.2, for samples of 8 bits).
+const MAX_DC_BITS: u8 = 11;
+/// See [`MAX_DC_BITS`].
+const MAX_AC_BITS: u8 = 10;
+
+/// Most bits of a code and its value.
+pub(super) const MAX_ENTRY_BITS: u32 = 16 + MAX_AC_BITS as u32;
+
+/// Slots for tables of one kind.
+const SLOTS: usize = 4;
+
+/// What a code means, packed as the block reader uses it:
+///
+/// | bits | |
+/// |---|---|
+/// | 0–7 | bits of the code and of its value; 0: no such code |
+/// | 8–15 | distance from the last coefficient to this one; [`END_OF_BLOCK`] at the end of a block |
+/// | 16–23 | 63 minus the bits of the value |
+/// | 24–31 | bits of the code |
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Entry(u32);
+
+/// More than any number of coefficients.
+pub(super) const END_OF_BLOCK: u32 = 128;
+
+impl Entry {
+    /// The meaning of `symbol`, whose code has `length` bits.
+    fn new(length: u32, symbol: u8) -> Self {
+        let (run, size) = (u32::from(symbol >> 4), u32::from(symbol & 15));
+        // ZRL, sixteen zeros, is a run of fifteen and a value of zero bits.
+        let step = if size == 0 && run < 15 { END_OF_BLOCK } else { run + 1 };
+        Self((length + size) | step << 8 | (63 - size) << 16 | length << 24)
+    }
+
+    /// Bits of code and value.
+    #[inline(always)]
+    pub(super) fn bits(self) -> u32 {
+        self.0 & 0xff
+    }
+
+    /// See [`Entry`].
+    #[inline(always)]
+    pub(super) fn step(self) -> u32 {
+        self.0 >> 8 & 0xff
+    }
+
+    /// The value after the code at the top of `bits`. A leading zero makes it negative (EXTEND of T.81, F.2.2.1); without
+    /// any bit it is zero. There is no branch, as the data would make it unpredictable.
+    #[inline(always)]
+    pub(super) fn value(self, bits: u64) -> i32 {
+        let bits = bits << (self.0 >> 24 & 63);
+        let drop = self.0 >> 16 & 63;
+        let (value, most) = ((bits >> 1 >> drop) as i32, (u64::MAX >> 1 >> drop) as i32);
+        if bits.cast_signed() < 0 { value } else { value - most }
+    }
+}
+
+/// One table.
+#[derive(Debug)]
+pub(super) struct Table {
+    /// The segment that defines it.
+    source: Vec<u8>,
+    entries: [Entry; 1 << LOOKUP_BITS],
+    /// For each length from 1 to 16: the first code after those of this length, left-aligned in 16 bits.
+    ends: [u32; 17],
+    /// For each length: what turns a code into the index of its symbol.
+    offsets: [i32; 17],
+    symbols: [u8; 256],
+    /// Whether the current image has defined it.
+    current: bool,
+}
+
+impl Table {
+    fn new(source: &[u8], is_ac: bool) -> Result<Self, Declined> {
+        let (counts, listed) = source.split_at_checked(16).ok_or(Declined)?;
+        let mut table = Self {
+            source: source.to_vec(),
+            entries: [Entry::default(); 1 << LOOKUP_BITS],
+            ends: [0; 17],
+            offsets: [0; 17],
+            symbols: [0; 256],
+            current: true,
+        };
+        table.symbols.get_mut(..listed.len()).ok_or(Declined)?.copy_from_slice(listed);
+        let (mut code, mut index) = (0u32, 0usize);
+        for (length, &count) in (1u32..).zip(counts) {
+            table.offsets[length as usize] = index as i32 - code as i32;
+            for _ in 0..count {
+                let symbol = *listed.get(index).ok_or(Declined)?;
+                // The code of all ones is forbidden, a larger one impossible.
+                if code + 1 >= 1 << length {
+                    return Err(Declined);
+                }
+                let fits = if is_ac { symbol & 15 <= MAX_AC_BITS } else { symbol <= MAX_DC_BITS };
+                if !fits {
+                    return Err(Declined);
+                }
+                table.add(code, length, symbol);
+                code += 1;
+                index += 1;
+            }
+            table.ends[length as usize] = code << (16 - length);
+            code <<= 1;
+        }
+        if index != listed.len() { Err(Declined) } else { Ok(table) }
+    }
+
+    /// Enters a code at all indexes of the lookup that start with it.
+    fn add(&mut self, code: u32, length: u32, symbol: u8) {
+        let Some(free) = LOOKUP_BITS.checked_sub(length) else { return };
+        let indexes = (code << free) as usize..((code + 1) << free) as usize;
+        if let Some(entries) = self.entries.get_mut(indexes) {
+            entries.fill(Entry::new(length, symbol));
+        }
+    }
+
+    /// The entry for the next bits, at the top of `bits`.
+    #[inline(always)]
+    pub(super) fn lookup(&self, bits: u64) -> Entry {
+        self.entries[(bits >> (64 - LOOKUP_BITS)) as usize]
+    }
+
+    /// As [`Table::lookup`], for a code that is longer.
+    #[cold]
+    pub(super) fn search(&self, bits: u64) -> Entry {
+        let top = (bits >> 48) as u32;
+        for length in LOOKUP_BITS + 1..=16 {
+            if top < self.ends[length as usize] {
+                let code = (top >> (16 - length)).cast_signed();
+                let index = usize::try_from(code + self.offsets[length as usize]);
+                let symbol = index.ok().and_then(|index| self.symbols.get(index));
+                return symbol.map_or(Entry::default(), |&symbol| Entry::new(length, symbol));
+            }
+        }
+        Entry::default()
+    }
+}
+
+/// The tables of an image, kept for the next one: encoders mostly write the same.
+#[derive(Debug, Default)]
+pub(super) struct TableCache {
+    dc: [Option<Box<Table>>; SLOTS],
+    ac: [Option<Box<Table>>; SLOTS],
+}
+
+impl TableCache {
+    /// Starts another image: no table is defined.
+    pub(super) fn forget(&mut self) {
+        for table in self.dc.iter_mut().chain(&mut self.ac).flatten() {
+            table.current = false;
+        }
+    }
+
+    /// Reads a DHT segment.
+    pub(super) fn read(&mut self, mut payload: &[u8]) -> Result<(), Declined> {
+        while let [class, rest @ ..] = payload {
+            let symbols: usize =
+                rest.get(..16).ok_or(Declined)?.iter().map(|&count| usize::from(count)).sum();
+            let (source, rest) = rest.split_at_checked(16 + symbols).ok_or(Declined)?;
+            let is_ac = match class >> 4 {
+                0 => false,
+                1 => true,
+                _ => return Err(Declined),
+            };
+            let kind = if is_ac { &mut self.ac } else { &mut self.dc };
+            let slot = kind.get_mut(usize::from(class & 15)).ok_or(Declined)?;
+            match slot {
+                Some(table) if table.source == source => table.current = true,
+                _ => *slot = Some(Box::new(Table::new(source, is_ac)?)),
+            }
+            payload = rest;
+        }
+        Ok(())
+    }
+
+    /// The tables of a component.
+    #[inline(always)]
+    pub(super) fn pair(&self, dc: usize, ac: usize) -> Option<(&Table, &Table)> {
+        let (dc, ac) = (self.dc.get(dc)?.as_ref()?, self.ac.get(ac)?.as_ref()?);
+        (dc.current && ac.current).then_some((dc, ac))
+    }
+}

@@ -1,0 +1,26 @@
+//! The fast decoder of common JPEGs: whole photographs, reduced sizes, and the part that a crop keeps.
+//!
+//! A training loader decodes the middle of a small photograph, again and again. A crop in libjpeg-turbo saves little, as
+//! it decodes nearly all of the image. This decoder skips blocks outside of the crop without transforming them, stops
+//! after the last row that is needed, and writes pixels directly to the caller's buffer.
+//!
+//! Vector code comes from two sources: `pulp` compiles the loops a second time for processors with AVX2, and
+//! [`Avx2`](crate::idct::Avx2) writes the transform with its instructions. Results do not depend on it.
+
+mod block_reader;
+mod declined;
+mod decoder;
+mod frame;
+mod huffman;
+mod planes;
+mod request;
+mod rows;
+mod scan;
+mod store;
+#[cfg(test)]
+mod tests;
+mod upsample;
+
+pub use declined::Declined;
+pub use decoder::BaselineDecoder;
+pub use request::BaselineRequest;

@@ -1,0 +1,160 @@
+//! The samples of each component that a region needs.
+//!
+//! At 1/2, 1/4 and 1/8 of the size, a block has 4, 2 or 1 samples on a side. Chroma blocks of half the resolution have
+//! twice as many where that makes upsampling unnecessary, as in libjpeg.
+
+use std::ops::Range;
+
+use super::block_reader::BlockContent;
+use super::declined::Declined;
+use super::frame::{Frame, Sampling};
+use crate::block::Block;
+use crate::memory;
+use crate::region::Region;
+use crate::scale::Scale;
+
+/// How the samples of a component are laid out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct PlaneShape {
+    /// Blocks per MCU, across.
+    pub(super) columns: usize,
+    /// Blocks per MCU, down.
+    pub(super) rows: usize,
+    /// Samples on a side of a block.
+    pub(super) side: usize,
+    /// Output pixels per sample, across and down: 1 or 2.
+    pub(super) spread: (usize, usize),
+    /// Whether upsampling is fancy (blends neighbors) or replicates samples.
+    pub(super) is_fancy: bool,
+    /// Samples per row of the whole image, without those that only complete MCUs.
+    pub(super) width: usize,
+    /// Rows of samples of the whole image.
+    pub(super) height: usize,
+}
+
+/// libjpeg-turbo replicates the samples of narrower chroma components.
+const MIN_FANCY_WIDTH: usize = 3;
+
+impl PlaneShape {
+    /// The shapes of luma and of both chroma components of `frame` at `scale`.
+    pub(super) fn of(frame: &Frame<'_>, scale: Scale) -> Result<[Self; 2], Declined> {
+        let side = scale.block_side();
+        let Sampling { columns, rows, .. } = frame.sampling;
+        let luma = Self {
+            columns,
+            rows,
+            side,
+            spread: (1, 1),
+            is_fancy: false,
+            width: scale.of_side(frame.width),
+            height: scale.of_side(frame.height),
+        };
+        // Twice the samples where that gives the full resolution in both directions (jdmaster.c of libjpeg).
+        let (chroma_side, spread) = if scale != Scale::Full && (columns, rows) == (2, 2) {
+            (2 * side, (1, 1))
+        } else {
+            (side, (columns, rows))
+        };
+        let chroma = Self {
+            columns: 1,
+            rows: 1,
+            side: chroma_side,
+            spread,
+            is_fancy: side > 1,
+            width: luma.width.div_ceil(spread.0),
+            height: luma.height.div_ceil(spread.1),
+        };
+        if spread.0 > 1 && chroma.is_fancy && chroma.width < MIN_FANCY_WIDTH {
+            return Err(Declined);
+        }
+        Ok([luma, chroma])
+    }
+
+    /// Output pixels per MCU, across and down.
+    pub(super) fn mcu(&self) -> (usize, usize) {
+        (self.columns * self.side * self.spread.0, self.rows * self.side * self.spread.1)
+    }
+}
+
+/// The MCUs that a region needs.
+#[derive(Debug, Clone)]
+pub(super) struct McuSpan {
+    pub(super) columns: Range<usize>,
+    pub(super) rows: Range<usize>,
+}
+
+impl McuSpan {
+    pub(super) fn of([luma, chroma]: &[PlaneShape; 2], region: Region) -> Self {
+        let mcus = |start: usize, length: usize, all: usize, mcu: usize, spread: usize| {
+            // Fancy upsampling reads one more chroma sample in each direction.
+            let reach = 2 * (spread - 1);
+            let end = (start + length + reach).min(all);
+            start.saturating_sub(reach) / mcu..end.div_ceil(mcu)
+        };
+        let (mcu, spread) = (luma.mcu(), chroma.spread);
+        Self {
+            columns: mcus(region.left, region.width, luma.width, mcu.0, spread.0),
+            rows: mcus(region.top, region.height, luma.height, mcu.1, spread.1),
+        }
+    }
+}
+
+/// The samples of a [`McuSpan`].
+#[derive(Debug, Default)]
+pub(super) struct Planes {
+    samples: [Vec<u8>; 3],
+    shapes: [PlaneShape; 3],
+    strides: [usize; 3],
+    /// Position of the first sample in the image, per component.
+    pub(super) origins: [(usize, usize); 3],
+    /// Coefficients of one row of MCUs. All are zero after a successful decode.
+    pub(super) blocks: Vec<(Block, BlockContent)>,
+    /// Chroma of one row at full resolution.
+    pub(super) upsampled: [Vec<u8>; 2],
+}
+
+impl Planes {
+    pub(super) fn kept_bytes(&self) -> usize {
+        let samples: usize = self.samples.iter().chain(&self.upsampled).map(Vec::capacity).sum();
+        samples + self.blocks.capacity() * size_of::<(Block, BlockContent)>()
+    }
+
+    pub(super) fn reshape(
+        &mut self,
+        is_gray: bool,
+        [luma, chroma]: [PlaneShape; 2],
+        span: &McuSpan,
+    ) -> Result<(), Declined> {
+        self.shapes = [luma, chroma, chroma];
+        for (component, shape) in self.shapes.iter().enumerate() {
+            let (width, height) = (shape.columns * shape.side, shape.rows * shape.side);
+            self.strides[component] = span.columns.len() * width;
+            self.origins[component] = (span.columns.start * width, span.rows.start * height);
+            let samples = span.columns.len() * width * span.rows.len() * height;
+            let used = component == 0 || !is_gray;
+            let length = if used { samples } else { 0 };
+            memory::resize(&mut self.samples[component], length, 0).map_err(|_| Declined)?;
+        }
+        Ok(())
+    }
+
+    /// How the samples of a component are laid out.
+    #[inline(always)]
+    pub(super) fn shape(&self, component: usize) -> PlaneShape {
+        self.shapes[component]
+    }
+
+    /// All samples of a component, and the number per row.
+    #[inline(always)]
+    pub(super) fn plane(&mut self, component: usize) -> (&mut [u8], usize) {
+        (&mut self.samples[component], self.strides[component])
+    }
+
+    /// The samples of row `y` of a component, from its first decoded column.
+    #[inline(always)]
+    pub(super) fn row(&self, component: usize, y: usize) -> &[u8] {
+        let stride = self.strides[component];
+        let start = y.saturating_sub(self.origins[component].1) * stride;
+        self.samples[component].get(start..start + stride).unwrap_or_default()
+    }
+}

@@ -1,0 +1,124 @@
+//! Entropy-coded segments, ready to be read as a stream of bits.
+
+use super::declined::Declined;
+
+/// Zero bytes after a segment, so that eight bytes can be read anywhere.
+pub(super) const PADDING: usize = 16;
+
+/// The entropy-coded segments of a scan without byte stuffing (the zero after each `ff`).
+#[derive(Debug, Default)]
+pub(super) struct ScanData {
+    /// Each segment with [`PADDING`] after it.
+    data: Vec<u8>,
+    /// Where each segment ends, with its padding.
+    ends: Vec<usize>,
+}
+
+impl ScanData {
+    /// Bytes of the buffers.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.data.capacity() + self.ends.capacity() * size_of::<usize>()
+    }
+
+    /// Copies `scan`, which must end with the end of the image: no other scan.
+    pub(super) fn read(&mut self, scan: &[u8]) -> Result<(), Declined> {
+        self.data.clear();
+        self.ends.clear();
+        self.data.reserve(scan.len() + PADDING);
+        let mut rest = scan;
+        loop {
+            let at = find_ff(rest).ok_or(Declined)?;
+            match rest.get(at + 1) {
+                Some(0) => self.data.extend_from_slice(&rest[..=at]),
+                Some(0xd9) => {
+                    self.end_segment(&rest[..at]);
+                    return Ok(());
+                }
+                // Restart markers count from 0 to 7, again and again.
+                Some(&marker) if usize::from(marker) == 0xd0 + self.ends.len() % 8 => {
+                    self.end_segment(&rest[..at])
+                }
+                _ => return Err(Declined),
+            }
+            rest = &rest[at + 2..];
+        }
+    }
+
+    fn end_segment(&mut self, last: &[u8]) {
+        self.data.extend_from_slice(last);
+        self.data.extend_from_slice(&[0; PADDING]);
+        self.ends.push(self.data.len());
+    }
+
+    /// The segments from first to last, each with [`PADDING`] after it.
+    pub(super) fn segments(&self) -> Segments<'_> {
+        Segments { data: &self.data, ends: &self.ends, start: 0 }
+    }
+}
+
+/// See [`ScanData::segments`].
+#[derive(Debug)]
+pub(super) struct Segments<'a> {
+    data: &'a [u8],
+    /// Ends of the segments that are left.
+    ends: &'a [usize],
+    start: usize,
+}
+
+impl<'a> Iterator for Segments<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (&end, ends) = self.ends.split_first()?;
+        let segment = self.data.get(self.start..end);
+        (self.start, self.ends) = (end, ends);
+        segment
+    }
+}
+
+/// The position of the first `ff`, eight bytes at a time.
+fn find_ff(bytes: &[u8]) -> Option<usize> {
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    let mut at = 0;
+    for word in bytes.as_chunks::<8>().0 {
+        // The lowest byte that is ff becomes zero when inverted, and borrows first.
+        let inverted = !u64::from_le_bytes(*word);
+        let zeros = inverted.wrapping_sub(LOW) & !inverted & (LOW << 7);
+        if zeros != 0 {
+            return Some(at + zeros.trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    bytes.get(at..)?.iter().position(|&byte| byte == 0xff).map(|n| at + n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn byte_stuffing_is_removed() {
+        let mut out = ScanData::default();
+        let scan = [1, 2, 0xff, 0, 3, 4, 5, 6, 7, 8, 9, 0xff, 0, 0xff, 0, 0xff, 0xd9, 7];
+        assert_eq!(out.read(&scan), Ok(()));
+        let segments: Vec<&[u8]> = out.segments().collect();
+        assert_eq!(segments, [[&[1, 2, 0xff, 3, 4, 5, 6, 7, 8, 9, 0xff, 0xff][..], &[0; PADDING]].concat()]);
+        assert_eq!(out.read(&[1, 2, 3]), Err(Declined));
+        for at in 0..20 {
+            let mut bytes = vec![0xfe; 20];
+            bytes[at] = 0xff;
+            assert_eq!(find_ff(&bytes), Some(at));
+        }
+    }
+
+    #[test]
+    fn it_is_split_at_restart_markers_in_order() {
+        let mut out = ScanData::default();
+        assert_eq!(out.read(&[1, 0xff, 0xd0, 2, 0xff, 0, 0xff, 0xd1, 0xff, 0xd9]), Ok(()));
+        let segments: Vec<usize> = out.segments().map(|segment| segment.len() - PADDING).collect();
+        assert_eq!(segments, [1, 2, 0]);
+        for wrong in [&[1, 0xff, 0xd1, 2, 0xff, 0xd9][..], &[1, 0xff, 0xd0, 2, 0xff, 0xd0, 3, 0xff, 0xd9]] {
+            assert_eq!(out.read(wrong), Err(Declined));
+        }
+    }
+}

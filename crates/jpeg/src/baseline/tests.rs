@@ -1,0 +1,304 @@
+//! Against libjpeg-turbo: the same pixels, or none.
+
+use libjpeg_turbo_rs::{Decoder, Encoder, JpegError, PixelFormat as TurboFormat, ScalingFactor, Subsampling};
+use proptest::prelude::*;
+
+use super::{BaselineDecoder, BaselineRequest, Declined};
+use crate::idct::Portable;
+use crate::{PixelFormat, Region, Scale};
+
+/// What the strict decoder of libjpeg-turbo makes of `bytes`.
+fn reference(bytes: &[u8], channels: usize) -> Result<Vec<u8>, JpegError> {
+    reduced_reference(bytes, 1, channels)
+}
+
+fn reduced_reference(bytes: &[u8], reduction: usize, channels: usize) -> Result<Vec<u8>, JpegError> {
+    let mut decoder = Decoder::new(bytes)?;
+    decoder.set_scale(ScalingFactor::try_new(1, reduction as u32)?);
+    decoder.set_stop_on_warning(true);
+    decoder.set_output_format(if channels == 1 { TurboFormat::Grayscale } else { TurboFormat::Rgb });
+    Ok(decoder.decode_image()?.into_vec())
+}
+
+fn crop(pixels: &[u8], width: usize, region: Region, channels: usize) -> Vec<u8> {
+    let rows = pixels.chunks_exact(width * channels).skip(region.top).take(region.height);
+    rows.flat_map(|row| &row[region.left * channels..][..region.width * channels]).copied().collect()
+}
+
+fn decode(bytes: &[u8], size: (usize, usize), region: Region, channels: usize) -> Result<Vec<u8>, Declined> {
+    decode_request(bytes, request(size, 1, region, channels))
+}
+
+/// Rows without gaps, and no more of the file than they need.
+fn request(size: (usize, usize), reduction: usize, region: Region, channels: usize) -> BaselineRequest {
+    let scale = Scale::from_denominator(reduction as u32).unwrap();
+    let format = if channels == 1 { PixelFormat::Gray } else { PixelFormat::Rgb };
+    BaselineRequest { size, scale, region, stride: region.width, format, reads_to_end: false }
+}
+
+/// Decodes with the code for this processor and with that for any; both must agree.
+fn decode_request(bytes: &[u8], request: BaselineRequest) -> Result<Vec<u8>, Declined> {
+    let mut out = vec![0; request.sample_count().unwrap_or(0)];
+    let done = BaselineDecoder::default().decode_into(bytes, request, &mut out);
+    let mut portable = vec![0; out.len()];
+    assert_eq!(BaselineDecoder::default().decode_with(Portable, bytes, request, &mut portable), done);
+    assert!(done.is_err() || out == portable, "two kinds of processor disagree");
+    done.map(|()| out)
+}
+
+/// A picture of waves and noise.
+fn picture(width: usize, height: usize, channels: usize, seed: u64, noise: u32) -> Vec<u8> {
+    let mut state = seed;
+    let mut pixels = Vec::with_capacity(width * height * channels);
+    for y in 0..height {
+        for x in 0..width {
+            for c in 0..channels {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let wave =
+                    ((x * (c + 1)) as f64 / 7.0).sin() + ((y * 2 + c) as f64 / 11.0 + seed as f64).cos();
+                let noise = if noise > 0 { (state >> 40) as u32 % noise } else { 0 };
+                pixels.push((wave * 60.0 + 128.0 + f64::from(noise)).clamp(0.0, 255.0) as u8);
+            }
+        }
+    }
+    pixels
+}
+
+fn encode(
+    pixels: &[u8],
+    (width, height): (usize, usize),
+    channels: usize,
+    quality: u8,
+    s: Subsampling,
+) -> Vec<u8> {
+    let format = if channels == 1 { TurboFormat::Grayscale } else { TurboFormat::Rgb };
+    Encoder::new(pixels, width, height, format).quality(quality).subsampling(s).encode().unwrap()
+}
+
+fn subsampling() -> impl Strategy<Value = Subsampling> {
+    prop_oneof![Just(Subsampling::S420), Just(Subsampling::S444), Just(Subsampling::S422)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn pixels_are_those_of_libjpeg_turbo(
+        (width, height) in (1usize..90, 1usize..90),
+        color: bool,
+        // Below, the numbers of the tables take 16 bits, and the file is no baseline JPEG.
+        quality in 25u8..=100,
+        subsampling in subsampling(),
+        noise in prop_oneof![Just(0u32), 1u32..255],
+        seed: u64,
+        place in (0.0f64..1.0, 0.0f64..1.0, 0.0f64..1.0, 0.0f64..1.0),
+        gray_wanted: bool,
+        reduction in prop_oneof![Just(1usize), Just(2), Just(4), Just(8)],
+        restart in prop_oneof![Just(0u16), 1u16..20],
+    ) {
+        let stored = if color { 3 } else { 1 };
+        let pixels = picture(width, height, stored, seed, noise);
+        let format = if color { TurboFormat::Rgb } else { TurboFormat::Grayscale };
+        let encoder = Encoder::new(&pixels, width, height, format).quality(quality).subsampling(subsampling);
+        let bytes = encoder.restart_blocks(restart).encode().unwrap();
+        let size = (width, height);
+        let (width, height) = (width.div_ceil(reduction), height.div_ceil(reduction));
+        let (left, top) = ((place.0 * width as f64) as usize, (place.1 * height as f64) as usize);
+        let region = Region {
+            left,
+            top,
+            width: 1 + (place.2 * (width - left - 1) as f64) as usize,
+            height: 1 + (place.3 * (height - top - 1) as f64) as usize,
+        };
+        let channels = if gray_wanted { 1 } else { 3 };
+        let expected = reduced_reference(&bytes, reduction, channels).unwrap();
+        let expected = crop(&expected, width, region, channels);
+        match decode_request(&bytes, request(size, reduction, region, channels)) {
+            Ok(found) => prop_assert!(found == expected),
+            // Only what it is documented not to read.
+            Err(Declined) => prop_assert!(color && subsampling != Subsampling::S444 && width < 5),
+        }
+    }
+
+    /// Damage is refused, or means to libjpeg-turbo what it means here; and never panics.
+    #[test]
+    fn damaged_files_never_give_other_pixels(
+        (width, height) in (5usize..60, 1usize..60),
+        subsampling in subsampling(),
+        seed: u64,
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        cut in prop::option::of(any::<prop::sample::Index>()),
+    ) {
+        let mut bytes = encode(&picture(width, height, 3, seed, 90), (width, height), 3, 90, subsampling);
+        for (at, byte) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        let region = Region { left: 0, top: 0, width, height };
+        if let Ok(found) = decode(&bytes, (width, height), region, 3)
+            && let Ok(expected) = reference(&bytes, 3)
+        {
+            prop_assert!(found == expected);
+        }
+    }
+
+    /// The converter takes whole images from here without asking libjpeg-turbo whether they are sound.
+    #[test]
+    fn what_is_decoded_whole_is_sound_to_libjpeg_turbo(
+        (width, height) in (5usize..60, 1usize..60),
+        subsampling in subsampling(),
+        color: bool,
+        seed: u64,
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..3),
+        // In the headers, in the scan, or in its last bytes.
+        region in 0usize..3,
+        reduction in prop_oneof![Just(1usize), Just(2), Just(4), Just(8)],
+        restart in prop_oneof![Just(0u16), 1u16..20],
+    ) {
+        let stored = if color { 3 } else { 1 };
+        let pixels = picture(width, height, stored, seed, 90);
+        let format = if color { TurboFormat::Rgb } else { TurboFormat::Grayscale };
+        let encoder = Encoder::new(&pixels, width, height, format).quality(90).subsampling(subsampling);
+        let bytes = encoder.restart_blocks(restart).encode().unwrap();
+        let scan = bytes.windows(2).position(|w| w == [0xff, 0xda]).unwrap();
+        let places = [0..scan, scan..bytes.len(), bytes.len().saturating_sub(12)..bytes.len()][region].clone();
+        let mut damaged = bytes.clone();
+        for (at, byte) in damage {
+            damaged[places.start + at.index(places.len())] = byte;
+        }
+        let size = (width, height);
+        let region =
+            Region { left: 0, top: 0, width: width.div_ceil(reduction), height: height.div_ceil(reduction) };
+        for channels in [1, 3] {
+            if let Ok(found) = decode_request(&damaged, BaselineRequest { reads_to_end: true, ..request(size, reduction, region, channels) }) {
+                let expected = reduced_reference(&damaged, reduction, channels);
+                prop_assert!(expected.is_ok(), "{:?}", expected.err());
+                prop_assert!(found == expected.unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300), rest in any::<[usize; 4]>()) {
+        let [left, top, width, height] = rest.map(|n| n % 40);
+        let region = Region { left, top, width, height };
+        let _ = decode(&bytes, (20, 20), region, 3);
+        let mut bytes = bytes;
+        bytes.splice(0..0, encode(&picture(20, 20, 3, 1, 9), (20, 20), 3, 80, Subsampling::S420)[..620].to_vec());
+        let _ = decode(&bytes, (20, 20), region, 3);
+    }
+}
+
+#[test]
+fn extreme_blocks_are_left_to_libjpeg_turbo_or_decoded_like_it() {
+    // Noise of full contrast has the most energy that samples can have.
+    for seed in 0..20 {
+        let mut pixels = picture(48, 48, 3, seed, 255);
+        pixels.iter_mut().for_each(|v| *v = if *v % 2 == 0 { 0 } else { 255 });
+        for quality in [1, 5, 50, 100] {
+            let bytes = encode(&pixels, (48, 48), 3, quality, Subsampling::S444);
+            let region = Region { left: 0, top: 0, width: 48, height: 48 };
+            if let Ok(found) = decode(&bytes, (48, 48), region, 3) {
+                assert_eq!(found, reference(&bytes, 3).unwrap(), "seed {seed}, quality {quality}");
+            }
+        }
+    }
+}
+
+#[test]
+fn buffers_of_one_image_do_not_show_in_the_next() {
+    let mut decoder = BaselineDecoder::default();
+    for (n, size) in [(60, 40), (16, 16), (33, 70), (8, 90), (60, 40)].into_iter().enumerate() {
+        for subsampling in [Subsampling::S420, Subsampling::S444] {
+            let pixels = picture(size.0, size.1, 3, n as u64, 60);
+            let bytes = encode(&pixels, size, 3, 90, subsampling);
+            let region = Region { left: 0, top: 0, width: size.0, height: size.1 };
+            let mut out = vec![0; size.0 * size.1 * 3];
+            let request = request(size, 1, region, 3);
+            decoder.decode_into(&bytes, request, &mut out).unwrap();
+            assert_eq!(out, reference(&bytes, 3).unwrap());
+            // A failure in between leaves coefficients behind.
+            let cut = &bytes[..bytes.len() - bytes.len() / 4];
+            assert_eq!(decoder.decode_into(cut, request, &mut out), Err(Declined));
+        }
+    }
+}
+
+#[test]
+fn what_it_does_not_read_is_refused() {
+    let pixels = picture(40, 40, 3, 3, 30);
+    let region = Region { left: 0, top: 0, width: 40, height: 40 };
+    let encoder = || Encoder::new(&pixels, 40, 40, TurboFormat::Rgb).quality(80);
+    let plain = encoder().encode().unwrap();
+    assert!(decode(&plain, (40, 40), region, 3).is_ok());
+    for other in [
+        encoder().progressive(true).encode().unwrap(),
+        encoder().subsampling(Subsampling::S440).encode().unwrap(),
+    ] {
+        assert_eq!(decode(&other, (40, 40), region, 3), Err(Declined));
+    }
+    assert_eq!(decode(&plain, (41, 40), region, 3), Err(Declined), "another size than the record says");
+    for region in [
+        Region { left: 1, ..region },
+        Region { top: usize::MAX, ..region },
+        Region { width: 0, ..region },
+        Region { height: 41, ..region },
+    ] {
+        let mut out = vec![0; region.width.min(100) * region.height.min(100) * 3];
+        assert_eq!(
+            BaselineDecoder::default().decode_into(&plain, request((40, 40), 1, region, 3), &mut out),
+            Err(Declined)
+        );
+    }
+}
+
+#[test]
+fn colors_are_known_by_jfif_or_adobe_or_by_component_identifiers() {
+    let pixels = picture(40, 40, 3, 3, 30);
+    let plain = Encoder::new(&pixels, 40, 40, TurboFormat::Rgb).quality(80).encode().unwrap();
+    let region = Region { left: 0, top: 0, width: 40, height: 40 };
+    let length = 2 + usize::from(u16::from_be_bytes([plain[4], plain[5]]));
+    assert_eq!(plain[2..4], [0xff, 0xe0], "JFIF first");
+    let (jfif, rest) = (&plain[2..2 + length], &plain[2 + length..]);
+    let adobe = |transform| [b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0", &[transform][..]].concat();
+    let file = |segments: &[&[u8]]| [&[0xff, 0xd8], segments.concat().as_slice(), rest].concat();
+    let expected = reference(&plain, 3).unwrap();
+    for segments in [&[][..], &[&adobe(1)[..]], &[jfif, &adobe(1)]] {
+        let file = file(segments);
+        assert_eq!(reference(&file, 3).unwrap(), expected);
+        assert_eq!(decode(&file, (40, 40), region, 3).unwrap(), expected);
+    }
+    // These are not YCbCr, or it is doubtful what they are.
+    for segments in [&[&adobe(0)[..]][..], &[jfif, &adobe(0)], &[&adobe(2)]] {
+        assert_eq!(decode(&file(segments), (40, 40), region, 3), Err(Declined));
+    }
+}
+
+#[test]
+fn rows_are_written_where_they_are_requested_and_damage_after_them_is_found() {
+    let pixels = picture(64, 64, 3, 5, 30);
+    let mut bytes = encode(&pixels, (64, 64), 3, 90, Subsampling::S420);
+    let region = Region { left: 20, top: 9, width: 11, height: 7 };
+    let request = BaselineRequest { stride: 64, reads_to_end: true, ..request((64, 64), 1, region, 3) };
+    let mut out = vec![7; request.sample_count().unwrap()];
+    BaselineDecoder::default().decode_into(&bytes, request, &mut out).unwrap();
+    let expected = crop(&reference(&bytes, 3).unwrap(), 64, region, 3);
+    for (n, row) in out.chunks(64 * 3).enumerate() {
+        assert_eq!(row[..33], expected[n * 33..][..33]);
+        assert!(row[33..].iter().all(|&v| v == 7), "what is between them is left alone");
+    }
+    // The last bytes of the scan go, the end of the image stays.
+    bytes.drain(bytes.len() - 40..bytes.len() - 2);
+    assert_eq!(BaselineDecoder::default().decode_into(&bytes, request, &mut out), Err(Declined));
+    assert_eq!(
+        BaselineDecoder::default().decode_into(
+            &bytes,
+            BaselineRequest { reads_to_end: false, ..request },
+            &mut out
+        ),
+        Ok(())
+    );
+}

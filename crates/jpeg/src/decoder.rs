@@ -1,0 +1,185 @@
+//! The decoder of all 8-bit JPEGs with Huffman codes.
+
+use crate::baseline::{BaselineDecoder, BaselineRequest};
+use crate::color::{cmyk_to_rgb, invert_cmyk, luma};
+use crate::error::{Error, ErrorKind};
+use crate::general::LayoutRequest;
+use crate::image::{Image, ImageInfo};
+use crate::memory;
+use crate::options::DecodeOptions;
+use crate::pixel_format::PixelFormat;
+use crate::region::Region;
+use crate::structure::Layout;
+
+/// Decodes images one after the other; keeps buffers and tables.
+///
+/// Common baseline files go through [`BaselineDecoder`], all others through [`Layout::decode`]. The pixels do not depend
+/// on which of them decodes.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    baseline: BaselineDecoder,
+    /// CMYK samples before their conversion.
+    cmyk: Vec<u8>,
+}
+
+impl Decoder {
+    /// A decoder without buffers yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Decodes the file `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// See [`ErrorKind`].
+    pub fn decode(&mut self, bytes: &[u8], options: &DecodeOptions) -> Result<Image, Error> {
+        let mut pixels = Vec::new();
+        let info = self.decode_into(bytes, options, &mut pixels)?;
+        Ok(Image { info, pixels })
+    }
+
+    /// As [`decode`](Self::decode), replacing the content of `pixels`. Reusing the buffer saves its allocation. On failure
+    /// its content is unspecified.
+    ///
+    /// # Errors
+    ///
+    /// See [`ErrorKind`].
+    pub fn decode_into(
+        &mut self,
+        bytes: &[u8],
+        options: &DecodeOptions,
+        pixels: &mut Vec<u8>,
+    ) -> Result<ImageInfo, Error> {
+        // The baseline decoder declines all damage, so that it may go first even in a lenient decode.
+        if let Some(info) = self.decode_baseline(bytes, options, pixels)? {
+            return Ok(info);
+        }
+        let layout = if options.is_lenient { Layout::read(bytes)? } else { Layout::read_strict(bytes)? };
+        let region = self::region(options, layout.width(), layout.height())?;
+        if !options.is_lenient {
+            check_file_size(block_count(&layout), bytes)?;
+        }
+        let info = self.decode_layout(&layout, options, pixels)?;
+        crop(pixels, info, region);
+        Ok(ImageInfo { width: region.width, height: region.height, ..info })
+    }
+
+    /// Decodes a common file; `None` when it is none or damaged.
+    fn decode_baseline(
+        &mut self,
+        bytes: &[u8],
+        options: &DecodeOptions,
+        pixels: &mut Vec<u8>,
+    ) -> Result<Option<ImageInfo>, Error> {
+        let Ok((width, height, is_gray)) = self.baseline.size(bytes) else { return Ok(None) };
+        let region = self::region(options, width, height)?;
+        if check_file_size(width.div_ceil(8) * height.div_ceil(8), bytes).is_err() {
+            return Ok(None);
+        }
+        let format = options.format.unwrap_or(if is_gray { PixelFormat::Gray } else { PixelFormat::Rgb });
+        let request = BaselineRequest {
+            size: (width, height),
+            scale: options.scale,
+            region,
+            stride: region.width,
+            format,
+            reads_to_end: options.reads_to_end,
+        };
+        let Some(count) = request.sample_count() else { return Ok(None) };
+        memory::resize(pixels, count, 0)?;
+        Ok(self.baseline.decode_into(bytes, request, pixels).is_ok().then_some(ImageInfo {
+            width: region.width,
+            height: region.height,
+            format,
+            is_damaged: false,
+        }))
+    }
+
+    /// Decodes any file, without its region.
+    fn decode_layout(
+        &mut self,
+        layout: &Layout<'_>,
+        options: &DecodeOptions,
+        pixels: &mut Vec<u8>,
+    ) -> Result<ImageInfo, Error> {
+        let DecodeOptions { scale, is_lenient, .. } = *options;
+        let stored = match layout.components().len() {
+            1 => PixelFormat::Gray,
+            4 => PixelFormat::Cmyk,
+            _ => PixelFormat::Rgb,
+        };
+        if stored != PixelFormat::Cmyk {
+            let format = options.format.unwrap_or(stored);
+            return layout.decode(LayoutRequest { scale, format, is_lenient }, pixels);
+        }
+        let format = options.format.unwrap_or(PixelFormat::Rgb);
+        let samples = if format == PixelFormat::Cmyk { &mut *pixels } else { &mut self.cmyk };
+        let info = layout.decode(LayoutRequest { scale, format: PixelFormat::Cmyk, is_lenient }, samples)?;
+        if layout.has_adobe_marker() {
+            invert_cmyk(samples);
+        }
+        if format != PixelFormat::Cmyk {
+            memory::resize(pixels, info.width * info.height * format.channels(), 0)?;
+        }
+        match format {
+            PixelFormat::Cmyk => {}
+            PixelFormat::Rgb => cmyk_to_rgb(&self.cmyk, pixels),
+            PixelFormat::Gray => {
+                for (gray, cmyk) in pixels.iter_mut().zip(self.cmyk.chunks_exact(4)) {
+                    let mut rgb = [0; 3];
+                    cmyk_to_rgb(cmyk, &mut rgb);
+                    *gray = luma(rgb);
+                }
+            }
+        }
+        Ok(ImageInfo { format, ..info })
+    }
+}
+
+/// The region of an image of `width` × `height` stored pixels, at the scale of `options`.
+fn region(options: &DecodeOptions, width: usize, height: usize) -> Result<Region, Error> {
+    if width as u64 * height as u64 > options.max_pixels {
+        let message = format!("the image has {width}×{height} pixels, the limit is {}", options.max_pixels);
+        return Err(Error::new(ErrorKind::TooLarge, message));
+    }
+    let (width, height) = (options.scale.of_side(width), options.scale.of_side(height));
+    let whole = Region::whole(width, height);
+    let region = options.region.unwrap_or(whole);
+    if !region.fits(width, height) {
+        let message = format!("the region {region:?} is not inside the image of {width}×{height} pixels");
+        return Err(Error::new(ErrorKind::InvalidRequest, message));
+    }
+    Ok(region)
+}
+
+/// Fails when a file is too small for its blocks, each of which takes a bit or more: its header must not decide alone how
+/// much memory is allocated.
+fn check_file_size(blocks: usize, bytes: &[u8]) -> Result<(), Error> {
+    if blocks / 8 > bytes.len() {
+        let message = format!("a file of {} bytes cannot hold the {blocks} blocks of its image", bytes.len());
+        return Err(Error::new(ErrorKind::Truncated, message));
+    }
+    Ok(())
+}
+
+/// The blocks of all components.
+fn block_count(layout: &Layout<'_>) -> usize {
+    let (max_h, max_v) = layout.max_factors();
+    let mcus = layout.width().div_ceil(8 * max_h) * layout.height().div_ceil(8 * max_v);
+    layout.components().iter().map(|c| c.horizontal * c.vertical).sum::<usize>() * mcus
+}
+
+/// Keeps the pixels of `region`.
+fn crop(pixels: &mut Vec<u8>, info: ImageInfo, region: Region) {
+    if region == Region::whole(info.width, info.height) {
+        return;
+    }
+    let channels = info.format.channels();
+    let (stride, kept) = (info.width * channels, region.width * channels);
+    for row in 0..region.height {
+        let start = (region.top + row) * stride + region.left * channels;
+        pixels.copy_within(start..start + kept, row * kept);
+    }
+    pixels.truncate(region.height * kept);
+}

@@ -1,0 +1,63 @@
+//! Errors.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// What kind of failure an [`Error`] is. The kinds are stable; messages may change between versions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The file ends before its content does.
+    Truncated,
+    /// The content contradicts the format.
+    Corrupt,
+    /// The format allows the content, but this crate does not decode it.
+    Unsupported,
+    /// The image passes a limit, or its buffers cannot be allocated.
+    TooLarge,
+    /// The request does not fit the image, such as a region outside of it.
+    InvalidRequest,
+}
+
+/// Why a file was not decoded. Displays as a message for people, without a trailing period.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    kind: ErrorKind,
+    message: Cow<'static, str>,
+}
+
+impl Error {
+    /// The kind of failure.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// The file ends inside `what`.
+    pub(crate) fn truncated(what: &str) -> Self {
+        Self::new(ErrorKind::Truncated, format!("the file ends inside {what}"))
+    }
+
+    pub(crate) fn corrupt(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Corrupt, message)
+    }
+
+    pub(crate) fn unsupported(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Unsupported, message)
+    }
+
+    pub(crate) fn out_of_memory() -> Self {
+        Self::new(ErrorKind::TooLarge, "the memory for the image cannot be allocated")
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,170 @@
+//! From a file's structure to its pixels.
+
+use super::planes::{Coefficients, Plane};
+use super::scan::ScanReader;
+use super::upsample::Upsampling;
+use crate::color::{luma, ycbcr_to_rgb};
+use crate::error::{Error, ErrorKind};
+use crate::image::ImageInfo;
+use crate::memory;
+use crate::pixel_format::PixelFormat;
+use crate::scale::Scale;
+use crate::structure::{ColorModel, Layout, Process};
+
+/// What [`Layout::decode`](crate::Layout::decode) produces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LayoutRequest {
+    /// The size of the output.
+    pub scale: Scale,
+    /// The samples of the output. Files of four components decode to [`PixelFormat::Cmyk`] only, as their samples are
+    /// stored; all others to gray or RGB.
+    pub format: PixelFormat,
+    /// Whether damage is concealed, as `djpeg` does it: what cannot be decoded is gray, or as coarse as the scans
+    /// before it.
+    pub is_lenient: bool,
+}
+
+impl Layout<'_> {
+    /// Decodes the image into `out`, rows from top to bottom without gaps.
+    ///
+    /// A sequential file in one scan needs its samples in memory beside `out`, about one byte per pixel and component. All
+    /// other files also need their coefficients, two bytes each.
+    ///
+    /// # Errors
+    ///
+    /// When the file is damaged and the request is not lenient, when it is lossless, arithmetic-coded or not of 8 bits, or
+    /// when its sampling factors need upsampling by a fraction.
+    pub fn decode(&self, request: LayoutRequest, out: &mut Vec<u8>) -> Result<ImageInfo, Error> {
+        let LayoutRequest { scale, format, is_lenient } = request;
+        self.check_support(format)?;
+        if !is_lenient {
+            self.check_sound()?;
+        }
+        let upsampling = Upsampling::of(self, scale)?;
+        let mut planes = Vec::new();
+        for (index, upsampling) in upsampling.iter().enumerate() {
+            planes.push(Plane::new(self, index, upsampling.side)?);
+        }
+        let is_damaged = read_scans(self, &mut planes, is_lenient)? || self.damage.is_some();
+        let (width, height) = (scale.of_side(self.width), scale.of_side(self.height));
+        out.clear();
+        memory::resize(out, memory::product(&[width, height, format.channels()])?, 0)?;
+        write_pixels(self.color, &planes, &upsampling, (width, height), format, out)?;
+        Ok(ImageInfo { width, height, format, is_damaged })
+    }
+
+    /// Whether this decoder decodes the coding process to `format`.
+    fn check_support(&self, format: PixelFormat) -> Result<(), Error> {
+        if self.process == Process::Lossless || self.is_arithmetic || self.precision != 8 {
+            return Err(Error::unsupported("a lossless, arithmetic-coded or 12-bit JPEG is not supported"));
+        }
+        if (self.components.len() == 4) != (format == PixelFormat::Cmyk) {
+            let message = format!("{} components cannot be decoded to {format:?}", self.components.len());
+            return Err(Error::new(ErrorKind::InvalidRequest, message));
+        }
+        Ok(())
+    }
+
+    /// Whether the file is whole, as far as its structure tells.
+    fn check_sound(&self) -> Result<(), Error> {
+        if let Some(damage) = &self.damage {
+            return Err(damage.clone());
+        }
+        if !self.is_complete() {
+            return Err(Error::unsupported(format!(
+                "a progressive JPEG with the sampling factors {} whose scans leave out bits is not supported",
+                self.sampling_text()
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Decodes all scans into `planes`. True when damage was concealed.
+fn read_scans(layout: &Layout<'_>, planes: &mut [Plane], is_lenient: bool) -> Result<bool, Error> {
+    let mut is_damaged = false;
+    let mut conceal = |result: Result<(), Error>| match result {
+        Err(_) if is_lenient => {
+            is_damaged = true;
+            Ok(false)
+        }
+        other => other.map(|()| true),
+    };
+    if let [scan] = &layout.scans[..]
+        && layout.process == Process::Sequential
+    {
+        // One row of MCUs at a time, so that the coefficients of the image are never in memory together.
+        let mut rows = Vec::new();
+        for index in 0..planes.len() {
+            rows.push(Coefficients::of_mcu_row(layout, index)?);
+        }
+        let mut reader = ScanReader::new(layout, scan);
+        let mut is_going_on = true;
+        for row in 0..reader.rows() {
+            if is_going_on {
+                is_going_on = conceal(reader.read_row(row, 0, &mut rows))?;
+            }
+            for (plane, blocks) in planes.iter_mut().zip(&mut rows) {
+                plane.write(blocks, row)?;
+                blocks.clear();
+            }
+        }
+        return Ok(is_damaged);
+    }
+    let mut images = Vec::new();
+    for index in 0..planes.len() {
+        images.push(Coefficients::of_image(layout, index)?);
+    }
+    for scan in &layout.scans {
+        let mut reader = ScanReader::new(layout, scan);
+        // Bytes after the last block are no damage to libjpeg: some cameras write them.
+        conceal((0..reader.rows()).try_for_each(|row| reader.read_row(row, row, &mut images)))?;
+    }
+    for (plane, blocks) in planes.iter_mut().zip(&images) {
+        plane.write(blocks, 0)?;
+    }
+    Ok(is_damaged)
+}
+
+/// Upsamples and converts the planes to the pixels of `out`.
+fn write_pixels(
+    color: ColorModel,
+    planes: &[Plane],
+    upsampling: &[Upsampling],
+    (width, height): (usize, usize),
+    format: PixelFormat,
+    out: &mut [u8],
+) -> Result<(), Error> {
+    let mut rows = vec![memory::filled(width, 0)?; planes.len()];
+    for (y, out) in (0..height).zip(out.chunks_exact_mut(width * format.channels())) {
+        for ((row, plane), upsampling) in rows.iter_mut().zip(planes).zip(upsampling) {
+            upsampling.row(plane, y, row);
+        }
+        match (&rows[..], color, format) {
+            ([y, ..], ColorModel::Gray | ColorModel::YCbCr, PixelFormat::Gray) => out.copy_from_slice(y),
+            ([y], _, PixelFormat::Rgb) => write_row(out, width, |x| [y[x]; 3]),
+            ([y, cb, cr], ColorModel::YCbCr, PixelFormat::Rgb) => {
+                write_row(out, width, |x| ycbcr_to_rgb(y[x], cb[x], cr[x]));
+            }
+            ([r, g, b], ColorModel::Rgb, PixelFormat::Rgb) => write_row(out, width, |x| [r[x], g[x], b[x]]),
+            ([r, g, b], ColorModel::Rgb, PixelFormat::Gray) => {
+                write_row(out, width, |x| [luma([r[x], g[x], b[x]])]);
+            }
+            ([c, m, y, k], ColorModel::Cmyk, PixelFormat::Cmyk) => {
+                write_row(out, width, |x| [c[x], m[x], y[x], k[x]]);
+            }
+            ([y, cb, cr, k], ColorModel::Ycck, PixelFormat::Cmyk) => write_row(out, width, |x| {
+                let [r, g, b] = ycbcr_to_rgb(y[x], cb[x], cr[x]);
+                [255 - r, 255 - g, 255 - b, k[x]]
+            }),
+            _ => return Err(Error::corrupt("the components do not match the color model")),
+        }
+    }
+    Ok(())
+}
+
+fn write_row<const N: usize>(out: &mut [u8], width: usize, pixel: impl Fn(usize) -> [u8; N]) {
+    for (to, x) in out.as_chunks_mut::<N>().0.iter_mut().zip(0..width) {
+        *to = pixel(x);
+    }
+}

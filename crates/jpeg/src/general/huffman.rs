@@ -1,0 +1,59 @@
+//! Huffman tables of any scan.
+
+use crate::structure::HuffmanSpec;
+
+/// Bits of a table lookup. Longer codes are searched for.
+const LOOKUP_BITS: u32 = 9;
+
+/// A Huffman table for decoding.
+#[derive(Debug)]
+pub(super) struct HuffmanTable<'a> {
+    /// Length and symbol by the next bits; a length of 0 stands for a longer code.
+    lookup: [(u8, u8); 1 << LOOKUP_BITS],
+    /// For each length: the first left-aligned code above those of this length.
+    ends: [u32; 17],
+    /// For each length: what turns a code into the index of its symbol.
+    offsets: [i32; 17],
+    symbols: &'a [u8],
+}
+
+impl<'a> HuffmanTable<'a> {
+    /// From a table whose code lengths were checked.
+    pub(super) fn new(spec: HuffmanSpec<'a>) -> Self {
+        let mut table = Self {
+            lookup: [(0, 0); 1 << LOOKUP_BITS],
+            ends: [0; 17],
+            offsets: [0; 17],
+            symbols: spec.symbols,
+        };
+        let (mut code, mut index) = (0u32, 0usize);
+        for (length, &count) in (1u32..).zip(spec.counts) {
+            table.offsets[length as usize] = index as i32 - code.cast_signed();
+            for &symbol in spec.symbols.iter().skip(index).take(count.into()) {
+                if let Some(free) = LOOKUP_BITS.checked_sub(length) {
+                    let places = (code << free) as usize..((code + 1) << free) as usize;
+                    if let Some(places) = table.lookup.get_mut(places) {
+                        places.fill((length as u8, symbol));
+                    }
+                }
+                code += 1;
+            }
+            index += usize::from(count);
+            table.ends[length as usize] = code << (16 - length);
+            code <<= 1;
+        }
+        table
+    }
+
+    /// The length and the symbol of the code at the top of 16 `bits`.
+    pub(super) fn find(&self, bits: u32) -> Option<(u32, u8)> {
+        let (length, symbol) = self.lookup[(bits >> (16 - LOOKUP_BITS)) as usize];
+        if length > 0 {
+            return Some((length.into(), symbol));
+        }
+        let length = (LOOKUP_BITS + 1..=16).find(|&length| bits < self.ends[length as usize])?;
+        let code = (bits >> (16 - length)).cast_signed();
+        let index = usize::try_from(code + self.offsets[length as usize]).ok()?;
+        self.symbols.get(index).map(|&symbol| (length, symbol))
+    }
+}

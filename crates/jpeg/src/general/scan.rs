@@ -1,0 +1,267 @@
+//! Coefficients of a scan, sequential or progressive (T.81, annexes F and G).
+
+use super::bits::BitReader;
+use super::huffman::HuffmanTable;
+use super::planes::Coefficients;
+use crate::block::{Block, ZIGZAG_INDEX};
+use crate::error::Error;
+use crate::structure::{Layout, Process, Scan};
+
+/// A component of the scan.
+#[derive(Debug)]
+struct ScanMember<'a> {
+    /// Index in the frame.
+    index: usize,
+    dc: Option<HuffmanTable<'a>>,
+    ac: Option<HuffmanTable<'a>>,
+    /// Blocks of an MCU, across and down.
+    blocks: (usize, usize),
+    last_dc: i32,
+}
+
+/// How a scan codes a block.
+#[derive(Debug, Clone, Copy)]
+enum Coding {
+    Sequential,
+    DcFirst,
+    DcRefined,
+    AcFirst,
+    AcRefined,
+}
+
+/// Reads one scan, row by row.
+#[derive(Debug)]
+pub(super) struct ScanReader<'a> {
+    members: Vec<ScanMember<'a>>,
+    coding: Coding,
+    spectral: (usize, usize),
+    /// The lowest bit of the scan's coefficients.
+    low: u8,
+    /// MCUs per row.
+    columns: usize,
+    rows: usize,
+    restart: usize,
+    /// MCUs before the next restart marker.
+    left: usize,
+    /// The number of the next restart marker.
+    next_restart: u8,
+    /// Blocks of the current EOB run that are left.
+    eob_run: u32,
+    bits: BitReader<'a>,
+}
+
+impl<'a> ScanReader<'a> {
+    pub(super) fn new(layout: &Layout<'_>, scan: &Scan<'a>) -> Self {
+        let (max_h, max_v) = layout.max_factors();
+        let is_alone = scan.components.len() == 1;
+        let members: Vec<ScanMember<'_>> = scan
+            .components
+            .iter()
+            .map(|component| ScanMember {
+                index: component.index,
+                dc: component.dc.map(HuffmanTable::new),
+                ac: component.ac.map(HuffmanTable::new),
+                blocks: match &layout.components[component.index] {
+                    _ if is_alone => (1, 1),
+                    frame => (frame.horizontal, frame.vertical),
+                },
+                last_dc: 0,
+            })
+            .collect();
+        // A component that is alone in its scan has only the blocks that its samples need.
+        let factors = match &scan.components[..] {
+            [alone] => {
+                let component = &layout.components[alone.index];
+                (component.horizontal, component.vertical)
+            }
+            _ => (1, 1),
+        };
+        let coding = match (layout.process, scan.spectral.0, scan.approximation.0) {
+            (Process::Progressive, 0, 0) => Coding::DcFirst,
+            (Process::Progressive, 0, _) => Coding::DcRefined,
+            (Process::Progressive, _, 0) => Coding::AcFirst,
+            (Process::Progressive, ..) => Coding::AcRefined,
+            _ => Coding::Sequential,
+        };
+        Self {
+            members,
+            coding,
+            spectral: scan.spectral,
+            low: scan.approximation.1,
+            columns: (layout.width * factors.0).div_ceil(8 * max_h),
+            rows: (layout.height * factors.1).div_ceil(8 * max_v),
+            restart: scan.restart,
+            left: scan.restart,
+            next_restart: 0,
+            eob_run: 0,
+            bits: BitReader::new(scan.data),
+        }
+    }
+
+    /// Rows of MCUs.
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Reads row `row` of MCUs. Its blocks go to row `to` of MCUs in `coefficients`.
+    pub(super) fn read_row(
+        &mut self,
+        row: usize,
+        to: usize,
+        coefficients: &mut [Coefficients],
+    ) -> Result<(), Error> {
+        debug_assert!(row < self.rows);
+        for column in 0..self.columns {
+            if self.restart > 0 {
+                if self.left == 0 {
+                    self.bits.restart(self.next_restart)?;
+                    self.next_restart = (self.next_restart + 1) % 8;
+                    (self.left, self.eob_run) = (self.restart, 0);
+                    self.members.iter_mut().for_each(|member| member.last_dc = 0);
+                }
+                self.left -= 1;
+            }
+            for n in 0..self.members.len() {
+                let ScanMember { index, blocks: (across, down), .. } = self.members[n];
+                for y in 0..down {
+                    for x in 0..across {
+                        let place = (column * across + x, to * down + y);
+                        let block = coefficients.get_mut(index).and_then(|blocks| blocks.block(place));
+                        let block =
+                            block.ok_or_else(|| Error::corrupt("a block lies outside of its component"))?;
+                        self.read_block(n, block)?;
+                    }
+                }
+            }
+            self.bits.check()?;
+        }
+        Ok(())
+    }
+
+    fn read_block(&mut self, n: usize, block: &mut Block) -> Result<(), Error> {
+        let Self { bits, eob_run, spectral, low, .. } = self;
+        let member = &mut self.members[n];
+        match (self.coding, &member.dc, &member.ac) {
+            (Coding::Sequential, Some(dc), Some(ac)) => {
+                member.last_dc = read_dc(bits, dc, member.last_dc)?;
+                block[0] = member.last_dc as i16;
+                // Every EOBn ends the block, as in libjpeg; only EOB0 is allowed here.
+                read_ac(bits, ac, (1, 63), 0, block).map(drop)
+            }
+            (Coding::DcFirst, Some(dc), _) => {
+                member.last_dc = read_dc(bits, dc, member.last_dc)?;
+                block[0] = (member.last_dc << *low) as i16;
+                Ok(())
+            }
+            (Coding::DcRefined, ..) => {
+                block[0] |= (bits.take(1) << *low) as i16;
+                Ok(())
+            }
+            (Coding::AcFirst, ..) if *eob_run > 0 => {
+                *eob_run -= 1;
+                Ok(())
+            }
+            (Coding::AcFirst, _, Some(ac)) => {
+                if let Some(size) = read_ac(bits, ac, *spectral, *low, block)? {
+                    *eob_run = (1 << size) + bits.take(size) - 1;
+                }
+                Ok(())
+            }
+            (Coding::AcRefined, _, Some(ac)) => refine_ac(bits, ac, *spectral, *low, eob_run, block),
+            _ => Err(Error::corrupt("a scan has no Huffman table for its coefficients")),
+        }
+    }
+}
+
+/// The index of coefficient `k` in a block. As in libjpeg, coefficients after the last one overwrite the last one.
+#[inline(always)]
+fn index(k: usize) -> usize {
+    usize::from(ZIGZAG_INDEX[k.min(63)])
+}
+
+fn read_dc(bits: &mut BitReader<'_>, table: &HuffmanTable<'_>, last: i32) -> Result<i32, Error> {
+    let size = bits.symbol(table)?;
+    Ok(last.wrapping_add(bits.value(size.into())))
+}
+
+/// Reads the coefficients of a band, shifted left by `low`. Returns the run length category *n* of the EOB*n* symbol
+/// that ended it early (T.81, G.1.2.2).
+#[inline(always)]
+fn read_ac(
+    bits: &mut BitReader<'_>,
+    table: &HuffmanTable<'_>,
+    (first, last): (usize, usize),
+    low: u8,
+    block: &mut Block,
+) -> Result<Option<u32>, Error> {
+    let mut k = first;
+    while k <= last {
+        let symbol = bits.symbol(table)?;
+        let (run, size) = (symbol >> 4, symbol & 15);
+        if size == 0 && run < 15 {
+            return Ok(Some(run.into()));
+        }
+        k += usize::from(run);
+        if size > 0 {
+            block[index(k)] = (bits.value(size.into()) << low) as i16;
+        }
+        k += 1;
+    }
+    Ok(None)
+}
+
+fn refine_ac(
+    bits: &mut BitReader<'_>,
+    table: &HuffmanTable<'_>,
+    (first, last): (usize, usize),
+    low: u8,
+    eob_run: &mut u32,
+    block: &mut Block,
+) -> Result<(), Error> {
+    let bit = 1i16 << low;
+    let refine = |bits: &mut BitReader<'_>, coefficient: &mut i16| {
+        if bits.take(1) == 1 && *coefficient & bit == 0 {
+            *coefficient = coefficient.wrapping_add(if *coefficient >= 0 { bit } else { -bit });
+        }
+    };
+    let mut k = first;
+    while *eob_run == 0 && k <= last {
+        let symbol = bits.symbol(table)?;
+        let (mut run, size) = (symbol >> 4, symbol & 15);
+        let new = match (size, run) {
+            (0, 15) => 0,
+            (0, _) => {
+                *eob_run = (1 << run) + bits.take(run.into());
+                break;
+            }
+            (1, _) if bits.take(1) == 1 => bit,
+            (1, _) => -bit,
+            _ => return Err(Error::corrupt("a refinement scan has a new coefficient of more than one bit")),
+        };
+        while k <= last {
+            let coefficient = &mut block[index(k)];
+            if *coefficient != 0 {
+                refine(bits, coefficient);
+            } else if run == 0 {
+                break;
+            } else {
+                run -= 1;
+            }
+            k += 1;
+        }
+        if new != 0 {
+            block[index(k)] = new;
+        }
+        k += 1;
+    }
+    if *eob_run > 0 {
+        for k in k..=last {
+            let coefficient = &mut block[index(k)];
+            if *coefficient != 0 {
+                refine(bits, coefficient);
+            }
+        }
+        *eob_run -= 1;
+    }
+    Ok(())
+}

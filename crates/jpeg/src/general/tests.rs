@@ -1,0 +1,273 @@
+//! Against libjpeg-turbo-rs where it reads the file, else against digests of what Pillow (libjpeg-turbo 3.2) decodes.
+
+use libjpeg_turbo_rs::{Decoder, Encoder, PixelFormat as TurboFormat, ScalingFactor, Subsampling};
+use proptest::prelude::*;
+
+use crate::{Error, ErrorKind, Layout, LayoutRequest, PixelFormat, Process, Scale};
+
+fn picture(width: usize, height: usize, channels: usize, seed: u64) -> Vec<u8> {
+    let mut random = Random(seed);
+    let wave = |x: usize, y: usize, c: usize| {
+        ((x * (c + 1)) as f64 / 7.0).sin() * 60.0 + ((y * 2 + c) as f64 / 11.0).cos() * 50.0 + 120.0
+    };
+    let pixels =
+        (0..width * height * channels).map(|n| (n / channels % width, n / channels / width, n % channels));
+    pixels.map(|(x, y, c)| (wave(x, y, c) + random.below(24) as f64).clamp(0.0, 255.0) as u8).collect()
+}
+
+/// A linear congruential generator.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+fn request(reduction: usize, format: PixelFormat, is_lenient: bool) -> LayoutRequest {
+    LayoutRequest { scale: Scale::from_denominator(reduction as u32).unwrap(), format, is_lenient }
+}
+
+fn read(bytes: &[u8], reduction: usize, format: PixelFormat) -> Result<Vec<u8>, Error> {
+    let mut out = Vec::new();
+    Layout::read(bytes)?.decode(request(reduction, format, false), &mut out).map(|_| out)
+}
+
+/// The format to which a file of so many components decodes.
+fn natural(components: usize) -> PixelFormat {
+    if components == 4 { PixelFormat::Cmyk } else { PixelFormat::Rgb }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(120))]
+
+    #[test]
+    fn pixels_are_those_of_libjpeg_turbo(
+        (width, height) in (1usize..70, 1usize..70),
+        subsampling in prop_oneof![
+            Just(Subsampling::S420), Just(Subsampling::S444), Just(Subsampling::S422), Just(Subsampling::S440)
+        ],
+        is_color: bool,
+        is_progressive: bool,
+        quality in 20u8..=100,
+        seed: u64,
+        restart in prop_oneof![Just(0u16), 1u16..12],
+        reduction in prop_oneof![Just(1usize), Just(2), Just(4), Just(8)],
+        is_gray_wanted: bool,
+    ) {
+        let (format, channels) = if is_color { (TurboFormat::Rgb, 3) } else { (TurboFormat::Grayscale, 1) };
+        let pixels = picture(width, height, channels, seed);
+        let encoder = Encoder::new(&pixels, width, height, format).quality(quality).subsampling(subsampling);
+        let bytes = encoder.progressive(is_progressive).restart_blocks(restart).encode().unwrap();
+        let (turbo_format, format) = if is_gray_wanted {
+            (TurboFormat::Grayscale, PixelFormat::Gray)
+        } else {
+            (TurboFormat::Rgb, PixelFormat::Rgb)
+        };
+        let mut decoder = Decoder::new(&bytes).unwrap();
+        decoder.set_scale(ScalingFactor::try_new(1, reduction as u32).unwrap());
+        decoder.set_output_format(turbo_format);
+        let expected = decoder.decode_image().unwrap().into_vec();
+        prop_assert!(read(&bytes, reduction, format).unwrap() == expected);
+    }
+
+    /// Damage gives an error or an image, whatever the mode, and never a panic.
+    #[test]
+    fn damage_is_survived(
+        which in 0usize..FACTORS.len(),
+        is_progressive: bool,
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..5),
+        lenient: bool,
+        reduction in prop_oneof![Just(1usize), Just(8)],
+    ) {
+        let mut bytes = if is_progressive {
+            let pixels = picture(40, 30, 3, 7);
+            let encoder = Encoder::new(&pixels, 40, 30, TurboFormat::Rgb).progressive(true);
+            encoder.subsampling(Subsampling::S420).encode().unwrap()
+        } else {
+            let (size, factors, adobe, interleaved, _) = FACTORS[which];
+            factor_jpeg(size, factors, adobe, interleaved, 5)
+        };
+        for (at, value) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        if let Ok(layout) = Layout::read(&bytes)
+            && layout.width * layout.height < 1 << 16
+        {
+            let done = layout.decode(request(reduction, natural(layout.components.len()), lenient), &mut Vec::new());
+            let is_supported = layout.precision == 8 && !layout.is_arithmetic && layout.process != Process::Lossless;
+            prop_assert!(is_supported || done.unwrap_err().kind() == ErrorKind::Unsupported);
+        }
+    }
+}
+
+/// Writes bits, with stuffing.
+#[derive(Default)]
+struct Bits {
+    out: Vec<u8>,
+    value: u32,
+    count: u32,
+}
+
+impl Bits {
+    fn put(&mut self, value: u32, count: u32) {
+        for bit in (0..count).rev() {
+            self.value = self.value << 1 | (value >> bit & 1);
+            self.count += 1;
+            if self.count == 8 {
+                self.out.push(self.value as u8);
+                if self.value == 0xff {
+                    self.out.push(0);
+                }
+                (self.value, self.count) = (0, 0);
+            }
+        }
+    }
+
+    /// A value after its symbol, all of whose codes have 4 bits.
+    fn value(&mut self, symbols: &[u8], run: u8, value: i32) {
+        let size = 32 - value.unsigned_abs().leading_zeros();
+        let symbol = symbols.iter().position(|symbol| *symbol == run << 4 | size as u8).unwrap();
+        self.put(symbol as u32, 4);
+        let bits = if value < 0 { value - 1 } else { value };
+        self.put(bits.cast_unsigned() & ((1 << size) - 1), size);
+    }
+}
+
+const DC_SYMBOLS: [u8; 9] = [0, 1, 2, 3, 4, 5, 6, 7, 8];
+const AC_SYMBOLS: [u8; 9] = [0x00, 0x01, 0x02, 0x03, 0x04, 0x11, 0x12, 0x13, 0x14];
+
+fn segment(marker: u8, payload: &[u8]) -> Vec<u8> {
+    [&[0xff, marker][..], &(payload.len() as u16 + 2).to_be_bytes(), payload].concat()
+}
+
+/// A sequential JPEG of random coefficients whose components have the sampling `factors`.
+fn factor_jpeg(
+    (width, height): (usize, usize),
+    factors: &[(usize, usize)],
+    adobe: Option<u8>,
+    is_interleaved: bool,
+    seed: u64,
+) -> Vec<u8> {
+    let mut random = Random(seed);
+    let (max_h, max_v) =
+        (factors.iter().map(|f| f.0).max().unwrap(), factors.iter().map(|f| f.1).max().unwrap());
+    let mut out = vec![0xff, 0xd8];
+    if let Some(transform) = adobe {
+        out.extend(segment(0xee, &[b"Adobe\0\x64\0\0\0\0", &[transform][..]].concat()));
+    }
+    out.extend(segment(0xdb, &[&[0][..], &[9; 64]].concat()));
+    let mut frame = vec![8, 0, height as u8, 0, width as u8, factors.len() as u8];
+    for (id, (h, v)) in (1..).zip(factors) {
+        frame.extend([id, (h << 4 | v) as u8, 0]);
+    }
+    out.extend(segment(0xc0, &frame));
+    for (class, symbols) in [(0, DC_SYMBOLS), (0x10, AC_SYMBOLS)] {
+        let mut counts = [0; 16];
+        counts[3] = symbols.len() as u8;
+        out.extend(segment(0xc4, &[&[class][..], &counts, &symbols].concat()));
+    }
+    let all: Vec<usize> = (0..factors.len()).collect();
+    let scans: Vec<Vec<usize>> =
+        if is_interleaved { vec![all] } else { all.iter().map(|n| vec![*n]).collect() };
+    for members in scans {
+        let mut header = vec![members.len() as u8];
+        members.iter().for_each(|n| header.extend([*n as u8 + 1, 0]));
+        header.extend([0, 63, 0]);
+        out.extend(segment(0xda, &header));
+        let (columns, rows) = match members[..] {
+            [n] => ((width * factors[n].0).div_ceil(8 * max_h), (height * factors[n].1).div_ceil(8 * max_v)),
+            _ => (width.div_ceil(8 * max_h), height.div_ceil(8 * max_v)),
+        };
+        let (mut bits, mut last) = (Bits::default(), [0; 4]);
+        for _ in 0..columns * rows {
+            for &n in &members {
+                let blocks = if members.len() == 1 { 1 } else { factors[n].0 * factors[n].1 };
+                for _ in 0..blocks {
+                    let dc = random.below(200) as i32 - 100;
+                    bits.value(&DC_SYMBOLS, 0, dc - last[n]);
+                    last[n] = dc;
+                    for _ in 0..random.below(12) {
+                        let value = random.below(15) as i32 + 1;
+                        bits.value(
+                            &AC_SYMBOLS,
+                            random.below(2) as u8,
+                            if value > 8 { 8 - value } else { value },
+                        );
+                    }
+                    bits.put(0, 4);
+                }
+            }
+        }
+        bits.put(0x7f, (8 - bits.count) % 8);
+        out.extend(bits.out);
+    }
+    out.extend([0xff, 0xd9]);
+    out
+}
+
+/// Size, factors, Adobe's transform, whether there is one scan, and the CRC-32 of the samples as Pillow decodes them: RGB, or
+/// CMYK as it is stored.
+type FactorRow = ((usize, usize), &'static [(usize, usize)], Option<u8>, bool, u32);
+
+const FACTORS: [FactorRow; 16] = [
+    ((33, 40), &[(1, 2), (1, 1), (1, 1), (4, 1)], Some(0), true, 0x2d88_1e1c),
+    ((17, 13), &[(2, 1), (2, 1), (4, 1), (1, 2)], Some(2), true, 0x14a3_7063),
+    ((50, 41), &[(2, 2), (1, 1), (1, 1), (2, 2)], Some(2), true, 0x7931_959b),
+    ((50, 41), &[(2, 1), (1, 1), (1, 1), (1, 1)], None, true, 0x5c42_c375),
+    ((50, 41), &[(1, 1), (1, 1), (1, 1), (1, 1)], Some(0), false, 0x00db_3b3e),
+    ((61, 47), &[(4, 1), (1, 1), (2, 1)], None, true, 0x5718_5fc9),
+    ((61, 47), &[(1, 4), (1, 1), (1, 2)], None, true, 0x3aed_01aa),
+    ((61, 47), &[(4, 2), (1, 1), (1, 1)], None, true, 0xa9f8_a34f),
+    ((61, 47), &[(1, 1), (2, 2), (1, 2)], Some(1), true, 0xe6d9_8bb7),
+    ((61, 47), &[(2, 1), (1, 2), (1, 1)], Some(0), true, 0xb276_98eb),
+    ((61, 47), &[(3, 1), (1, 1), (1, 1)], None, true, 0x30f6_d21b),
+    ((61, 47), &[(3, 3), (1, 1), (1, 3)], None, false, 0x3efd_8a7b),
+    ((61, 47), &[(4, 4), (2, 2), (1, 4)], None, false, 0x779b_ed9a),
+    ((61, 47), &[(2, 4), (4, 2), (1, 1), (2, 2)], Some(2), false, 0x7e7c_0056),
+    ((5, 3), &[(4, 2), (2, 1), (1, 1)], None, false, 0x58c1_fec7),
+    ((1, 1), &[(2, 1), (1, 2), (2, 2)], None, true, 0x8cc5_3862),
+];
+
+#[test]
+fn any_factors_give_the_pixels_of_pillow() {
+    let mut wrong = Vec::new();
+    for (n, (size, factors, adobe, interleaved, digest)) in FACTORS.into_iter().enumerate() {
+        let file = factor_jpeg(size, factors, adobe, interleaved, n as u64);
+        let found = crc32fast::hash(&read(&file, 1, natural(factors.len())).unwrap());
+        if found != digest {
+            wrong.push(format!("{n}: {factors:?} gave {found:#010x}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn fractional_ratios_are_unsupported_and_named() {
+    for factors in [&[(3, 1), (2, 1), (1, 1)][..], &[(1, 3), (1, 2), (1, 1), (1, 1)]] {
+        let file = factor_jpeg((20, 20), factors, None, true, 1);
+        let error = read(&file, 1, natural(factors.len())).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        let text: Vec<String> = factors.iter().map(|(h, v)| format!("{h}x{v}")).collect();
+        assert!(error.to_string().contains(&text.join(",")), "{error}");
+    }
+    let many = factor_jpeg((20, 20), &[(4, 2), (2, 2), (1, 1)], None, true, 1);
+    assert_eq!(read(&many, 1, PixelFormat::Rgb).unwrap_err().kind(), ErrorKind::Corrupt);
+}
+
+#[test]
+fn a_damaged_scan_is_concealed_only_when_lenient() {
+    let file = factor_jpeg((61, 47), &[(4, 1), (1, 1), (2, 1)], None, true, 3);
+    let cut = [&file[..file.len() - 80], &[0xff, 0xd9]].concat();
+    assert_eq!(read(&cut, 1, PixelFormat::Rgb).unwrap_err().kind(), ErrorKind::Corrupt);
+    let layout = Layout::read(&cut).unwrap();
+    assert!(layout.decode(request(1, PixelFormat::Rgb, true), &mut Vec::new()).unwrap().is_damaged);
+    let longer = [&file[..file.len() - 2], &[0x55; 3], &[0xff, 0xd9]].concat();
+    assert_eq!(
+        read(&longer, 1, PixelFormat::Rgb),
+        read(&file, 1, PixelFormat::Rgb),
+        "extra bytes are no damage"
+    );
+}

@@ -1,0 +1,96 @@
+//! Upsampling of components to the size of the image, as `jdsample.c` of libjpeg-turbo chooses it.
+
+use super::planes::Plane;
+use crate::error::Error;
+use crate::scale::Scale;
+use crate::structure::Layout;
+
+/// Narrower components are repeated instead of blended.
+const MIN_BLENDED_WIDTH: usize = 3;
+
+/// How a component becomes as large as the image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Upsampling {
+    /// Samples on a side of a block of the component.
+    pub(super) side: usize,
+    /// Pixels per sample, across and down.
+    factors: (usize, usize),
+    /// Whether samples are blended with their neighbours.
+    is_blended: bool,
+}
+
+impl Upsampling {
+    /// The upsampling of each component of `layout` at 1/`reduction` of its size. Ratios that are no integers are
+    /// unsupported, as in libjpeg.
+    pub(super) fn of(layout: &Layout<'_>, scale: Scale) -> Result<Vec<Self>, Error> {
+        let (max_h, max_v) = layout.max_factors();
+        let smallest = scale.block_side();
+        let upsampling = layout.components.iter().map(|component| {
+            // Blocks stay larger where that spares upsampling (jdmaster.c).
+            let mut side = smallest;
+            while side < 8
+                && (max_h * smallest).is_multiple_of(component.horizontal * side * 2)
+                && (max_v * smallest).is_multiple_of(component.vertical * side * 2)
+            {
+                side *= 2;
+            }
+            let (across, down) = (component.horizontal * side, component.vertical * side);
+            let (out_across, out_down) = (max_h * smallest, max_v * smallest);
+            if !out_across.is_multiple_of(across) || !out_down.is_multiple_of(down) {
+                return Err(Error::unsupported(format!(
+                    "a JPEG with the sampling factors {} needs upsampling by a fraction, which is not supported",
+                    layout.sampling_text()
+                )));
+            }
+            let factors = (out_across / across, out_down / down);
+            let width = (layout.width * across).div_ceil(8 * max_h);
+            let is_blended = smallest > 1
+                && match factors {
+                    (2, 1 | 2) => width >= MIN_BLENDED_WIDTH,
+                    (1, 2) => true,
+                    _ => false,
+                };
+            Ok(Self { side, factors, is_blended })
+        });
+        upsampling.collect()
+    }
+
+    /// Row `y` of the image, as wide as `out`.
+    pub(super) fn row(&self, plane: &Plane, y: usize, out: &mut [u8]) {
+        let (across, down) = self.factors;
+        let near = y / down;
+        let row = plane.row(near);
+        if !self.is_blended {
+            for (to, from) in out.chunks_mut(across).zip(row) {
+                to.fill(*from);
+            }
+            return;
+        }
+        // The next row is above for the first of two rows, and below for the second.
+        let far = plane.row(if y.is_multiple_of(2) { near.saturating_sub(1) } else { near + 1 });
+        match self.factors {
+            (1, _) => {
+                let bias = if y.is_multiple_of(2) { 1 } else { 2 };
+                for ((to, near), far) in out.iter_mut().zip(row).zip(far) {
+                    *to = ((3 * u16::from(*near) + u16::from(*far) + bias) >> 2) as u8;
+                }
+            }
+            (_, 1) => blend(row.len(), out, (1, 2, 2), |x| u16::from(row[x])),
+            _ => blend(row.len(), out, (8, 7, 4), |x| 3 * u16::from(row[x]) + u16::from(far[x])),
+        }
+    }
+}
+
+/// Doubles a row of `width` samples: each is 3/4 of the nearest and 1/4 of the next one. `biases` are those of the left
+/// and the right sample of a pair, and the bits that are taken off.
+fn blend(width: usize, out: &mut [u8], (left, right, bits): (u16, u16, u32), sample: impl Fn(usize) -> u16) {
+    for (x, pair) in (0..width).zip(out.chunks_mut(2)) {
+        let this = sample(x);
+        let before = sample(x.saturating_sub(1));
+        let after = sample((x + 1).min(width - 1));
+        let pixels = [(3 * this + before + left) >> bits, (3 * this + after + right) >> bits];
+        for (to, from) in pair.iter_mut().zip(pixels) {
+            *to = from as u8;
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The transform for processors with AVX2: sixteen values of 16 bits at once. One instruction multiplies two pairs and adds
+//! the products. The sums are those of [`Portable`](super::Portable), written out, so nothing is rounded differently.
+//! `pulp` makes the instructions safe to call: its token proves that the processor was checked.
+
+use std::arch::x86_64::{__m128i, __m256i};
+
+use pulp::x86::V3;
+
+use super::backend::{Backend, GROUP};
+use super::constants::{
+    CONST_BITS, FIX_0_298631336, FIX_0_390180644, FIX_0_541196100, FIX_0_765366865, FIX_0_899976223,
+    FIX_1_175875602, FIX_1_501321110, FIX_1_847759065, FIX_1_961570560, FIX_2_053119869, FIX_2_562915447,
+    FIX_3_072711026, MAX_COEFFICIENT, MAX_ENERGY, PASS1_BITS,
+};
+use crate::block::{Block, QuantTable};
+
+/// Bits that each pass shifts right by.
+const FIRST: i32 = (CONST_BITS - PASS1_BITS) as i32;
+const SECOND: i32 = (CONST_BITS + PASS1_BITS + 3) as i32;
+
+/// The factors of two inputs for one output.
+type Pair = (i32, i32);
+
+const ONE: i32 = 1 << CONST_BITS;
+/// For inputs 0 and 4.
+const EVEN_0: Pair = (ONE, ONE);
+const EVEN_1: Pair = (ONE, -ONE);
+/// For inputs 2 and 6.
+const EVEN_2: Pair = (FIX_0_541196100, FIX_0_541196100 - FIX_1_847759065);
+const EVEN_3: Pair = (FIX_0_541196100 + FIX_0_765366865, FIX_0_541196100);
+/// For inputs 1 and 5, then for inputs 3 and 7. The names are those of the portable pass, with `z5` added to `z3` and `z4`.
+const Z3: i32 = FIX_1_175875602 - FIX_1_961570560;
+const Z4: i32 = FIX_1_175875602 - FIX_0_390180644;
+const ODD_0: (Pair, Pair) =
+    ((-FIX_0_899976223 + FIX_1_175875602, FIX_1_175875602), (Z3, FIX_0_298631336 - FIX_0_899976223 + Z3));
+const ODD_1: (Pair, Pair) =
+    ((Z4, FIX_2_053119869 - FIX_2_562915447 + Z4), (-FIX_2_562915447 + FIX_1_175875602, FIX_1_175875602));
+const ODD_2: (Pair, Pair) =
+    ((FIX_1_175875602, -FIX_2_562915447 + FIX_1_175875602), (FIX_3_072711026 - FIX_2_562915447 + Z3, Z3));
+const ODD_3: (Pair, Pair) =
+    ((FIX_1_501321110 - FIX_0_899976223 + Z4, Z4), (FIX_1_175875602, -FIX_0_899976223 + FIX_1_175875602));
+
+/// Shuffle that interleaves the two groups of four values in each half.
+const INTERLEAVED: [u8; 32] = {
+    let mut order = [0; 32];
+    let mut n = 0;
+    while n < 32 {
+        // Value n / 2 of a half of eight comes from one group or the other.
+        let value = n % 16 / 2;
+        order[n] = ((value / 2 + value % 2 * 4) * 2 + n % 2) as u8;
+        n += 1;
+    }
+    order
+};
+
+/// Code for processors with AVX2.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Avx2(pub(crate) V3);
+
+// No closures here: they would be compiled for the baseline CPU.
+impl Backend for Avx2 {
+    fn run<F: pulp::NullaryFnOnce>(self, work: F) -> F::Output {
+        self.0.vectorize(work)
+    }
+
+    #[inline(always)]
+    fn dequantize(self, block: &Block, quant: &QuantTable) -> Option<Block> {
+        let (block, quant): ([__m256i; 4], [__m256i; 4]) = (pulp::cast(*block), pulp::cast(quant.0));
+        let V3 { avx, avx2, .. } = self.0;
+        let most = avx._mm256_set1_epi16(MAX_COEFFICIENT as i16);
+        let outside = avx._mm256_set1_epi16(!(2 * MAX_COEFFICIENT as i16 - 1));
+        let (mut out, mut excess) = ([avx._mm256_setzero_si256(); 4], avx._mm256_setzero_si256());
+        let mut energy = avx._mm256_setzero_si256();
+        for n in 0..4 {
+            let product = avx2._mm256_mullo_epi16(block[n], quant[n]);
+            // Unless the upper half of a product repeats the sign of the lower half, bits are lost.
+            let upper = avx2._mm256_mulhi_epi16(block[n], quant[n]);
+            let lost = avx2._mm256_xor_si256(upper, avx2._mm256_srai_epi16::<15>(product));
+            let large = avx2._mm256_and_si256(avx2._mm256_add_epi16(product, most), outside);
+            excess = avx2._mm256_or_si256(excess, avx2._mm256_or_si256(lost, large));
+            // Where nothing is in excess, 32 bits hold the sum.
+            energy = self.add(energy, avx2._mm256_madd_epi16(product, product));
+            out[n] = product;
+        }
+        let energy: [i32; 8] = pulp::cast(energy);
+        let energy = energy.iter().fold(0, |sum: i32, e| sum.wrapping_add(*e));
+        (avx._mm256_testz_si256(excess, excess) != 0 && energy <= MAX_ENERGY).then_some(pulp::cast(out))
+    }
+
+    #[inline(always)]
+    fn samples(self, block: &Block) -> [[u8; 8]; 8] {
+        let [x04, x15, x26, x37]: [__m256i; 4] = pulp::cast(*block);
+        let columns = self.pass::<FIRST>([x04, x15, x26, x37], 1 << (FIRST - 1));
+        let [x04, x15, x26, x37] = self.transpose(columns);
+        let rows = [
+            self.interleave_rows(x04),
+            self.interleave_rows(x15),
+            self.interleave_rows(x26),
+            self.interleave_rows(x37),
+        ];
+        // The level shift is added together with the rounding.
+        let samples = self.pass::<SECOND>(rows, (1 << (SECOND - 1)) + (128 << SECOND));
+        let [r04, r15, r26, r37] = self.transpose(samples);
+        let r0145: [[u8; 8]; 4] = pulp::cast(self.0.avx2._mm256_packus_epi16(r04, r15));
+        let r2367: [[u8; 8]; 4] = pulp::cast(self.0.avx2._mm256_packus_epi16(r26, r37));
+        [r0145[0], r0145[1], r2367[0], r2367[1], r0145[2], r0145[3], r2367[2], r2367[3]]
+    }
+
+    #[inline(always)]
+    fn interleave(self, planes: &[[u8; GROUP]; 3], out: &mut [u8; 3 * GROUP]) {
+        let halves: [[__m128i; 2]; 3] = pulp::cast(*planes);
+        let first = self.pixels(halves[0][0], halves[1][0], halves[2][0]);
+        let second = self.pixels(halves[0][1], halves[1][1], halves[2][1]);
+        *out = pulp::cast([first, second]);
+    }
+}
+
+/// For each third of sixteen pixels and each color: the sample for each byte; 128 for none.
+const SPREAD: [[[u8; 16]; 3]; 3] = {
+    let mut spread = [[[128; 16]; 3]; 3];
+    let mut n = 0;
+    while n < 48 {
+        spread[n / 16][n % 3][n % 16] = (n / 3) as u8;
+        n += 1;
+    }
+    spread
+};
+
+impl Avx2 {
+    /// One pass over eight columns. Inputs 0 and 4, 1 and 5, 2 and 6, 3 and 7 are interleaved; `rounding` is added before
+    /// the shift by `BITS`.
+    #[inline(always)]
+    fn pass<const BITS: i32>(self, [x04, x15, x26, x37]: [__m256i; 4], rounding: i32) -> [__m256i; 8] {
+        let rounding = self.0.avx._mm256_set1_epi32(rounding);
+        let even0 = self.add(self.sum(x04, EVEN_0), rounding);
+        let even1 = self.add(self.sum(x04, EVEN_1), rounding);
+        let (even2, even3) = (self.sum(x26, EVEN_2), self.sum(x26, EVEN_3));
+        let (e0, e3) = (self.add(even0, even3), self.sub(even0, even3));
+        let (e1, e2) = (self.add(even1, even2), self.sub(even1, even2));
+        let o0 = self.add(self.sum(x15, ODD_0.0), self.sum(x37, ODD_0.1));
+        let o1 = self.add(self.sum(x15, ODD_1.0), self.sum(x37, ODD_1.1));
+        let o2 = self.add(self.sum(x15, ODD_2.0), self.sum(x37, ODD_2.1));
+        let o3 = self.add(self.sum(x15, ODD_3.0), self.sum(x37, ODD_3.1));
+        [
+            self.shift::<BITS>(self.add(e0, o3)),
+            self.shift::<BITS>(self.add(e1, o2)),
+            self.shift::<BITS>(self.add(e2, o1)),
+            self.shift::<BITS>(self.add(e3, o0)),
+            self.shift::<BITS>(self.sub(e3, o0)),
+            self.shift::<BITS>(self.sub(e2, o1)),
+            self.shift::<BITS>(self.sub(e1, o2)),
+            self.shift::<BITS>(self.sub(e0, o3)),
+        ]
+    }
+
+    /// Sixteen pixels of three samples.
+    #[inline(always)]
+    fn pixels(self, red: __m128i, green: __m128i, blue: __m128i) -> [__m128i; 3] {
+        [
+            self.third(red, green, blue, SPREAD[0]),
+            self.third(red, green, blue, SPREAD[1]),
+            self.third(red, green, blue, SPREAD[2]),
+        ]
+    }
+
+    #[inline(always)]
+    fn third(self, red: __m128i, green: __m128i, blue: __m128i, spread: [[u8; 16]; 3]) -> __m128i {
+        let V3 { sse2, ssse3, .. } = self.0;
+        let red = ssse3._mm_shuffle_epi8(red, pulp::cast(spread[0]));
+        let green = ssse3._mm_shuffle_epi8(green, pulp::cast(spread[1]));
+        let blue = ssse3._mm_shuffle_epi8(blue, pulp::cast(spread[2]));
+        sse2._mm_or_si128(sse2._mm_or_si128(red, green), blue)
+    }
+
+    #[inline(always)]
+    fn add(self, a: __m256i, b: __m256i) -> __m256i {
+        self.0.avx2._mm256_add_epi32(a, b)
+    }
+
+    #[inline(always)]
+    fn sub(self, a: __m256i, b: __m256i) -> __m256i {
+        self.0.avx2._mm256_sub_epi32(a, b)
+    }
+
+    #[inline(always)]
+    fn shift<const BITS: i32>(self, a: __m256i) -> __m256i {
+        self.0.avx2._mm256_srai_epi32::<BITS>(a)
+    }
+
+    /// The two values of each pair, multiplied by their factors and added.
+    #[inline(always)]
+    fn sum(self, pairs: __m256i, (first, second): Pair) -> __m256i {
+        // Both factors in one value of 32 bits.
+        let factors = self.0.avx._mm256_set1_epi32(second << 16 | first & 0xffff);
+        self.0.avx2._mm256_madd_epi16(pairs, factors)
+    }
+
+    /// Columns of 32 bits to rows of 16: 0 and 4, 1 and 5, 2 and 6, 3 and 7, one after the other.
+    #[inline(always)]
+    fn transpose(self, x: [__m256i; 8]) -> [__m256i; 4] {
+        let avx2 = self.0.avx2;
+        // Rows 0 to 3 in the lower halves, 4 to 7 in the upper ones.
+        let (x01, x23) = (self.pack(x[0], x[1]), self.pack(x[2], x[3]));
+        let (x45, x67) = (self.pack(x[4], x[5]), self.pack(x[6], x[7]));
+        let (low03, high03) = (avx2._mm256_unpacklo_epi32(x01, x23), avx2._mm256_unpackhi_epi32(x01, x23));
+        let (low47, high47) = (avx2._mm256_unpacklo_epi32(x45, x67), avx2._mm256_unpackhi_epi32(x45, x67));
+        [
+            avx2._mm256_unpacklo_epi64(low03, low47),
+            avx2._mm256_unpackhi_epi64(low03, low47),
+            avx2._mm256_unpacklo_epi64(high03, high47),
+            avx2._mm256_unpackhi_epi64(high03, high47),
+        ]
+    }
+
+    /// Two columns, interleaved, in 16 bits.
+    #[inline(always)]
+    fn pack(self, a: __m256i, b: __m256i) -> __m256i {
+        self.interleave_groups(self.0.avx2._mm256_packs_epi32(a, b))
+    }
+
+    /// Two rows that follow each other, interleaved.
+    #[inline(always)]
+    fn interleave_rows(self, rows: __m256i) -> __m256i {
+        self.interleave_groups(self.0.avx2._mm256_permute4x64_epi64::<0b11_01_10_00>(rows))
+    }
+
+    #[inline(always)]
+    fn interleave_groups(self, groups: __m256i) -> __m256i {
+        self.0.avx2._mm256_shuffle_epi8(groups, pulp::cast(INTERLEAVED))
+    }
+}

@@ -1,0 +1,73 @@
+//! The transform to 4×4 or 2×2 samples: that of libjpeg (`jidctred.c`), which prunes the transform of Loeffler, Ligtenberg
+//! and Moschytz. Coefficients that the smaller block cannot show are left out.
+
+use super::constants::{CONST_BITS, PASS1_BITS, sample};
+use crate::block::{Block, index_of};
+
+const FIX_0_211164243: i32 = 1730;
+const FIX_0_509795579: i32 = 4176;
+const FIX_0_601344887: i32 = 4926;
+const FIX_0_720959822: i32 = 5906;
+const FIX_0_765366865: i32 = 6270;
+const FIX_0_850430095: i32 = 6967;
+const FIX_0_899976223: i32 = 7373;
+const FIX_1_061594337: i32 = 8697;
+const FIX_1_272758580: i32 = 10_426;
+const FIX_1_451774981: i32 = 11_893;
+const FIX_1_847759065: i32 = 15_137;
+const FIX_2_172734803: i32 = 17_799;
+const FIX_2_562915447: i32 = 20_995;
+const FIX_3_624509785: i32 = 29_692;
+
+/// The 4×4 samples of `block`.
+#[inline(always)]
+pub(crate) fn four(block: &Block) -> [[u8; 4]; 4] {
+    let columns: [[i32; 4]; 8] =
+        std::array::from_fn(|c| four_of(column(block, c), CONST_BITS - PASS1_BITS + 1));
+    std::array::from_fn(|r| {
+        four_of(columns.map(|column| column[r]), CONST_BITS + PASS1_BITS + 3 + 1).map(sample)
+    })
+}
+
+/// The 2×2 samples of `block`.
+#[inline(always)]
+pub(crate) fn two(block: &Block) -> [[u8; 2]; 2] {
+    let columns: [[i32; 2]; 8] =
+        std::array::from_fn(|c| two_of(column(block, c), CONST_BITS - PASS1_BITS + 2));
+    std::array::from_fn(|r| {
+        two_of(columns.map(|column| column[r]), CONST_BITS + PASS1_BITS + 3 + 2).map(sample)
+    })
+}
+
+#[inline(always)]
+fn column(block: &Block, column: usize) -> [i32; 8] {
+    std::array::from_fn(|row| block[index_of(row, column)].into())
+}
+
+/// Four samples of eight coefficients, of which the fifth is left out. Divides by 2 to the power of `bits`.
+#[inline(always)]
+fn four_of(x: [i32; 8], bits: u32) -> [i32; 4] {
+    let even = x[0] << (CONST_BITS + 1);
+    let turn = x[2] * FIX_1_847759065 - x[6] * FIX_0_765366865;
+    let (e0, e1) = (even + turn, even - turn);
+    let o0 =
+        x[3] * FIX_0_899976223 - x[5] * FIX_0_601344887 - x[7] * FIX_0_509795579 + x[1] * FIX_2_562915447;
+    let o1 =
+        x[5] * FIX_1_451774981 - x[7] * FIX_0_211164243 - x[3] * FIX_2_172734803 + x[1] * FIX_1_061594337;
+    [e0 + o0, e1 + o1, e1 - o1, e0 - o0].map(|sum| descale(sum, bits))
+}
+
+/// Two samples of the first coefficient and the odd ones. Divides by 2 to the power of `bits`.
+#[inline(always)]
+fn two_of(x: [i32; 8], bits: u32) -> [i32; 2] {
+    let even = x[0] << (CONST_BITS + 2);
+    let odd =
+        x[5] * FIX_0_850430095 - x[7] * FIX_0_720959822 - x[3] * FIX_1_272758580 + x[1] * FIX_3_624509785;
+    [even + odd, even - odd].map(|sum| descale(sum, bits))
+}
+
+/// Divides by a power of two, rounded.
+#[inline(always)]
+fn descale(value: i32, bits: u32) -> i32 {
+    (value + (1 << (bits - 1))) >> bits
+}

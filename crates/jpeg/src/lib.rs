@@ -1,0 +1,30 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod baseline;
+mod block;
+mod color;
+mod decoder;
+mod error;
+mod general;
+mod idct;
+mod image;
+mod memory;
+mod options;
+mod pixel_format;
+mod region;
+mod scale;
+mod structure;
+
+pub use baseline::{BaselineDecoder, BaselineRequest, Declined};
+pub use color::{cmyk_to_rgb, invert_cmyk, luma};
+pub use decoder::Decoder;
+pub use error::{Error, ErrorKind};
+pub use general::LayoutRequest;
+pub use image::{Image, ImageInfo};
+pub use options::DecodeOptions;
+pub use pixel_format::PixelFormat;
+pub use region::Region;
+pub use scale::Scale;
+pub use structure::{ColorModel, Component, Layout, MAX_SCANS, Process};

@@ -1,0 +1,78 @@
+//! Options of a decode.
+
+use crate::pixel_format::PixelFormat;
+use crate::region::Region;
+use crate::scale::Scale;
+
+/// Pixels up to which images are decoded unless an option says otherwise.
+const DEFAULT_MAX_PIXELS: u64 = 1 << 27;
+
+/// What [`Decoder::decode`](crate::Decoder::decode) decodes, and how strictly.
+///
+/// ```
+/// use dsconvert_jpeg::{DecodeOptions, PixelFormat, Scale};
+///
+/// let thumbnails = DecodeOptions::new().scale(Scale::Eighth).format(PixelFormat::Rgb);
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct DecodeOptions {
+    pub(crate) scale: Scale,
+    pub(crate) format: Option<PixelFormat>,
+    pub(crate) region: Option<Region>,
+    pub(crate) reads_to_end: bool,
+    pub(crate) is_lenient: bool,
+    pub(crate) max_pixels: u64,
+}
+
+impl Default for DecodeOptions {
+    fn default() -> Self {
+        Self {
+            scale: Scale::Full,
+            format: None,
+            region: None,
+            reads_to_end: false,
+            is_lenient: false,
+            max_pixels: DEFAULT_MAX_PIXELS,
+        }
+    }
+}
+
+impl DecodeOptions {
+    /// The whole image at full size, in gray if it is stored so, else in RGB; damage is an error.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The size of the output.
+    pub fn scale(self, scale: Scale) -> Self {
+        Self { scale, ..self }
+    }
+
+    /// The samples of the output. CMYK images are converted to RGB and gray without a color profile. Only CMYK images can
+    /// be decoded to [`PixelFormat::Cmyk`]; 255 is then full ink, however the file stores it.
+    pub fn format(self, format: PixelFormat) -> Self {
+        Self { format: Some(format), ..self }
+    }
+
+    /// The part to decode, in pixels of the scaled image. Common JPEGs are decoded only down to its last row.
+    pub fn region(self, region: Region) -> Self {
+        Self { region: Some(region), ..self }
+    }
+
+    /// Whether the file is read to its end, even below the region, so that damage anywhere is an error. Costs time.
+    pub fn reads_to_end(self, reads_to_end: bool) -> Self {
+        Self { reads_to_end, ..self }
+    }
+
+    /// Whether damage is concealed instead of being an error: what cannot be decoded is gray, or as coarse as the scans
+    /// before it. [`ImageInfo::is_damaged`](crate::ImageInfo::is_damaged) reports it.
+    pub fn lenient(self, is_lenient: bool) -> Self {
+        Self { is_lenient, ..self }
+    }
+
+    /// Images of more stored pixels are [`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge); 2²⁷ if not set. It bounds the
+    /// memory: at most about 20 bytes per pixel, for a progressive CMYK file.
+    pub fn max_pixels(self, max_pixels: u64) -> Self {
+        Self { max_pixels, ..self }
+    }
+}

@@ -1,0 +1,13 @@
+//! The structure of JPEG files: markers, tables, frame and scans (ITU T.81, annex B).
+
+mod component;
+mod layout;
+mod scan;
+mod segments;
+mod tables;
+mod walk;
+
+pub use component::{ColorModel, Component, Process};
+pub use layout::Layout;
+pub(crate) use scan::{HuffmanSpec, Scan};
+pub use walk::MAX_SCANS;

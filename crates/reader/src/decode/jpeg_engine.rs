@@ -1,0 +1,44 @@
+//! Which decoder reads a JPEG that is not common.
+
+use dsconvert_dataset::sample::Reject;
+use dsconvert_jpeg::{Layout, Process};
+
+use super::reject::unsupported;
+
+/// The decoder of a JPEG that the baseline decoder declines. The pixels do not depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JpegEngine {
+    /// [`Layout::decode`].
+    Layout,
+    /// libjpeg-turbo-rs.
+    Turbo,
+}
+
+impl JpegEngine {
+    /// The decoder of `layout`. libjpeg-turbo-rs decodes one and three components with the usual sampling factors, and
+    /// arithmetic-coded, lossless and 12-bit files whose components have equal factors.
+    ///
+    /// # Errors
+    ///
+    /// When neither decodes it.
+    pub fn of(layout: &Layout<'_>) -> Result<Self, Reject> {
+        let factors: Vec<(usize, usize)> =
+            layout.components().iter().map(|component| component.sampling_factors()).collect();
+        let is_usual = match factors[..] {
+            [_] => true,
+            [luma, (1, 1), (1, 1)] => matches!(luma, (1 | 2, 1 | 2)),
+            _ => false,
+        };
+        let is_read_by_layout =
+            layout.precision() == 8 && !layout.is_arithmetic() && layout.process() != Process::Lossless;
+        match (is_usual, is_read_by_layout) {
+            (true, _) => Ok(Self::Turbo),
+            (false, true) => Ok(Self::Layout),
+            (false, false) if factors.iter().all(|of_one| *of_one == factors[0]) => Ok(Self::Turbo),
+            (false, false) => Err(unsupported(format!(
+                "a lossless, arithmetic-coded or 12-bit JPEG with the sampling factors {} is not supported",
+                layout.sampling_text()
+            ))),
+        }
+    }
+}
