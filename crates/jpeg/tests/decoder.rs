@@ -29,7 +29,7 @@ fn turbo_format(format: PixelFormat) -> TurboFormat {
     }
 }
 
-/// What the strict decoder of libjpeg-turbo makes of `bytes`.
+/// The pixels of the strict decoder of libjpeg-turbo.
 fn reference(bytes: &[u8], scale: Scale, format: PixelFormat) -> Option<Vec<u8>> {
     let mut decoder = Turbo::new(bytes).ok()?;
     decoder.set_scale(ScalingFactor::try_new(1, scale.denominator() as u32).ok()?);

@@ -7,7 +7,7 @@ use super::{BaselineDecoder, BaselineRequest, Declined};
 use crate::idct::Portable;
 use crate::{PixelFormat, Region, Scale};
 
-/// What the strict decoder of libjpeg-turbo makes of `bytes`.
+/// The pixels of the strict decoder of libjpeg-turbo.
 fn reference(bytes: &[u8], channels: usize) -> Result<Vec<u8>, JpegError> {
     reduced_reference(bytes, 1, channels)
 }
@@ -92,7 +92,7 @@ proptest! {
         noise in prop_oneof![Just(0u32), 1u32..255],
         seed: u64,
         place in (0.0f64..1.0, 0.0f64..1.0, 0.0f64..1.0, 0.0f64..1.0),
-        gray_wanted: bool,
+        is_gray_requested: bool,
         reduction in prop_oneof![Just(1usize), Just(2), Just(4), Just(8)],
         restart in prop_oneof![Just(0u16), 1u16..20],
     ) {
@@ -110,17 +110,17 @@ proptest! {
             width: 1 + (place.2 * (width - left - 1) as f64) as usize,
             height: 1 + (place.3 * (height - top - 1) as f64) as usize,
         };
-        let channels = if gray_wanted { 1 } else { 3 };
+        let channels = if is_gray_requested { 1 } else { 3 };
         let expected = reduced_reference(&bytes, reduction, channels).unwrap();
         let expected = crop(&expected, width, region, channels);
         match decode_request(&bytes, request(size, reduction, region, channels)) {
             Ok(found) => prop_assert!(found == expected),
-            // Only what it is documented not to read.
+            // Only what the documentation excludes.
             Err(Declined) => prop_assert!(color && subsampling != Subsampling::S444 && width < 5),
         }
     }
 
-    /// Damage is refused, or means to libjpeg-turbo what it means here; and never panics.
+    /// Damage is declined or gives the pixels of libjpeg-turbo, and never panics.
     #[test]
     fn damaged_files_never_give_other_pixels(
         (width, height) in (5usize..60, 1usize..60),
@@ -145,7 +145,7 @@ proptest! {
         }
     }
 
-    /// The converter takes whole images from here without asking libjpeg-turbo whether they are sound.
+    /// The converter relies on it: whole images from here are not checked by libjpeg-turbo again.
     #[test]
     fn what_is_decoded_whole_is_sound_to_libjpeg_turbo(
         (width, height) in (5usize..60, 1usize..60),
@@ -220,7 +220,7 @@ fn buffers_of_one_image_do_not_show_in_the_next() {
             let request = request(size, 1, region, 3);
             decoder.decode_into(&bytes, request, &mut out).unwrap();
             assert_eq!(out, reference(&bytes, 3).unwrap());
-            // A failure in between leaves coefficients behind.
+            // A failure in between leaves coefficients in the buffers.
             let cut = &bytes[..bytes.len() - bytes.len() / 4];
             assert_eq!(decoder.decode_into(cut, request, &mut out), Err(Declined));
         }
@@ -271,7 +271,7 @@ fn colors_are_known_by_jfif_or_adobe_or_by_component_identifiers() {
         assert_eq!(reference(&file, 3).unwrap(), expected);
         assert_eq!(decode(&file, (40, 40), region, 3).unwrap(), expected);
     }
-    // These are not YCbCr, or it is doubtful what they are.
+    // These are not YCbCr, or may not be.
     for segments in [&[&adobe(0)[..]][..], &[jfif, &adobe(0)], &[&adobe(2)]] {
         assert_eq!(decode(&file(segments), (40, 40), region, 3), Err(Declined));
     }
@@ -288,7 +288,7 @@ fn rows_are_written_where_they_are_requested_and_damage_after_them_is_found() {
     let expected = crop(&reference(&bytes, 3).unwrap(), 64, region, 3);
     for (n, row) in out.chunks(64 * 3).enumerate() {
         assert_eq!(row[..33], expected[n * 33..][..33]);
-        assert!(row[33..].iter().all(|&v| v == 7), "what is between them is left alone");
+        assert!(row[33..].iter().all(|&v| v == 7), "samples between the rows are not changed");
     }
     // The last bytes of the scan go, the end of the image stays.
     bytes.drain(bytes.len() - 40..bytes.len() - 2);

@@ -8,7 +8,7 @@ const LOOKUP_BITS: u32 = 9;
 /// A Huffman table for decoding.
 #[derive(Debug)]
 pub(super) struct HuffmanTable<'a> {
-    /// Length and symbol by the next bits; a length of 0 stands for a longer code.
+    /// Length and symbol by the next bits; a length of 0 means a longer code.
     lookup: [(u8, u8); 1 << LOOKUP_BITS],
     /// For each length: the first left-aligned code above those of this length.
     ends: [u32; 17],

@@ -34,7 +34,7 @@ fn read(bytes: &[u8], reduction: usize, format: PixelFormat) -> Result<Vec<u8>, 
     Layout::read(bytes)?.decode(request(reduction, format, false), &mut out).map(|_| out)
 }
 
-/// The format to which a file of so many components decodes.
+/// The format of a file with `components` components.
 fn natural(components: usize) -> PixelFormat {
     if components == 4 { PixelFormat::Cmyk } else { PixelFormat::Rgb }
 }
@@ -54,13 +54,13 @@ proptest! {
         seed: u64,
         restart in prop_oneof![Just(0u16), 1u16..12],
         reduction in prop_oneof![Just(1usize), Just(2), Just(4), Just(8)],
-        is_gray_wanted: bool,
+        is_gray_requested: bool,
     ) {
         let (format, channels) = if is_color { (TurboFormat::Rgb, 3) } else { (TurboFormat::Grayscale, 1) };
         let pixels = picture(width, height, channels, seed);
         let encoder = Encoder::new(&pixels, width, height, format).quality(quality).subsampling(subsampling);
         let bytes = encoder.progressive(is_progressive).restart_blocks(restart).encode().unwrap();
-        let (turbo_format, format) = if is_gray_wanted {
+        let (turbo_format, format) = if is_gray_requested {
             (TurboFormat::Grayscale, PixelFormat::Gray)
         } else {
             (TurboFormat::Rgb, PixelFormat::Rgb)

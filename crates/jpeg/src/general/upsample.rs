@@ -5,8 +5,8 @@ use crate::error::Error;
 use crate::scale::Scale;
 use crate::structure::Layout;
 
-/// Narrower components are repeated instead of blended.
-const MIN_BLENDED_WIDTH: usize = 3;
+/// libjpeg-turbo replicates the samples of narrower components.
+const MIN_FANCY_WIDTH: usize = 3;
 
 /// How a component becomes as large as the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,18 +15,18 @@ pub(super) struct Upsampling {
     pub(super) side: usize,
     /// Pixels per sample, across and down.
     factors: (usize, usize),
-    /// Whether samples are blended with their neighbours.
-    is_blended: bool,
+    /// Whether upsampling is fancy (blends neighbors) or replicates samples.
+    is_fancy: bool,
 }
 
 impl Upsampling {
-    /// The upsampling of each component of `layout` at 1/`reduction` of its size. Ratios that are no integers are
-    /// unsupported, as in libjpeg.
+    /// The upsampling of each component of `layout` at `scale`. Ratios that are not integers are unsupported, as in
+    /// libjpeg.
     pub(super) fn of(layout: &Layout<'_>, scale: Scale) -> Result<Vec<Self>, Error> {
         let (max_h, max_v) = layout.max_factors();
         let smallest = scale.block_side();
         let upsampling = layout.components.iter().map(|component| {
-            // Blocks stay larger where that spares upsampling (jdmaster.c).
+            // Blocks stay larger where that makes upsampling unnecessary (jdmaster.c).
             let mut side = smallest;
             while side < 8
                 && (max_h * smallest).is_multiple_of(component.horizontal * side * 2)
@@ -44,13 +44,13 @@ impl Upsampling {
             }
             let factors = (out_across / across, out_down / down);
             let width = (layout.width * across).div_ceil(8 * max_h);
-            let is_blended = smallest > 1
+            let is_fancy = smallest > 1
                 && match factors {
-                    (2, 1 | 2) => width >= MIN_BLENDED_WIDTH,
+                    (2, 1 | 2) => width >= MIN_FANCY_WIDTH,
                     (1, 2) => true,
                     _ => false,
                 };
-            Ok(Self { side, factors, is_blended })
+            Ok(Self { side, factors, is_fancy })
         });
         upsampling.collect()
     }
@@ -60,7 +60,7 @@ impl Upsampling {
         let (across, down) = self.factors;
         let near = y / down;
         let row = plane.row(near);
-        if !self.is_blended {
+        if !self.is_fancy {
             for (to, from) in out.chunks_mut(across).zip(row) {
                 to.fill(*from);
             }
