@@ -17,8 +17,6 @@ use dsconvert_dataset::{panics, printable, threads};
 
 #[cfg(feature = "cli")]
 pub mod cli;
-#[cfg(feature = "text")]
-mod masks;
 #[cfg(feature = "convert")]
 pub mod options;
 #[cfg(feature = "convert")]

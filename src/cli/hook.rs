@@ -12,7 +12,7 @@ pub(super) fn install() {
     INSTALLED.call_once(|| {
         let usual = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            if !panics::note(info.location()) {
+            if !panics::note(info.location()) && !dsconvert_tokens::is_panic_contained() {
                 usual(info);
             }
         }));

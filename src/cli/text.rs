@@ -14,7 +14,9 @@ use crate::source::labels::Layout;
 use crate::source::metadata::parse_keep;
 use crate::source::read_file;
 use crate::storage::stat;
-use crate::transform::text::{EngineChoice, Normalize, SpecialInText, Tokenizer, TokenizerOptions, Verify};
+use crate::transform::text::{
+    EngineChoice, Normalize, SpecialInText, Tokenizer, TokenizerOptions, Verify, usage_error,
+};
 
 /// The source that is standard input.
 const STDIN: &str = "-";
@@ -379,7 +381,7 @@ fn load(name: &str, options: TokenizerOptions) -> Result<Tokenizer> {
     let given = Path::new(name);
     let found = stat(given)?;
     if name == "bytes" && found.is_none() {
-        return Tokenizer::bytes(options);
+        return Tokenizer::bytes(options).map_err(usage_error);
     }
     local("--tokenizer", given)?;
     let is_folder = found.is_some_and(|meta| meta.is_dir());
@@ -389,5 +391,5 @@ fn load(name: &str, options: TokenizerOptions) -> Result<Tokenizer> {
         return Err(Error::usage("there is no such tokenizer").at_path(&path).help(help));
     }
     let json = read_file(&path).map_err(|e| e.help(help))?;
-    Tokenizer::from_json(json, options).map_err(|e| e.at_path(&path))
+    Tokenizer::from_json(json, options).map_err(|e| usage_error(e).at_path(&path))
 }

@@ -19,7 +19,7 @@ use crate::pipeline::outcome::{Converted, Member, Outcome, Outcomes};
 use crate::pipeline::progress::Stop;
 use crate::pipeline::testing::item_panic_point;
 use crate::sample::{Ids, PackedIds, Record, Reject, RejectCode, Text, Value};
-use crate::transform::text::{EncodeStats, Scratch};
+use crate::transform::text::{EncodeStats, PackedIdSink, Scratch, StoredIds, id_width, rejected};
 
 /// The running conversion.
 pub(in crate::pipeline) struct Texts<'a> {
@@ -49,7 +49,7 @@ impl Conversion for Texts<'_> {
     fn scratch(&self, idle: &Arc<AtomicUsize>) -> Worker {
         let tokenizer = &self.job.options.tokenizer;
         let tokens = tokenizer.scratch().with_idle(Arc::clone(idle));
-        Worker { tokens, ids: PackedIds::new(tokenizer.id_width()), text: Vec::new() }
+        Worker { tokens, ids: PackedIds::new(id_width(tokenizer)), text: Vec::new() }
     }
 
     fn prepare(&self, work: &Path, threads: usize, stop: &Stop) -> Result<()> {
@@ -210,7 +210,7 @@ impl Documents<'_> {
     fn contained<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Reject>) -> Result<T, Reject> {
         caught(|| work(self)).unwrap_or_else(|panic| {
             self.tokens.renew();
-            *self.ids = PackedIds::new(self.job.options.tokenizer.id_width());
+            *self.ids = PackedIds::new(id_width(&self.job.options.tokenizer));
             Err(panic.into_reject())
         })
     }
@@ -223,10 +223,12 @@ impl Documents<'_> {
         if text.is_empty() {
             return Err(Reject::new(RejectCode::Empty, "the document is empty"));
         }
+        let sink = &mut PackedIdSink(ids);
         let stats = match self.careful {
-            true => tokenizer.encode_reference(text, tokens, ids)?,
-            false => tokenizer.encode(text, tokens, ids)?,
+            true => tokenizer.encode_reference(text, tokens, sink),
+            false => tokenizer.encode(text, tokens, sink),
         };
+        let stats = stats.map_err(rejected)?;
         if ids.len() == tokenizer.added_per_document() {
             return Err(Reject::new(RejectCode::Empty, "the tokenizer makes no token of the document"));
         }
@@ -246,7 +248,7 @@ impl Documents<'_> {
             return Converting::Done;
         }
         let hash = xxh3_64_with_seed(key.as_bytes(), VERIFY_SEED);
-        let verified = self.job.options.tokenizer.verify(hash, text, ids, stats, self.tokens);
+        let verified = self.job.options.tokenizer.verify(hash, text, &StoredIds(ids), stats, self.tokens);
         if verified.bytes > 0 {
             out.note("verified_documents");
             out.count("verified_bytes", verified.bytes);

@@ -42,6 +42,7 @@ use crate::source::text::json;
 use crate::source::text::kind::{Documents, Format};
 use crate::source::walk::SourceFile;
 use crate::source::warning::Warning;
+use crate::transform::text::id_width;
 
 /// Default of `--unit-bytes`: a minute for the slowest tokenizer on one core.
 const UNIT_BYTES: u64 = 256 << 20;
@@ -108,7 +109,7 @@ impl TextJob {
         if options.shape.pack.is_some() {
             extra.extend(PACK_FIELDS.map(|name| Field::required(name, FieldType::IdsU32)));
         }
-        let schema = Arc::new(Schema::text(options.tokenizer.id_width(), extra)?);
+        let schema = Arc::new(Schema::text(id_width(&options.tokenizer), extra)?);
         warnings.extend(head::check(&options, &found.files, &found.sources, &found.details)?);
         Ok(Self {
             described: options.describe()?,

@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::options::{DEFAULT_MEMORY_BYTES, MaxRejects, OutputOptions};
-use crate::transform::text::testing::bytes_without_the_last_of;
-use crate::transform::text::{TokenizerOptions, Verify};
+use crate::transform::text::{Tokenizer, TokenizerOptions, Verify};
 
 /// Documents of a unit.
 const DOCUMENTS: u64 = 40;
@@ -23,7 +22,7 @@ fn a_unit_whose_engine_is_caught_is_done_again_by_the_reference_and_counted() {
         let options = TokenizerOptions { verify, ..TokenizerOptions::default() };
         let output = OutputOptions { unit_bytes: Some(9000), ..OutputOptions::default() };
         let source = SourceSpec { label: "in".to_owned(), path: sources.clone() };
-        let tokenizer = bytes_without_the_last_of("wrong", options);
+        let tokenizer = Tokenizer::bytes_with_fault("wrong", options).unwrap();
         let job = TextJob::plan(TextOptions {
             documents: Documents::Line,
             ..TextOptions::new(vec![source], tokenizer, output)

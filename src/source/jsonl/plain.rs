@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 
 use super::{Fields, Found};
-use crate::masks::{self, Machine, WINDOW, Work};
+use dsconvert_simd::{ByteMasks, Kernel, WINDOW, dispatch};
 
 /// Most digits of a number that is certainly an integer of 64 bits.
 const DIGITS: usize = 18;
@@ -134,7 +134,7 @@ impl<'a> Line<'a> {
 
     /// The rest of a string whose quote was eaten.
     fn string(&mut self, buffer: &mut Vec<u8>) -> Option<Content<'a>> {
-        let (content, at) = masks::run(InString { bytes: self.bytes, begin: self.at, buffer })?;
+        let (content, at) = dispatch(InString { bytes: self.bytes, begin: self.at, buffer })?;
         self.at = at;
         Some(content)
     }
@@ -177,16 +177,16 @@ struct InString<'a, 'b> {
     buffer: &'b mut Vec<u8>,
 }
 
-impl<'a> Work for InString<'a, '_> {
+impl<'a> Kernel for InString<'a, '_> {
     type Output = Option<(Content<'a>, usize)>;
 
     #[inline(always)]
-    fn on(self, machine: impl Machine) -> Self::Output {
+    fn run(self, masks: impl ByteMasks) -> Self::Output {
         let Self { bytes, begin, buffer } = self;
         let mut at = begin;
         // As long as there is no escape, nothing has to be copied.
         let first = loop {
-            let special = special(machine, &window(bytes, at));
+            let special = special(masks, &window(bytes, at));
             if special != 0 {
                 at += special.trailing_zeros() as usize;
                 break *bytes.get(at)?;
@@ -223,7 +223,7 @@ impl<'a> Work for InString<'a, '_> {
             }
             loop {
                 let window = window(bytes, at);
-                let special = special(machine, &window);
+                let special = special(masks, &window);
                 make_room(buffer, len);
                 *buffer.get_mut(len..)?.first_chunk_mut()? = window;
                 let plain = special.trailing_zeros() as usize;
@@ -261,9 +261,9 @@ fn window(bytes: &[u8], at: usize) -> [u8; WINDOW] {
 
 /// The quotes, backslashes and control characters among the bytes.
 #[inline(always)]
-fn special(machine: impl Machine, bytes: &[u8; WINDOW]) -> u64 {
-    let window = machine.load(bytes);
-    machine.is(window, b'"') | machine.is(window, b'\\') | machine.among(window, 0, 0x20)
+fn special(masks: impl ByteMasks, bytes: &[u8; WINDOW]) -> u64 {
+    let window = masks.load(bytes);
+    masks.equal(window, b'"') | masks.equal(window, b'\\') | masks.in_range(window, 0, 0x20)
 }
 
 #[cfg(test)]

@@ -1,0 +1,56 @@
+#![doc = include_str!("../README.md")]
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+mod portable;
+#[cfg(test)]
+mod tests;
+
+pub use portable::{HIGH_BITS, ONES, Portable};
+
+/// Bytes per window, and bits per mask.
+pub const WINDOW: usize = 64;
+
+/// Byte-class tests on a window of [`WINDOW`] bytes. Bit `i` of a mask is set when byte `i` is in the class.
+///
+/// [`Portable`] implements this for every CPU; [`dispatch`] picks the fastest implementation for the current one. All
+/// implementations return equal masks.
+pub trait ByteMasks: Copy {
+    /// A loaded window, in the registers of this implementation.
+    type Window: Copy;
+
+    /// Loads the bytes.
+    fn load(self, bytes: &[u8; WINDOW]) -> Self::Window;
+
+    /// Sets bit 0x20 of every byte, which maps ASCII letters to lowercase. It changes other bytes, too.
+    fn set_case_bit(self, window: Self::Window) -> Self::Window;
+
+    /// The bytes equal to `byte`.
+    fn equal(self, window: Self::Window, byte: u8) -> u64;
+
+    /// The bytes in `first..first + count`, a non-empty range within ASCII.
+    fn in_range(self, window: Self::Window, first: u8, count: u8) -> u64;
+
+    /// The bytes above 0x7f.
+    fn non_ascii(self, window: Self::Window) -> u64;
+}
+
+/// A computation that [`dispatch`] compiles once per instruction set.
+pub trait Kernel {
+    /// The result.
+    type Output;
+
+    /// Runs the computation. Mark the implementation, and everything it calls in a hot loop, `#[inline(always)]`, and
+    /// write no closures there: whatever is not inlined is compiled for the baseline CPU.
+    fn run(self, masks: impl ByteMasks) -> Self::Output;
+}
+
+/// Runs `kernel` with AVX2 if the CPU has it, otherwise with [`Portable`].
+pub fn dispatch<K: Kernel>(kernel: K) -> K::Output {
+    #[cfg(target_arch = "x86_64")]
+    let kernel = match avx2::run(kernel) {
+        Ok(output) => return output,
+        Err(kernel) => kernel,
+    };
+    kernel.run(Portable)
+}

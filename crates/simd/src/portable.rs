@@ -1,0 +1,68 @@
+//! Eight bytes at a time in a `u64`.
+
+use crate::{ByteMasks, WINDOW};
+
+/// The implementation for every CPU: eight bytes at a time in a `u64`.
+#[derive(Debug, Clone, Copy)]
+pub struct Portable;
+
+/// Eight bytes of value 1.
+pub const ONES: u64 = 0x0101_0101_0101_0101;
+/// The high bit of each of eight bytes: zero in ASCII.
+pub const HIGH_BITS: u64 = 0x80 * ONES;
+
+impl Portable {
+    /// The high bits of what `mark` returns for every eight bytes.
+    #[inline(always)]
+    fn bits(window: [u64; WINDOW / 8], mark: impl Fn(u64) -> u64) -> u64 {
+        let mut bits = 0;
+        for (i, bytes) in window.into_iter().enumerate() {
+            // The multiplication gathers the high bit of byte k in bit k of the highest byte.
+            bits |= ((mark(bytes) & HIGH_BITS).wrapping_mul(0x0002_0408_1020_4081) >> 56) << (8 * i);
+        }
+        bits
+    }
+}
+
+// In none of these does a byte carry into the next.
+impl ByteMasks for Portable {
+    type Window = [u64; WINDOW / 8];
+
+    #[inline(always)]
+    fn load(self, bytes: &[u8; WINDOW]) -> Self::Window {
+        let mut window = [0; WINDOW / 8];
+        for (to, from) in window.iter_mut().zip(bytes.as_chunks().0) {
+            *to = u64::from_le_bytes(*from);
+        }
+        window
+    }
+
+    #[inline(always)]
+    fn set_case_bit(self, window: Self::Window) -> Self::Window {
+        window.map(|bytes| bytes | (0x20 * ONES))
+    }
+
+    #[inline(always)]
+    fn equal(self, window: Self::Window, byte: u8) -> u64 {
+        let pattern = ONES * u64::from(byte);
+        Self::bits(window, |bytes| {
+            let differing = bytes ^ pattern;
+            !(((differing & !HIGH_BITS) + !HIGH_BITS) | differing)
+        })
+    }
+
+    #[inline(always)]
+    fn in_range(self, window: Self::Window, first: u8, count: u8) -> u64 {
+        // Added to a byte below 0x80, these set its high bit from `first` on and from `first + count` on.
+        let (from, end) = (ONES * u64::from(0x80 - first), ONES * u64::from(0x80 - first - count));
+        Self::bits(window, |bytes| {
+            let low = bytes & !HIGH_BITS;
+            (low + from) & !(low + end) & !bytes
+        })
+    }
+
+    #[inline(always)]
+    fn non_ascii(self, window: Self::Window) -> u64 {
+        Self::bits(window, |bytes| bytes)
+    }
+}

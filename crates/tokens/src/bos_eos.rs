@@ -1,0 +1,202 @@
+//! Which tokens begin and end a sequence.
+//!
+//! In this order: the token the user names; what the post-processor puts before or after a sequence; a special token
+//! with a well-known name. `<|endoftext|>`, which some models use for both, is a beginning only when no other is there.
+//! When two names fit, nobody guesses.
+
+use serde_json::Value;
+
+use crate::error::{LoadError, SequenceEnd};
+use crate::info::SpecialToken;
+
+type Result<T> = std::result::Result<T, LoadError>;
+
+/// Well-known names of the token that begins a sequence.
+const BOS_NAMES: [&str; 8] =
+    ["<s>", "<|begin_of_text|>", "<bos>", "<BOS>", "[BOS]", "[CLS]", "<|startoftext|>", "<|bos|>"];
+/// Well-known names of the token that ends a sequence.
+const EOS_NAMES: [&str; 9] = [
+    "</s>",
+    "<|end_of_text|>",
+    "<eos>",
+    "<EOS>",
+    "[EOS]",
+    "[SEP]",
+    "<|endoftext|>",
+    "<|eos|>",
+    "<|end▁of▁sentence|>",
+];
+/// Begins a sequence when nothing else does.
+const BOS_LAST_RESORT: &str = "<|endoftext|>";
+/// What is known of one end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum FoundToken {
+    /// This token.
+    Token(SpecialToken),
+    /// None fits.
+    None,
+    /// Several fit.
+    Several(Vec<String>),
+}
+
+/// Finds the token of `end`. `id_of` looks a string up in the whole vocabulary.
+pub(crate) fn find(
+    end: SequenceEnd,
+    named: Option<&str>,
+    post_processor: &Value,
+    special: &[SpecialToken],
+    id_of: impl Fn(&str) -> Option<u32>,
+) -> Result<FoundToken> {
+    let token = |name: &str, id: u32| SpecialToken { id, token: name.to_owned() };
+    if let Some(name) = named {
+        let unknown = || LoadError::UnknownToken { token: name.to_owned(), special_tokens: special.to_vec() };
+        let id = id_of(name).ok_or_else(unknown)?;
+        return Ok(FoundToken::Token(token(name, id)));
+    }
+    let mut around = Vec::new();
+    around_sequence(post_processor, end, &mut around);
+    match around.as_slice() {
+        [] => {}
+        [one] => match id_of(one) {
+            Some(id) => return Ok(FoundToken::Token(token(one, id))),
+            None => return Ok(FoundToken::None),
+        },
+        _ => return Ok(FoundToken::Several(around)),
+    }
+    let names: &[&str] = match end {
+        SequenceEnd::Bos => &BOS_NAMES,
+        SequenceEnd::Eos => &EOS_NAMES,
+    };
+    let mut fitting: Vec<_> = special.iter().filter(|t| names.contains(&t.token.as_str())).cloned().collect();
+    if fitting.is_empty() {
+        fitting.extend(names.iter().filter_map(|name| id_of(name).map(|id| token(name, id))));
+    }
+    if fitting.is_empty() && end == SequenceEnd::Bos {
+        fitting.extend(id_of(BOS_LAST_RESORT).map(|id| token(BOS_LAST_RESORT, id)));
+    }
+    Ok(match fitting.as_slice() {
+        [] => FoundToken::None,
+        [one] => FoundToken::Token(one.clone()),
+        several => FoundToken::Several(several.iter().map(|t| t.token.clone()).collect()),
+    })
+}
+
+/// The token that must be there because it is to be added.
+pub(crate) fn required(
+    end: SequenceEnd,
+    found: &FoundToken,
+    special: &[SpecialToken],
+) -> Result<SpecialToken> {
+    match found {
+        FoundToken::Token(token) => Ok(token.clone()),
+        FoundToken::None => Err(LoadError::NoSequenceToken { end, special_tokens: special.to_vec() }),
+        FoundToken::Several(candidates) => {
+            Err(LoadError::AmbiguousSequenceToken { end, candidates: candidates.clone() })
+        }
+    }
+}
+
+/// Appends the special tokens that the post-processor puts at `end` of a single sequence.
+fn around_sequence(post_processor: &Value, end: SequenceEnd, out: &mut Vec<String>) {
+    match post_processor.get("type").and_then(Value::as_str) {
+        Some("Sequence") => {
+            for processor in post_processor.get("processors").and_then(Value::as_array).into_iter().flatten()
+            {
+                around_sequence(processor, end, out);
+            }
+        }
+        Some("BertProcessing" | "RobertaProcessing") => {
+            let field = if end == SequenceEnd::Bos { "cls" } else { "sep" };
+            out.extend(
+                post_processor.pointer(&format!("/{field}/0")).and_then(Value::as_str).map(str::to_owned),
+            );
+        }
+        Some("TemplateProcessing") => {
+            let pieces = template_pieces(post_processor.get("single"));
+            let Some(sequence) = pieces.iter().position(Option::is_none) else { return };
+            let side = match end {
+                SequenceEnd::Bos => &pieces[..sequence],
+                SequenceEnd::Eos => &pieces[sequence + 1..],
+            };
+            out.extend(side.iter().flatten().cloned());
+        }
+        _ => {}
+    }
+}
+
+/// The pieces of a template: special tokens by name, `None` for the sequence. Written as a list or as one string.
+fn template_pieces(single: Option<&Value>) -> Vec<Option<String>> {
+    match single {
+        Some(Value::Array(pieces)) => pieces
+            .iter()
+            .map(|p| p.pointer("/SpecialToken/id").and_then(Value::as_str).map(str::to_owned))
+            .collect(),
+        Some(Value::String(pieces)) => pieces
+            .split_whitespace()
+            .map(|p| if p.starts_with('$') { None } else { p.split(':').next().map(str::to_owned) })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn special(names: &[&str]) -> Vec<SpecialToken> {
+        (0..).zip(names).map(|(id, t)| SpecialToken { id, token: (*t).to_owned() }).collect()
+    }
+
+    fn look(
+        end: SequenceEnd,
+        named: Option<&str>,
+        post_processor: &Value,
+        names: &[&str],
+    ) -> Result<FoundToken> {
+        let special = special(names);
+        let id_of = |name: &str| special.iter().find(|t| t.token == name).map(|t| t.id);
+        find(end, named, post_processor, &special, id_of)
+    }
+
+    fn token(found: Result<FoundToken>) -> String {
+        match found.unwrap() {
+            FoundToken::Token(t) => t.token,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_post_processor_is_believed_before_names() {
+        let template = json!({"type": "Sequence", "processors": [{"type": "ByteLevel"}, {
+            "type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": "<go>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+                       {"SpecialToken": {"id": "<stop>", "type_id": 0}}]}]});
+        let names = ["<s>", "</s>", "<go>", "<stop>"];
+        assert_eq!(token(look(SequenceEnd::Bos, None, &template, &names)), "<go>");
+        assert_eq!(token(look(SequenceEnd::Eos, None, &template, &names)), "<stop>");
+        assert_eq!(token(look(SequenceEnd::Eos, Some("</s>"), &template, &names)), "</s>");
+        let as_string = json!({"type": "TemplateProcessing", "single": "<go> $A:0 <stop>:1"});
+        assert_eq!(token(look(SequenceEnd::Eos, None, &as_string, &names)), "<stop>");
+        let roberta = json!({"type": "RobertaProcessing", "cls": ["<go>", 2], "sep": ["<stop>", 3]});
+        assert_eq!(token(look(SequenceEnd::Bos, None, &roberta, &names)), "<go>");
+    }
+
+    #[test]
+    fn endoftext_begins_only_when_nothing_else_does() {
+        assert_eq!(token(look(SequenceEnd::Bos, None, &Value::Null, &["<|endoftext|>"])), "<|endoftext|>");
+        assert_eq!(token(look(SequenceEnd::Bos, None, &Value::Null, &["<|endoftext|>", "<s>"])), "<s>");
+    }
+
+    #[test]
+    fn nobody_guesses() {
+        let names = ["<s>", "[CLS]"];
+        let found = look(SequenceEnd::Bos, None, &Value::Null, &names).unwrap();
+        let error = required(SequenceEnd::Bos, &found, &special(&names)).unwrap_err();
+        assert!(error.to_string().contains("<s>, [CLS]"), "{error}");
+        let found = look(SequenceEnd::Eos, None, &Value::Null, &names).unwrap();
+        let error = required(SequenceEnd::Eos, &found, &special(&names)).unwrap_err();
+        assert!(error.help().unwrap().contains("`eos_token`"), "{error}");
+        assert!(look(SequenceEnd::Eos, Some("<nope>"), &Value::Null, &names).is_err());
+    }
+}

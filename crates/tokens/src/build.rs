@@ -1,0 +1,236 @@
+//! Making a [`Tokenizer`]: what is added around a document, which engine works.
+
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, available_parallelism};
+
+use sha2::{Digest, Sha256};
+
+use crate::bos_eos::{self, FoundToken};
+use crate::engine::bytes::{BOS_ID, Bytes, EOS_ID};
+use crate::engine::fast::draft::Draft;
+use crate::engine::fast::parts::EngineParts;
+use crate::engine::reference::Reference;
+use crate::engine::{self, Engine};
+use crate::error::{LoadError, SequenceEnd};
+use crate::id_set::IdSet;
+use crate::info::{SpecialToken, TokenizerInfo};
+use crate::load;
+use crate::options::{EngineChoice, SpecialInText, TokenizerOptions};
+use crate::panics::caught;
+use crate::scratch::Scratch;
+use crate::special::{self, SpecialTokenFinder};
+use crate::tokenizer::{Base, Tokenizer};
+
+/// Model type of [`Tokenizer::bytes`].
+pub const BYTES: &str = "bytes";
+
+type Result<T> = std::result::Result<T, LoadError>;
+
+static NEXT_SERIAL: AtomicU64 = AtomicU64::new(0);
+
+impl Tokenizer {
+    /// The bytes of the UTF-8 text as ids 0 to 255. With [`add_bos`](TokenizerOptions::add_bos) and
+    /// [`add_eos`](TokenizerOptions::add_eos), 256 comes before and 257 after every document.
+    ///
+    /// # Errors
+    ///
+    /// Options that only a tokenizer with a file can follow.
+    pub fn bytes(options: TokenizerOptions) -> Result<Self> {
+        if options.bos_token.is_some() || options.eos_token.is_some() || options.add_special_tokens {
+            return Err(LoadError::BytesHasNoSpecialTokens);
+        }
+        let engine = Bytes.info();
+        let token = |id, token: &str| Some(SpecialToken { id, token: token.to_owned() });
+        let info = TokenizerInfo {
+            model: BYTES.to_owned(),
+            vocab_size: 258,
+            max_id: EOS_ID,
+            sha256: None,
+            reference: engine.clone(),
+            engine,
+            engine_note: None,
+            bos: token(BOS_ID, "<bos>"),
+            eos: token(EOS_ID, "<eos>"),
+        };
+        Ok(Self {
+            prefix: if options.add_bos { vec![BOS_ID] } else { Vec::new() },
+            suffix: if options.add_eos { vec![EOS_ID] } else { Vec::new() },
+            options,
+            json: None,
+            info,
+            finder: SpecialTokenFinder::Nothing,
+            hidden: IdSet::default(),
+            reference: Base::Bytes(Bytes),
+            fast: None,
+            serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
+        })
+    }
+
+    /// The tokenizer of a `tokenizer.json`. Truncation, padding and dropout written inside are switched off.
+    ///
+    /// # Errors
+    ///
+    /// The file is malformed or of an unknown type, BOS or EOS is to be added and cannot be determined, or
+    /// [`EngineChoice::Fast`] is asked for and no fast engine makes the ids of the reference.
+    pub fn from_json(json: Vec<u8>, options: TokenizerOptions) -> Result<Self> {
+        let draft = || match options.engine {
+            EngineChoice::Reference => Err("it is not wanted".to_owned()),
+            _ => Draft::new(&json),
+        };
+        let (loaded, draft) = both(|| load::load(&json), draft);
+        let mut loaded = loaded?;
+        let max_vocab_id = match &draft {
+            Ok(draft) => max_id(draft, &loaded.tokenizer),
+            Err(_) => loaded.tokenizer.get_vocab(true).into_values().max().unwrap_or(0),
+        };
+        let vocab_size = loaded.tokenizer.get_vocab_size(true) as u64;
+        let special = special::special_tokens(loaded.tokenizer.get_added_vocabulary());
+        let finder = SpecialTokenFinder::new(&loaded)?;
+
+        let find = |end, named: &Option<String>| {
+            bos_eos::find(end, named.as_deref(), &loaded.outline.post_processor, &special, |t| {
+                loaded.tokenizer.token_to_id(t)
+            })
+        };
+        let bos = find(SequenceEnd::Bos, &options.bos_token)?;
+        let eos = find(SequenceEnd::Eos, &options.eos_token)?;
+        let (mut prefix, mut suffix) = (Vec::new(), Vec::new());
+        if options.add_special_tokens {
+            if options.add_bos || options.add_eos {
+                return Err(LoadError::ConflictingOptions);
+            }
+            (prefix, suffix) = post_processed(&loaded.tokenizer)?;
+        }
+        if options.add_bos {
+            prefix.push(bos_eos::required(SequenceEnd::Bos, &bos, &special)?.id);
+        }
+        if options.add_eos {
+            suffix.push(bos_eos::required(SequenceEnd::Eos, &eos, &special)?.id);
+        }
+        let known = |found| match found {
+            FoundToken::Token(token) => Some(token),
+            _ => None,
+        };
+
+        let model = loaded.model_type().to_owned();
+        let parse_special = options.special_in_text == SpecialInText::Parse;
+        let hidden =
+            if parse_special { IdSet::default() } else { special::hide_controls(&mut loaded, &json)? };
+        let draft = draft.map(|draft| draft.without(&hidden));
+        let unigram_unk = loaded.unigram_unk_id();
+        let reference =
+            Arc::new(Reference::new(loaded.tokenizer, parse_special, options.max_reference_bytes()));
+        let parts =
+            EngineParts { reference: &reference, outline: &loaded.outline, parse_special, unigram_unk };
+        let Chosen { fast, note: engine_note } = choose(options.engine, &parts, draft)?;
+        let info = TokenizerInfo {
+            model,
+            vocab_size,
+            max_id: prefix.iter().chain(&suffix).copied().fold(max_vocab_id, u32::max),
+            sha256: Some(hex(&Sha256::digest(&json))),
+            reference: reference.info(),
+            engine: fast.as_ref().map_or_else(|| reference.info(), |engine| engine.info()),
+            engine_note,
+            bos: known(bos),
+            eos: known(eos),
+        };
+        Ok(Self {
+            options,
+            json: Some(json),
+            info,
+            prefix,
+            suffix,
+            finder,
+            hidden,
+            reference: Base::Reference(reference),
+            fast,
+            serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
+        })
+    }
+}
+
+/// Does both, at the same time where there is more than one processor.
+fn both<A, B: Send>(one: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -> (A, B) {
+    if available_parallelism().is_ok_and(|count| count.get() == 1) {
+        return (one(), other());
+    }
+    // Where no thread can be started, this one takes the work back.
+    let other = Mutex::new(Some(other));
+    let take = || other.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let (one, made) = std::thread::scope(|scope| {
+        let made = Builder::new()
+            .name("tables".to_owned())
+            .spawn_scoped(scope, || caught(|| take().map(|other| other())))
+            .ok();
+        let one = one();
+        let made = made.map(|made| made.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        (one, made.and_then(|made| made.unwrap_or_else(|panic| resume_unwind(Box::new(panic)))))
+    });
+    match (made, take()) {
+        (Some(made), _) => (one, made),
+        (None, Some(other)) => (one, other()),
+        (None, None) => resume_unwind(Box::new("a thread has lost its work")),
+    }
+}
+
+/// The largest id of the tokenizer that the draft is of.
+fn max_id(draft: &Draft, tokenizer: &tokenizers::Tokenizer) -> u32 {
+    let added = tokenizer.get_added_vocabulary().get_added_tokens_decoder().keys();
+    added.copied().fold(draft.max_id(), u32::max)
+}
+
+/// The engine of a plan.
+struct Chosen {
+    fast: Option<Box<dyn Engine>>,
+    /// Why there is no fast one although it was allowed.
+    note: Option<String>,
+}
+
+/// A fast engine that has shown to be right, or why the reference does the work although it was not asked for by name.
+fn choose(
+    choice: EngineChoice,
+    parts: &EngineParts<'_>,
+    draft: std::result::Result<Draft, String>,
+) -> Result<Chosen> {
+    if choice == EngineChoice::Reference {
+        return Ok(Chosen { fast: None, note: None });
+    }
+    let reference = parts.reference;
+    let engine = engine::fast::build(parts, draft).and_then(|engine| {
+        let mut scratch = Scratch::new(0);
+        engine::proof::check(&*engine, reference, &mut scratch).map(|()| engine)
+    });
+    match (engine, choice) {
+        (Ok(engine), _) => Ok(Chosen { fast: Some(engine), note: None }),
+        (Err(why), EngineChoice::Fast) => Err(LoadError::NoFastEngine(why)),
+        (Err(why), _) => Ok(Chosen { fast: None, note: Some(why) }),
+    }
+}
+
+/// What the post-processor puts before and after a sequence, found by trying.
+fn post_processed(tokenizer: &tokenizers::Tokenizer) -> Result<(Vec<u32>, Vec<u32>)> {
+    // The first text that becomes any id at all.
+    for probe in ["a", "the", "0", "\u{2581}", " "] {
+        let (Ok(plain), Ok(whole)) =
+            (tokenizer.encode_fast(probe, false), tokenizer.encode_fast(probe, true))
+        else {
+            continue;
+        };
+        let (plain, whole) = (plain.get_ids(), whole.get_ids());
+        if plain.is_empty() {
+            continue;
+        }
+        let mut places = whole.windows(plain.len()).enumerate().filter(|(_, w)| *w == plain).map(|(i, _)| i);
+        return match (places.next(), places.next()) {
+            (Some(at), None) => Ok((whole[..at].to_vec(), whole[at + plain.len()..].to_vec())),
+            _ => Err(LoadError::UnclearPostProcessor),
+        };
+    }
+    Err(LoadError::UnclearPostProcessor)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

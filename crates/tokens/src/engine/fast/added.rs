@@ -1,0 +1,158 @@
+//! Added tokens: cutting a text at the strings that are tokens before any model sees them.
+//!
+//! As in the reference, tokens that are not `normalized` are searched in the raw text first, the others in each
+//! normalized piece between them; of several the leftmost, then the longest, wins. A special token that must not match
+//! still takes its place, so that no shorter token inside it matches either. Tokens that look at their neighbours
+//! (`single_word`, `lstrip`, `rstrip`) are rare: a document that contains one goes to the reference.
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use tokenizers::{NormalizedString, Normalizer};
+
+use super::byte_pairs::BytePairs;
+use super::stop::Stop;
+
+/// What to do where a string is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Action {
+    /// It is this token.
+    Token(u32),
+    /// It is ordinary text.
+    Skip,
+    /// Only the reference knows.
+    Decline,
+}
+
+/// The automaton of one stage, raw or normalized text; nothing to find is the usual case.
+#[derive(Default)]
+pub(super) struct AddedTokens {
+    tokens: Option<(AhoCorasick, Vec<Action>)>,
+    /// Whether one of the tokens has a space behind a letter.
+    across_words: bool,
+    /// Whether one of them can hold a space between two letters, or stand directly before or behind one.
+    at_spaces: bool,
+    /// Bytes that stand side by side in a token.
+    inside: BytePairs,
+}
+
+impl AddedTokens {
+    /// The stages for raw and for normalized text. The error says why the tokens cannot be searched for.
+    pub(super) fn both(
+        tokenizer: &tokenizers::Tokenizer,
+        parse_special: bool,
+    ) -> Result<(Self, Self), String> {
+        Self::both_written(tokenizer, parse_special, str::to_owned)
+    }
+
+    /// The same for an engine that writes normalized text in its own way, as `write` does.
+    pub(super) fn both_written(
+        tokenizer: &tokenizers::Tokenizer,
+        parse_special: bool,
+        write: impl Fn(&str) -> String,
+    ) -> Result<(Self, Self), String> {
+        let mut tokens: Vec<_> = tokenizer.get_added_tokens_decoder().into_iter().collect();
+        tokens.sort_unstable_by_key(|(id, _)| *id);
+        let (mut raw, mut normalized) = (Vec::new(), Vec::new());
+        for (id, token) in tokens {
+            let action = if token.special && !parse_special {
+                Action::Skip
+            } else if token.single_word || token.lstrip || token.rstrip {
+                Action::Decline
+            } else {
+                Action::Token(id)
+            };
+            if !token.normalized {
+                raw.push((token.content, action));
+                continue;
+            }
+            let mut content = NormalizedString::from(token.content.as_str());
+            if let Some(normalizer) = tokenizer.get_normalizer() {
+                normalizer
+                    .normalize(&mut content)
+                    .map_err(|e| format!("an added token cannot be normalized: {e}"))?;
+            }
+            normalized.push((write(content.get()), action));
+        }
+        Ok((Self::new(raw)?, Self::new(normalized)?))
+    }
+
+    fn new(patterns: Vec<(String, Action)>) -> Result<Self, String> {
+        // Nothing can match: the search would be for nothing.
+        if patterns.iter().all(|(_, action)| *action == Action::Skip) {
+            return Ok(Self::default());
+        }
+        if patterns.iter().any(|(string, _)| string.is_empty()) {
+            return Err("an added token is empty after normalization".to_owned());
+        }
+        let automaton = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .build(patterns.iter().map(|(string, _)| string.as_bytes()))
+            .map_err(|e| format!("the added tokens cannot be searched for: {e}"))?;
+        let is_letter = |byte: Option<u8>| byte.is_none_or(|byte| byte.is_ascii_alphabetic());
+        let spaces = |string: &str| -> Vec<(Option<u8>, Option<u8>)> {
+            let at = |at: Option<usize>| string.as_bytes().get(at?).copied();
+            string.match_indices(' ').map(|(i, _)| (at(i.checked_sub(1)), at(Some(i + 1)))).collect()
+        };
+        let spaces: Vec<_> = patterns.iter().flat_map(|(string, _)| spaces(string)).collect();
+        let across_words = spaces.iter().any(|(before, _)| before.is_some() && is_letter(*before));
+        let edges = |string: &str| [string.bytes().next(), string.bytes().next_back()];
+        let at_spaces = spaces.iter().any(|(before, after)| is_letter(*before) && is_letter(*after))
+            || patterns.iter().any(|(string, _)| edges(string).into_iter().any(is_letter));
+        let mut inside = BytePairs::default();
+        for pair in patterns.iter().flat_map(|(string, _)| string.as_bytes().windows(2)) {
+            inside.insert(pair[0], pair[1]);
+        }
+        let actions = patterns.into_iter().map(|(_, action)| action).collect();
+        Ok(Self { tokens: Some((automaton, actions)), across_words, at_spaces, inside })
+    }
+
+    /// Whether nothing is ever found.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tokens.is_none()
+    }
+
+    /// Whether a token may reach from the byte `left` to the byte `right` behind it.
+    pub(super) fn is_across(&self, left: u8, right: u8) -> bool {
+        self.inside.contains(left, right)
+    }
+
+    /// Whether a token may reach from a letter of ASCII to a space behind it.
+    pub(super) fn is_across_words(&self) -> bool {
+        self.across_words
+    }
+
+    /// Whether a space between two letters of ASCII may be part of a token, or directly beside one.
+    pub(super) fn is_at_spaces(&self) -> bool {
+        self.at_spaces
+    }
+
+    /// Appends the ids of `text`: the tokens that are found, and what `encode` appends for each text between them, which is
+    /// not empty. Ends when that returns an error.
+    #[inline]
+    pub(super) fn encode(
+        &self,
+        text: &str,
+        out: &mut Vec<u32>,
+        mut encode: impl FnMut(&str, &mut Vec<u32>) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        let mut start = 0;
+        if let Some((automaton, actions)) = &self.tokens {
+            for found in automaton.find_iter(text) {
+                match actions.get(found.pattern().as_usize()) {
+                    Some(Action::Token(id)) => {
+                        if start < found.start() {
+                            encode(&text[start..found.start()], out)?;
+                        }
+                        out.push(*id);
+                        start = found.end();
+                    }
+                    Some(Action::Skip) => {}
+                    Some(Action::Decline) | None => return Err(Stop::NeedsReference),
+                }
+            }
+        }
+        if start < text.len() {
+            encode(&text[start..], out)?;
+        }
+        Ok(())
+    }
+}

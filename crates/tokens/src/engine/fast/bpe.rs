@@ -1,0 +1,215 @@
+//! BPE over bytes: the symbols that are merged are the bytes of a word.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+
+use super::byte_pairs::BytePairs;
+use super::bytemap::ByteMap;
+use super::cache::Words;
+use super::merges::{Merges, NONE, SMALL, Token};
+use crate::error::EncodeError;
+
+/// A byte-level BPE model.
+pub(super) struct Bpe {
+    /// The token of each byte.
+    bytes: [u32; 256],
+    /// The rank of the merge of two neighbouring bytes.
+    byte_pairs: Vec<u32>,
+    /// Neighbouring bytes that a merge may join, as the ends of tokens.
+    joints: BytePairs,
+    merges: Merges,
+    /// Tokens that a whole word is looked up in before anything is merged (`ignore_merges`).
+    whole: Option<ByteMap>,
+}
+
+impl Bpe {
+    /// A model from its vocabulary and merges as a `tokenizer.json` writes them, in the alphabet of byte-level models.
+    /// The error says why this model is not for this engine.
+    pub(super) fn new<'a>(
+        vocab: &HashMap<impl Token, u32, impl BuildHasher>,
+        merges: impl IntoIterator<Item = (&'a str, &'a str)>,
+        ignore_merges: bool,
+    ) -> Result<Self, String> {
+        let alphabet = byte_alphabet();
+        let mut bytes = [0; 256];
+        for (byte, c) in alphabet.iter().enumerate() {
+            let mut buffer = [0; 4];
+            let token: &str = c.encode_utf8(&mut buffer);
+            bytes[byte] = match vocab.get(token) {
+                Some(&id) => id,
+                // Bytes that no UTF-8 text has.
+                None if matches!(byte, 0xc0 | 0xc1 | 0xf5..) => 0,
+                None => return Err("a byte has no token".to_owned()),
+            };
+        }
+        let mut joints = BytePairs::default();
+        let byte_of = Inverse::new(&alphabet);
+        let merges = merges.into_iter().inspect(|(left, right)| {
+            let (last, first) = (left.chars().next_back(), right.chars().next());
+            if let (Some(left), Some(right)) = (byte_of.get(last), byte_of.get(first)) {
+                joints.insert(left, right);
+            }
+        });
+        let merges = Merges::new(vocab, merges)?;
+        let byte_pairs = (0..1 << 16).map(|i: usize| merges.rank(bytes[i >> 8], bytes[i & 0xff])).collect();
+        let whole = ignore_merges.then(|| whole_words(vocab, &byte_of));
+        Ok(Self { bytes, byte_pairs, joints, merges, whole })
+    }
+
+    fn merge_small(&self, word: &[u8], out: &mut Vec<u32>) {
+        let (mut ids, mut ranks) = ([0; _], [NONE; _]);
+        for (i, &byte) in word.iter().enumerate() {
+            ids[i] = self.bytes[byte as usize];
+        }
+        for (i, pair) in word.windows(2).enumerate() {
+            ranks[i] = self.byte_pairs[(pair[0] as usize) << 8 | pair[1] as usize];
+        }
+        self.merges.merge_small(&mut ids, &mut ranks, word.len(), out);
+    }
+
+    /// Merges a word of any length: what stands on both sides of a place that no merge goes across, one after the other. Of
+    /// the merges on one side the lowest is first in any case.
+    fn merge_parts(&self, word: &[u8], out: &mut Vec<u32>) -> Result<(), EncodeError> {
+        let may_join = |left: &u8, right: &u8| self.joints.contains(*left, *right);
+        for part in word.chunk_by(may_join) {
+            if part.len() > SMALL {
+                self.merge_large(part, out)?;
+            } else {
+                self.merge_small(part, out);
+            }
+        }
+        Ok(())
+    }
+
+    fn merge_large(&self, word: &[u8], out: &mut Vec<u32>) -> Result<(), EncodeError> {
+        self.merges.merge_large(word.iter().map(|&byte| self.bytes[byte as usize]).collect(), out)
+    }
+}
+
+impl Bpe {
+    /// Looks no whole word up to one of these ids any more.
+    pub(super) fn hide(&mut self, is_hidden: impl Fn(u32) -> bool) {
+        if let Some(whole) = &mut self.whole {
+            *whole = ByteMap::new(whole.iter().filter(|(_, id)| !is_hidden(*id)));
+        }
+    }
+}
+
+impl Words for Bpe {
+    fn encode_word(&self, word: &[u8], out: &mut Vec<u32>) -> Result<(), EncodeError> {
+        if let Some(id) = self.whole.as_ref().and_then(|whole| whole.get(word)) {
+            out.push(id);
+        } else if word.len() <= SMALL {
+            self.merge_small(word, out);
+        } else {
+            self.merge_parts(word, out)?;
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of each token. A token with a character outside the alphabet is the string of no word.
+fn whole_words(vocab: &HashMap<impl Token, u32, impl BuildHasher>, byte_of: &Inverse) -> ByteMap {
+    let bytes = |token: &str| token.chars().map(|c| byte_of.get(Some(c))).collect::<Option<Vec<u8>>>();
+    ByteMap::new(vocab.iter().filter_map(|(token, &id)| Some((bytes(token.borrow())?, id))))
+}
+
+/// The byte that each character of an alphabet stands for.
+struct Inverse(Vec<Option<u8>>);
+
+impl Inverse {
+    fn new(alphabet: &[char; 256]) -> Self {
+        let last = alphabet.iter().copied().max().map_or(0, |c| c as usize);
+        let mut bytes = vec![None; last + 1];
+        (0..=u8::MAX).zip(alphabet).for_each(|(byte, &c)| bytes[c as usize] = Some(byte));
+        Self(bytes)
+    }
+
+    fn get(&self, c: Option<char>) -> Option<u8> {
+        self.0.get(c? as usize).copied().flatten()
+    }
+}
+
+/// The printable character that stands for each byte in a byte-level vocabulary: itself where it is printable, otherwise
+/// the next one from U+0100 on.
+fn byte_alphabet() -> [char; 256] {
+    let mut next = 0x100;
+    std::array::from_fn(|byte| {
+        let byte = byte as u8;
+        if matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff) {
+            char::from(byte)
+        } else {
+            next += 1;
+            char::from_u32(next - 1).unwrap_or(char::REPLACEMENT_CHARACTER)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+
+    use super::*;
+    use crate::engine::fast::merges::{NOBODY, vocabulary};
+
+    #[test]
+    fn the_alphabet_is_that_of_the_reference() {
+        let ours = byte_alphabet();
+        assert_eq!(ours.iter().copied().collect::<ahash::AHashSet<_>>(), ByteLevel::alphabet());
+        assert_eq!((ours[b' ' as usize], ours[b'\n' as usize], ours[0], ours[0xad]), ('Ġ', 'Ċ', 'Ā', 'Ń'));
+    }
+
+    /// A model over a, b, c whose merges make many tokens in many ways.
+    fn model(merges: &[(String, String)]) -> Bpe {
+        let (vocab, merges) = vocabulary(byte_alphabet().map(String::from), merges);
+        Bpe::new(&vocab, merges, false).unwrap()
+    }
+
+    #[test]
+    fn ids_that_do_not_fit_an_entry_are_refused() {
+        let mut vocab: HashMap<String, u32> = byte_alphabet().iter().map(char::to_string).zip(0..).collect();
+        let mut build = |id| {
+            vocab.insert("ab".to_owned(), id);
+            Bpe::new(&vocab, [("a", "b")], false)
+        };
+        let bpe = build(NOBODY - 1).unwrap();
+        let mut out = Vec::new();
+        bpe.merge_small(b"ab", &mut out);
+        assert_eq!(out, [NOBODY - 1]);
+        assert!(build(NOBODY).is_err());
+    }
+
+    #[test]
+    fn a_hidden_id_is_that_of_no_word() {
+        let mut vocab: HashMap<String, u32> = byte_alphabet().iter().map(char::to_string).zip(0..).collect();
+        vocab.extend([("ab".to_owned(), 256), ("ba".to_owned(), 257)]);
+        let mut bpe = Bpe::new(&vocab, [], true).unwrap();
+        let ids = |bpe: &Bpe| {
+            let mut out = Vec::new();
+            bpe.encode_word(b"ab", &mut out).unwrap();
+            bpe.encode_word(b"ba", &mut out).unwrap();
+            out
+        };
+        assert_eq!(ids(&bpe), [256, 257]);
+        bpe.hide(|id| id == 256);
+        assert_eq!(ids(&bpe), [vocab["a"], vocab["b"], 257]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_heap_and_the_array_agree(
+            merges in prop::collection::vec(("[abc]{1,3}", "[abc]{1,3}"), 0..40),
+            word in "[abc]{1,48}",
+        ) {
+            let bpe = model(&merges);
+            let (mut small, mut large) = (Vec::new(), Vec::new());
+            bpe.merge_small(word.as_bytes(), &mut small);
+            bpe.merge_large(word.as_bytes(), &mut large).unwrap();
+            prop_assert_eq!(&small, &large);
+            let mut parts = Vec::new();
+            bpe.merge_parts(word.as_bytes(), &mut parts).unwrap();
+            prop_assert_eq!(small, parts);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The fast engine for byte-level BPE: hand-written split, cached words, array merges.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use super::added::AddedTokens;
+use super::block::Block;
+use super::bpe::Bpe;
+use super::buffers::Buffers;
+use super::cache::WordCache;
+use super::classes::{AS_LOWER, AS_UPPER, Classes, LETTER, SPACE};
+use super::normal::nfc;
+use super::parts::EngineParts;
+use super::pre_tokenizer::PreTokenizer;
+use super::split::cl100k::Cl100k;
+use super::split::deepseek::DeepSeek;
+use super::split::gpt2::Gpt2;
+use super::split::o200k::O200k;
+use super::split::pattern::Pattern;
+use super::split::steps::Split;
+use super::stop::{Stop, finish};
+use crate::engine::{Engine, Outcome};
+use crate::error::EncodeError;
+use crate::info::EngineInfo;
+use crate::outline::type_of;
+use crate::scratch::Scratch;
+use dsconvert_simd::{ByteMasks, Kernel, dispatch};
+
+/// The regular expressions of the reference give up after a million steps back, which a long run of white space takes,
+/// and then the rest of the text is one word. A document with a longer run than this, in bytes, is left to it.
+const LONGEST_RUN: usize = 1 << 16;
+
+/// A tokenizer whose every part is known.
+pub(super) struct ByteLevel {
+    classes: Classes,
+    raw: AddedTokens,
+    normalized: AddedTokens,
+    /// Whether pieces are brought into NFC; otherwise they are taken as they are.
+    nfc: bool,
+    pre_tokenizer: PreTokenizer,
+    bpe: Bpe,
+}
+
+impl ByteLevel {
+    /// An engine for the tokenizer, or why there is none.
+    pub(super) fn new(parts: &EngineParts<'_>, bpe: Bpe) -> Result<Self, String> {
+        let nfc = match type_of(&parts.outline.normalizer) {
+            None if parts.outline.normalizer.is_null() => false,
+            Some("NFC") => true,
+            _ => return Err("the normalizer is not a known one".to_owned()),
+        };
+        let pre_tokenizer =
+            PreTokenizer::read(&parts.outline.pre_tokenizer).ok_or("the pre-tokenizer is not a known one")?;
+        let (raw, normalized) = AddedTokens::both(parts.reference.tokenizer(), parts.parse_special)?;
+        let classes = Classes::get(pre_tokenizer.table).ok_or("the Unicode tables cannot be built")?;
+        Ok(Self { classes, raw, normalized, nfc, pre_tokenizer, bpe })
+    }
+
+    fn piece(&self, piece: &str, buffers: &mut Buffers, out: &mut Vec<u32>) -> Result<(), Stop> {
+        let Buffers { words, normalized, prefixed } = buffers;
+        let piece = if self.nfc { nfc(piece, normalized) } else { piece };
+        self.normalized.encode(piece, out, |text, out| {
+            let text = if self.pre_tokenizer.add_prefix_space && !text.starts_with(' ') {
+                prefixed.clear();
+                prefixed.push(' ');
+                prefixed.push_str(text);
+                prefixed.as_str()
+            } else {
+                text
+            };
+            self.pre_tokenizer.pieces(text, |piece| self.split(piece, words, out))
+        })
+    }
+
+    /// Appends the ids of a piece that is split as if it stood alone.
+    fn split(&self, piece: &str, words: &mut WordCache, out: &mut Vec<u32>) -> Result<(), Stop> {
+        match self.pre_tokenizer.pattern {
+            Pattern::Gpt2 => self.words::<Gpt2<false>>(piece, words, out),
+            Pattern::Gpt2BetweenNumbers => self.words::<Gpt2<true>>(piece, words, out),
+            Pattern::Cl100k => self.words::<Cl100k<3>>(piece, words, out),
+            Pattern::Qwen2 => self.words::<Cl100k<1>>(piece, words, out),
+            Pattern::O200k => self.words::<O200k<3, true>>(piece, words, out),
+            Pattern::Tekken => self.words::<O200k<1, false>>(piece, words, out),
+            Pattern::DeepSeek => self.words::<DeepSeek>(piece, words, out),
+            Pattern::Whole if piece.is_empty() => Ok(()),
+            Pattern::Whole => Ok(words.append(&self.bpe, piece.as_bytes(), 0, piece.len(), out)?),
+        }
+    }
+
+    fn words<S: Split>(&self, text: &str, words: &mut WordCache, out: &mut Vec<u32>) -> Result<(), Stop> {
+        let Self { classes, bpe, .. } = self;
+        dispatch(InWords {
+            bytes: text.as_bytes(),
+            classes: *classes,
+            bpe,
+            words,
+            out,
+            split: PhantomData::<S>,
+        })
+    }
+}
+
+/// Cuts a text into words, and appends the ids of each.
+struct InWords<'a, S> {
+    bytes: &'a [u8],
+    classes: Classes,
+    bpe: &'a Bpe,
+    words: &'a mut WordCache,
+    out: &'a mut Vec<u32>,
+    split: PhantomData<S>,
+}
+
+impl<S: Split> Kernel for InWords<'_, S> {
+    type Output = Result<(), Stop>;
+
+    #[inline(always)]
+    fn run(self, masks: impl ByteMasks) -> Self::Output {
+        let Self { bytes, classes, bpe, words, out, .. } = self;
+        let mut at = 0;
+        while at < bytes.len() {
+            let ends = match Block::at(masks, bytes, at) {
+                Some(block) => S::starts(&block),
+                None => 0,
+            };
+            if ends != 0 {
+                at = words.append_words(bpe, bytes, at, ends, out)?;
+                continue;
+            }
+            let end = S::end(classes, bytes, at);
+            if end - at > LONGEST_RUN && is_white(classes, bytes, at) {
+                return Err(Stop::NeedsReference);
+            }
+            words.append(bpe, bytes, at, end, out)?;
+            at = end;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the word at `at` begins with several characters of white space.
+#[cold]
+#[inline(never)]
+fn is_white(classes: Classes, bytes: &[u8], at: usize) -> bool {
+    let Some((first, len)) = classes.at(bytes, at) else { return false };
+    first >= SPACE && classes.at(bytes, at + len).is_some_and(|(second, _)| second >= SPACE)
+}
+
+impl Engine for ByteLevel {
+    fn info(&self) -> EngineInfo {
+        EngineInfo::fast("byte-level BPE")
+    }
+
+    fn encode(&self, text: &str, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<Outcome, EncodeError> {
+        let before = out.len();
+        let buffers = scratch.buffers();
+        let result = self.raw.encode(text, out, |piece, out| self.piece(piece, buffers, out));
+        buffers.trim();
+        finish(result, before, out)
+    }
+
+    fn divide(&self, text: &str, from: usize) -> Option<Range<usize>> {
+        if !self.pre_tokenizer.splits_behind_letters() {
+            return None;
+        }
+        let bytes = text.as_bytes();
+        let mut at = (from..text.len()).find(|&at| text.is_char_boundary(at))?;
+        let mut is_behind_letter = false;
+        while let Some((class, more, len)) = self.classes.both_at(bytes, at) {
+            if is_behind_letter && self.begins_word(class, more, bytes[at - 1], bytes[at]) {
+                return Some(at..at);
+            }
+            is_behind_letter = class == LETTER;
+            at += len;
+        }
+        None
+    }
+}
+
+impl ByteLevel {
+    /// Whether words in front of a character are what they are without it, and those from it on what they are without these,
+    /// when a letter stands before it: it is neither a letter nor belongs to one, and no added token holds both. `class` and
+    /// `more` are what the table says of it, `left` and `right` the bytes around its begin.
+    fn begins_word(&self, class: u8, more: u8, left: u8, right: u8) -> bool {
+        let is_mark = more & (AS_UPPER | AS_LOWER) != 0;
+        // A normal form changes no ASCII; of other characters, tokens may hold what it makes of them.
+        let is_as_written = !self.nfc || self.normalized.is_empty() || (left.is_ascii() && right.is_ascii());
+        let is_word = class != LETTER && !is_mark && right != b'\'' && is_as_written;
+        let is_prefixed = self.pre_tokenizer.add_prefix_space && right != b' ';
+        is_word
+            && !is_prefixed
+            && [&self.raw, &self.normalized].iter().all(|stage| !stage.is_across(left, right))
+    }
+}

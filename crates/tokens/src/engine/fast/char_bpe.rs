@@ -1,0 +1,274 @@
+//! BPE over characters, as SentencePiece has it: a space is the character `▁`, and a character that is no token is the
+//! tokens of its bytes.
+//!
+//! A whole text is one word to such a model. But a merge only ever joins what some token has side by side: where two
+//! characters are that are neighbours in no token, nothing crosses, and what stands on either side is merged as if it stood
+//! alone (of the merges of one side, the lowest is done first in any case). So a text is cut there, and the ids of the parts
+//! are remembered.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+
+use ahash::RandomState;
+
+use super::cache::Words;
+use super::classes::decode;
+use super::merges::{Merges, NOBODY, NONE, SMALL, Token};
+use crate::error::EncodeError;
+use crate::outline::METASPACE;
+
+/// Stands for [`METASPACE`], too, where it only matters which characters are neighbours.
+const SPACE: u32 = b' ' as u32;
+/// Bits for the neighbours beyond ASCII, by their hash: 32 KiB.
+const HASH_BITS: u32 = 18;
+
+/// The model.
+pub(super) struct CharBpe {
+    /// The token of each character of ASCII, [`NOBODY`] where there is none.
+    ascii: [u32; 128],
+    /// The tokens of other characters.
+    others: HashMap<char, u32, RandomState>,
+    /// The tokens of bytes.
+    bytes: [u32; 256],
+    merges: Merges,
+    neighbours: Neighbours,
+}
+
+impl CharBpe {
+    /// A model from its vocabulary and merges as a `tokenizer.json` writes them. The error says why this model is not for
+    /// this engine.
+    pub(super) fn new<'a, M: Iterator<Item = (&'a str, &'a str)>>(
+        vocab: &HashMap<impl Token, u32, impl BuildHasher>,
+        merges: impl Fn() -> M,
+    ) -> Result<Self, String> {
+        let mut bytes = [NOBODY; 256];
+        for (byte, token) in bytes.iter_mut().enumerate() {
+            let id = vocab.get(byte_token(byte as u8).as_str());
+            *token = *id.ok_or("a byte has no token, so a character may have none")?;
+        }
+        let is_byte =
+            |token: &str| token.starts_with("<0x") && vocab.get(token).is_some_and(|id| bytes.contains(id));
+        let makes_byte = |left: &str, right: &str| left.starts_with('<') && is_byte(&[left, right].concat());
+        if merges().any(|(left, right)| is_byte(left) || is_byte(right) || makes_byte(left, right)) {
+            return Err("a merge names the token of a byte".to_owned());
+        }
+        let (mut ascii, mut others) = ([NOBODY; 128], HashMap::default());
+        for (token, &id) in vocab {
+            let mut chars = token.borrow().chars();
+            if let (Some(char), None) = (chars.next(), chars.next()) {
+                match ascii.get_mut(char as usize) {
+                    Some(token) => *token = id,
+                    None => drop(others.insert(char, id)),
+                }
+            }
+        }
+        match others.get(&METASPACE) {
+            Some(&id) => ascii[SPACE as usize] = id,
+            None => return Err("a space has no token".to_owned()),
+        }
+        let neighbours = Neighbours::new(merges());
+        Ok(Self { ascii, others, bytes, merges: Merges::new(vocab, merges())?, neighbours })
+    }
+
+    /// Has nothing be joined with a space behind it, because the pre-tokenizer cuts before each.
+    pub(super) fn cut_before_spaces(&mut self) {
+        self.neighbours.cut_before_spaces();
+    }
+
+    /// Where the neighbours of each two characters of a text are told.
+    pub(super) fn neighbours(&self) -> &Neighbours {
+        &self.neighbours
+    }
+
+    /// Calls `each` with the tokens that the characters of `word` are before anything is merged: at most one for a byte.
+    fn symbols(&self, word: &str, mut each: impl FnMut(u32)) {
+        for char in word.chars() {
+            let token = match self.ascii.get(char as usize) {
+                Some(&token) => token,
+                None => self.others.get(&char).copied().unwrap_or(NOBODY),
+            };
+            if token == NOBODY {
+                let mut utf8 = [0; 4];
+                char.encode_utf8(&mut utf8).bytes().for_each(|byte| each(self.bytes[byte as usize]));
+            } else {
+                each(token);
+            }
+        }
+    }
+}
+
+impl Words for CharBpe {
+    fn encode_word(&self, word: &[u8], out: &mut Vec<u32>) -> Result<(), EncodeError> {
+        let text = std::str::from_utf8(word).map_err(|_| EncodeError::SplitCharacter("a word"))?;
+        if word.len() > SMALL {
+            let mut ids = Vec::with_capacity(word.len());
+            self.symbols(text, |id| ids.push(id));
+            return self.merges.merge_large(ids, out);
+        }
+        let (mut ids, mut ranks) = ([0; _], [NONE; _]);
+        let mut len = 0;
+        self.symbols(text, |id| {
+            ids[len] = id;
+            len += 1;
+        });
+        for at in 1..len {
+            ranks[at - 1] = self.merges.rank(ids[at - 1], ids[at]);
+        }
+        self.merges.merge_small(&mut ids, &mut ranks, len, out);
+        Ok(())
+    }
+}
+
+/// The token of a byte, as SentencePiece names it.
+fn byte_token(byte: u8) -> String {
+    format!("<0x{byte:02X}>")
+}
+
+/// Which characters stand side by side in a token that merges make.
+pub(super) struct Neighbours {
+    /// For each character of ASCII, those of ASCII behind it.
+    ascii: Vec<u128>,
+    /// Whether a pair with a character beyond ASCII may be: its hash is that of one that is.
+    others: Vec<u64>,
+    /// Whether nothing is a neighbour of a space behind it.
+    spaces_begin: bool,
+}
+
+impl Neighbours {
+    fn new<'a>(merges: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut neighbours =
+            Self { ascii: vec![0; 128], others: vec![0; (1 << HASH_BITS) / 64], spaces_begin: false };
+        // What stands side by side inside of a half is the work of other merges.
+        for (left, right) in merges {
+            let (Some(left), Some(right)) = (left.chars().next_back(), right.chars().next()) else {
+                continue;
+            };
+            let (left, right) = (plain(u32::from(left)), plain(u32::from(right)));
+            match neighbours.ascii.get_mut(left as usize) {
+                Some(behind) if right < 128 => *behind |= 1 << right,
+                _ => {
+                    let (word, bit) = place(left, right);
+                    neighbours.others[word] |= bit;
+                }
+            }
+        }
+        neighbours
+    }
+
+    fn cut_before_spaces(&mut self) {
+        self.spaces_begin = true;
+        self.ascii.iter_mut().for_each(|behind| *behind &= !(1 << SPACE));
+    }
+
+    /// Whether a merge may join something across the place between two characters, given as what [`next`](Self::next) says.
+    #[inline(always)]
+    pub(super) fn may_join(&self, left: u32, right: u32) -> bool {
+        if left < 128 && right < 128 {
+            return self.ascii[left as usize] >> right & 1 != 0;
+        }
+        let (word, bit) = place(left, right);
+        self.others[word] & bit != 0 && !(self.spaces_begin && right == SPACE)
+    }
+
+    /// The character at `at`, which is not the end of the text, and its number of bytes.
+    #[inline(always)]
+    pub(super) fn next(bytes: &[u8], at: usize) -> (u32, usize) {
+        let first = bytes[at];
+        if first < 128 {
+            return (u32::from(first), 1);
+        }
+        let (code, len) = decode(bytes, at, first);
+        (plain(code), len)
+    }
+}
+
+/// A space and what is written for it are the same.
+#[inline(always)]
+fn plain(code: u32) -> u32 {
+    if code == METASPACE as u32 { SPACE } else { code }
+}
+
+/// Where the bit of a pair is.
+#[inline(always)]
+fn place(left: u32, right: u32) -> (usize, u64) {
+    let hash = (u64::from(left) << 32 | u64::from(right)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let bit = (hash.wrapping_mul(0xc2b2_ae3d_27d4_eb4f) >> (u64::BITS - HASH_BITS)) as usize;
+    (bit / 64, 1 << (bit % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::engine::fast::merges::vocabulary;
+
+    /// Bytes, a space, `a` to `c` and `é`.
+    fn symbols() -> impl Iterator<Item = String> {
+        (0..=255).map(byte_token).chain(["\u{2581}", "a", "b", "c", "é"].map(str::to_owned))
+    }
+
+    fn ids(model: &CharBpe, word: &str) -> Vec<u32> {
+        let mut out = Vec::new();
+        model.encode_word(word.as_bytes(), &mut out).unwrap();
+        out
+    }
+
+    /// The parts of a text between whose characters nothing is joined.
+    fn parts<'a>(model: &CharBpe, text: &'a str) -> Vec<&'a str> {
+        let places: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+        let (mut parts, mut rest) = (Vec::new(), text);
+        for pair in places.windows(2).rev() {
+            let char = |at| Neighbours::next(text.as_bytes(), at).0;
+            if !model.neighbours().may_join(char(pair[0]), char(pair[1])) {
+                let (before, part) = rest.split_at(pair[1]);
+                parts.push(part);
+                rest = before;
+            }
+        }
+        parts.push(rest);
+        parts.reverse();
+        parts
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_not_joined_can_be_cut(
+            merges in prop::collection::vec(("[abcé\u{2581}]{1,3}", "[abcé\u{2581}]{1,3}"), 0..60),
+            text in "[abcéx \u{2581}]{1,70}",
+        ) {
+            let (vocab, merges) = vocabulary(symbols(), &merges);
+            let model = CharBpe::new(&vocab, || merges.iter().copied()).unwrap();
+            let cut: Vec<u32> = parts(&model, &text).into_iter().flat_map(|part| ids(&model, part)).collect();
+            prop_assert_eq!(cut, ids(&model, &text), "{:?}", parts(&model, &text));
+        }
+    }
+
+    #[test]
+    fn a_text_is_cut_where_no_token_goes_across() {
+        let merges = [("a", "b"), ("\u{2581}", "ab"), ("é", "a"), ("\u{2581}", "\u{2581}")]
+            .map(|(left, right)| (left.to_owned(), right.to_owned()));
+        let (vocab, merges) = vocabulary(symbols(), &merges);
+        let mut model = CharBpe::new(&vocab, || merges.iter().copied()).unwrap();
+        assert_eq!(parts(&model, " abab  ab\u{2581}bcéa"), [" ab", "ab", "  ab", "\u{2581}", "b", "c", "éa"]);
+        assert_eq!(ids(&model, " ab"), ids(&model, "\u{2581}ab"));
+        assert_eq!(ids(&model, "ñ"), [0xc3, 0xb1]);
+        model.cut_before_spaces();
+        assert_eq!(parts(&model, " ab  ab"), [" ab", " ", " ab"]);
+    }
+
+    #[test]
+    fn what_makes_characters_doubtful_is_refused() {
+        let why = |merges: &[(&str, &str)], without: &str| {
+            let (mut vocab, _) = vocabulary(symbols(), &[]);
+            vocab.extend([("<0x41>a".to_owned(), 300), ("aa".to_owned(), 301)]);
+            vocab.remove(without);
+            CharBpe::new(&vocab, || merges.iter().copied()).err()
+        };
+        assert_eq!(why(&[("a", "a")], ""), None);
+        assert!(why(&[], "<0x7F>").unwrap().contains("byte has no token"));
+        assert!(why(&[], "\u{2581}").unwrap().contains("space has no token"));
+        assert!(why(&[("<0x41>", "a")], "").unwrap().contains("token of a byte"));
+        assert!(why(&[("a", "b")], "").unwrap().contains("does not exist"));
+    }
+}

@@ -1,0 +1,245 @@
+//! The Unicode classes that split patterns are made of: letter, number, white space, anything else.
+//!
+//! The tables come from `regex-syntax`, the crate whose tables the regular expressions of the reference use (one
+//! version of it stands in `Cargo.lock`), so a newer Unicode version changes both or none.
+
+use std::sync::LazyLock;
+
+use regex_syntax::hir::{Class, HirKind};
+
+use dsconvert_simd::{HIGH_BITS, ONES};
+
+/// `[^\s\p{L}\p{N}]`.
+pub(super) const OTHER: u8 = 0;
+/// `\p{L}`.
+pub(super) const LETTER: u8 = 1;
+/// `\p{N}`.
+pub(super) const NUMBER: u8 = 2;
+/// `\s`, but not a line end.
+pub(super) const SPACE: u8 = 3;
+/// `[\r\n]`; the largest, so that `class >= SPACE` is `\s`.
+pub(super) const LINE_END: u8 = 4;
+
+/// Bits of an entry that are the class; each of the others says something more.
+const CLASS: u8 = 7;
+/// The case of what may stand where a capital does, `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`.
+pub(super) const AS_UPPER: u8 = 8;
+/// The case of what may stand where a small letter does, `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`.
+pub(super) const AS_LOWER: u8 = 16;
+/// `[\p{P}\p{S}]`.
+pub(super) const SYMBOL: u8 = 32;
+/// `[一-龥぀-ゟ゠-ヿ]`.
+pub(super) const EAST: u8 = 64;
+
+/// What characters of some kinds count as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Table {
+    /// Each as what it is.
+    Plain,
+    /// `\p{M}` are letters.
+    MarksAreLetters,
+    /// What Rust calls numeric are numbers; its tables may be newer.
+    NumericAreNumbers,
+}
+
+/// One entry per code point.
+static PLAIN: LazyLock<Option<Vec<u8>>> = LazyLock::new(table);
+static MARKS_ARE_LETTERS: LazyLock<Option<Vec<u8>>> = LazyLock::new(|| {
+    let mut table = PLAIN.clone()?;
+    set_class(&mut table, r"\p{M}", LETTER)?;
+    Some(table)
+});
+static NUMERIC_ARE_NUMBERS: LazyLock<Option<Vec<u8>>> = LazyLock::new(|| {
+    let mut table = PLAIN.clone()?;
+    for (code, entry) in (0..).zip(&mut table) {
+        match char::from_u32(code).is_some_and(char::is_numeric) {
+            true => *entry = NUMBER,
+            // A number that is not numeric would be one in what stands between those that are.
+            false if *entry & CLASS == NUMBER => return None,
+            false => {}
+        }
+    }
+    Some(table)
+});
+
+/// The class of every character.
+#[derive(Clone, Copy)]
+pub(super) struct Classes(&'static [u8]);
+
+impl Classes {
+    /// The tables, built at the first call; `None` if `regex-syntax` does not know the classes, which its own tests
+    /// exclude.
+    pub(super) fn get(table: Table) -> Option<Self> {
+        let table = match table {
+            Table::Plain => &PLAIN,
+            Table::MarksAreLetters => &MARKS_ARE_LETTERS,
+            Table::NumericAreNumbers => &NUMERIC_ARE_NUMBERS,
+        };
+        table.as_deref().map(Self)
+    }
+
+    /// Class of a code point.
+    #[inline(always)]
+    pub(super) fn of(self, code: u32) -> u8 {
+        self.entry(code) & CLASS
+    }
+
+    #[inline(always)]
+    fn entry(self, code: u32) -> u8 {
+        self.0.get(code as usize).copied().unwrap_or(OTHER)
+    }
+
+    /// Class, what else the table says, and length of the character that begins at `at`; `None` at the end.
+    #[inline(always)]
+    pub(super) fn both_at(self, bytes: &[u8], at: usize) -> Option<(u8, u8, usize)> {
+        let &first = bytes.get(at)?;
+        let (code, len) = if first < 0x80 { (u32::from(first), 1) } else { decode(bytes, at, first) };
+        let entry = self.entry(code);
+        Some((entry & CLASS, entry & !CLASS, len))
+    }
+
+    /// Class and length of the character that begins at `at`; `None` at the end.
+    #[inline(always)]
+    pub(super) fn at(self, bytes: &[u8], at: usize) -> Option<(u8, usize)> {
+        let &first = bytes.get(at)?;
+        if first < 0x80 {
+            return Some((self.of(u32::from(first)), 1));
+        }
+        let (code, len) = decode(bytes, at, first);
+        Some((self.of(code), len))
+    }
+
+    /// End of the run of letters that begins at `at`.
+    #[inline(always)]
+    pub(super) fn letters(self, bytes: &[u8], mut at: usize) -> usize {
+        loop {
+            // Eight bytes at once: nearly every word ends in the first eight, without a branch per letter.
+            if let Some(window) = bytes.get(at..at + 8).and_then(|w| w.first_chunk::<8>()) {
+                let run = ascii_letters(u64::from_le_bytes(*window));
+                at += run;
+                if run == 8 {
+                    continue;
+                }
+            }
+            match self.at(bytes, at) {
+                Some((LETTER, len)) => at += len,
+                _ => return at,
+            }
+        }
+    }
+
+    /// End of the run of characters of `class` that begins at `at`.
+    #[inline(always)]
+    pub(super) fn run(self, bytes: &[u8], mut at: usize, class: u8) -> usize {
+        while let Some((c, len)) = self.at(bytes, at)
+            && c == class
+        {
+            at += len;
+        }
+        at
+    }
+}
+
+/// How many of the eight bytes, from the lowest, are ASCII letters before the first that is not.
+#[inline(always)]
+fn ascii_letters(window: u64) -> usize {
+    let lower = (window | (0x20 * ONES)) & !HIGH_BITS;
+    // The high bit of each byte: at least 'a', more than 'z'. No byte carries into the next.
+    let from_a = lower + (0x80 - b'a' as u64) * ONES;
+    let after_z = lower + (0x7f - b'z' as u64) * ONES;
+    let letters = from_a & !after_z & !window & HIGH_BITS;
+    ((letters ^ HIGH_BITS).trailing_zeros() / 8) as usize
+}
+
+/// Code point and length of the character of several bytes that begins at `at` with the byte `first`. The bytes are
+/// those of a `str`.
+#[inline]
+pub(super) fn decode(bytes: &[u8], at: usize, first: u8) -> (u32, usize) {
+    let next = |k: usize| u32::from(bytes.get(at + k).copied().unwrap_or(0) & 0x3f);
+    let first = u32::from(first);
+    match first {
+        0..0xe0 => ((first & 0x1f) << 6 | next(1), 2),
+        0xe0..0xf0 => ((first & 0x0f) << 12 | next(1) << 6 | next(2), 3),
+        _ => ((first & 0x07) << 18 | next(1) << 12 | next(2) << 6 | next(3), 4),
+    }
+}
+
+fn table() -> Option<Vec<u8>> {
+    let mut table = vec![OTHER; char::MAX as usize + 1];
+    for (pattern, class) in [(r"\p{L}", LETTER), (r"\p{N}", NUMBER), (r"\s", SPACE), (r"[\r\n]", LINE_END)] {
+        set_class(&mut table, pattern, class)?;
+    }
+    for (pattern, bit) in [
+        (r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", AS_UPPER),
+        (r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", AS_LOWER),
+        (r"[\p{P}\p{S}]", SYMBOL),
+        ("[一-龥぀-ゟ゠-ヿ]", EAST),
+    ] {
+        change(&mut table, pattern, |entry| entry | bit)?;
+    }
+    Some(table)
+}
+
+fn set_class(table: &mut [u8], pattern: &str, class: u8) -> Option<()> {
+    change(table, pattern, |entry| entry & !CLASS | class)
+}
+
+/// Changes the entries of the characters of a class.
+fn change(table: &mut [u8], pattern: &str, to: impl Fn(u8) -> u8) -> Option<()> {
+    let hir = regex_syntax::parse(pattern).ok()?;
+    let HirKind::Class(Class::Unicode(ranges)) = hir.kind() else { return None };
+    for range in ranges.iter() {
+        let range = table.get_mut(range.start() as usize..=range.end() as usize)?;
+        range.iter_mut().for_each(|entry| *entry = to(*entry));
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_bytes_at_once_are_the_same_letters() {
+        let classes = Classes::get(Table::Plain).unwrap();
+        for byte in 0..=255u8 {
+            for place in 0..8 {
+                let mut window = *b"aZqAzmMx";
+                window[place] = byte;
+                let expected = if byte.is_ascii_alphabetic() { 8 } else { place };
+                assert_eq!(ascii_letters(u64::from_le_bytes(window)), expected, "{byte} at {place}");
+            }
+        }
+        for text in ["", "a", "words.", "straße in der", "abcdefghijk lm", "Привет мир", "abcdefg\u{301}"]
+        {
+            assert_eq!(
+                classes.letters(text.as_bytes(), 0),
+                classes.run(text.as_bytes(), 0, LETTER),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn characters_are_decoded_and_classed() {
+        let classes = Classes::get(Table::Plain).unwrap();
+        for c in
+            ['a', 'é', 'я', '語', '𝔸', '😀', '٣', '½', ' ', '\u{a0}', '\u{2028}', '\u{10FFFF}', '\u{300}']
+        {
+            let text = c.to_string();
+            let (class, len) = classes.at(text.as_bytes(), 0).unwrap();
+            assert_eq!(len, c.len_utf8());
+            let expected = match c {
+                _ if c.is_whitespace() => SPACE,
+                '٣' | '½' => NUMBER,
+                '😀' | '\u{10FFFF}' | '\u{300}' => OTHER,
+                _ => LETTER,
+            };
+            assert_eq!(class, expected, "{c:?}");
+            if c.len_utf8() > 1 {
+                assert_eq!(decode(text.as_bytes(), 0, text.as_bytes()[0]).0, u32::from(c));
+            }
+        }
+        assert_eq!((classes.of(10), classes.of(13), classes.of(9)), (LINE_END, LINE_END, SPACE));
+    }
+}

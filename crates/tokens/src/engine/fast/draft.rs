@@ -1,0 +1,144 @@
+//! What can be made of a `tokenizer.json` before the reference has read it: the tables of BPE.
+
+use std::borrow::{Borrow, Cow};
+use std::collections::HashMap;
+use std::fmt;
+
+use ahash::RandomState;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, IgnoredAny, SeqAccess, Visitor};
+use serde_json::Value;
+
+use super::bpe::Bpe;
+use super::char_bpe::CharBpe;
+use super::classes::{Classes, Table};
+use crate::id_set::IdSet;
+use crate::outline::type_of;
+
+/// What is made of a `tokenizer.json` alone: the tables of its merges, the larger part of the work for a large vocabulary.
+/// So it can be done while the reference reads the same file.
+pub(crate) struct Draft {
+    pub(super) tables: Tables,
+    max_id: u32,
+}
+
+/// The tables, by what the symbols are that are merged.
+pub(super) enum Tables {
+    Bytes(Box<Bpe>),
+    Chars(Box<CharBpe>),
+}
+
+impl Draft {
+    /// The draft for the BPE model in `json`, or why there is none.
+    pub(crate) fn new(json: &[u8]) -> Result<Self, String> {
+        let file: File = serde_json::from_slice(json).map_err(|e| format!("the model is malformed: {e}"))?;
+        let Model { vocab, merges, ignore_merges } = file.model;
+        let max_id = vocab.values().copied().max().unwrap_or(0);
+        let tables = if has_byte_level(&file.pre_tokenizer) {
+            // Needed in any case, and built at the first call.
+            Classes::get(Table::Plain);
+            Tables::Bytes(Bpe::new(&vocab, pairs(&merges), ignore_merges)?.into())
+        } else if ignore_merges {
+            return Err("a text that is a token is not merged".to_owned());
+        } else {
+            Tables::Chars(CharBpe::new(&vocab, || pairs(&merges))?.into())
+        };
+        Ok(Self { tables, max_id })
+    }
+
+    /// The draft without the ids in `hidden`, which no merge makes.
+    pub(crate) fn without(mut self, hidden: &IdSet) -> Self {
+        if let Tables::Bytes(bpe) = &mut self.tables
+            && !hidden.is_empty()
+        {
+            bpe.hide(|id| hidden.contains(id));
+        }
+        self
+    }
+
+    /// The largest id of the vocabulary.
+    pub(crate) fn max_id(&self) -> u32 {
+        self.max_id
+    }
+}
+
+/// A BPE model.
+#[derive(Deserialize)]
+struct File<'a> {
+    #[serde(borrow)]
+    model: Model<'a>,
+    #[serde(default)]
+    pre_tokenizer: Value,
+}
+
+/// Whether a pre-tokenizer turns bytes into the characters that stand for them.
+fn has_byte_level(pre_tokenizer: &Value) -> bool {
+    let parts = pre_tokenizer.get("pretokenizers").and_then(Value::as_array);
+    type_of(pre_tokenizer) == Some("ByteLevel") || parts.is_some_and(|parts| parts.iter().any(has_byte_level))
+}
+
+#[derive(Deserialize)]
+struct Model<'a> {
+    #[serde(borrow)]
+    vocab: HashMap<Part<'a>, u32, RandomState>,
+    #[serde(borrow)]
+    merges: Vec<Merge<'a>>,
+    #[serde(default)]
+    ignore_merges: bool,
+}
+
+/// The tokens that each merge joins.
+fn pairs<'m>(merges: &'m [Merge<'_>]) -> impl Iterator<Item = (&'m str, &'m str)> {
+    merges.iter().filter_map(|merge| match merge {
+        Merge::Pair(left, right) => Some((&*left.0, &*right.0)),
+        Merge::Line(line) if line.starts_with("#version") => None,
+        // The reference refuses other lines.
+        Merge::Line(line) => line.split_once(' '),
+    })
+}
+
+/// A merge, as a list or as a line. There are hundreds of thousands, so neither is tried before the other.
+enum Merge<'a> {
+    Pair(Part<'a>, Part<'a>),
+    Line(Cow<'a, str>),
+}
+
+#[derive(Deserialize, PartialEq, Eq, Hash)]
+struct Part<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl Borrow<str> for Part<'_> {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Merge<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(MergeVisitor)
+    }
+}
+
+struct MergeVisitor;
+
+impl<'de> Visitor<'de> for MergeVisitor {
+    type Value = Merge<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("two tokens")
+    }
+
+    fn visit_borrowed_str<E>(self, line: &'de str) -> Result<Self::Value, E> {
+        Ok(Merge::Line(line.into()))
+    }
+
+    fn visit_str<E>(self, line: &str) -> Result<Self::Value, E> {
+        Ok(Merge::Line(line.to_owned().into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
+        match (parts.next_element()?, parts.next_element()?, parts.next_element::<IgnoredAny>()?) {
+            (Some(left), Some(right), None) => Ok(Merge::Pair(left, right)),
+            _ => Err(A::Error::custom("a merge is not of two tokens")),
+        }
+    }
+}

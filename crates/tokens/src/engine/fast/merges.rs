@@ -1,0 +1,442 @@
+//! Byte-pair encoding of one word: the pair of lowest rank is merged first, the leftmost of equals, until none is left.
+//!
+//! Short words, nearly all of them, are merged in place in a small array; longer ones through a heap, so that they take
+//! n log n steps and not n²; very long ones a window at a time, so that a document that is one word takes little memory.
+//!
+//! Windows are merged as if they stood alone, which may be wrong where two of them meet. Merging takes, of all pairs of
+//! neighbours, the one of lowest rank, and of equals the leftmost. Look only at the merges inside of two neighbouring
+//! tokens of the result, or across their boundary: they are done in the same order as if there were only these two.
+//! So tokens in a row are what a word becomes if, and only if, each two neighbours are what they become together. Where
+//! two windows meet, tokens are merged anew until that is so.
+
+use std::borrow::Borrow;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::hash::{BuildHasher, Hash};
+
+use crate::error::EncodeError;
+
+/// Words of up to so many symbols are merged in an array.
+pub(super) const SMALL: usize = 48;
+/// Numbers that are moved together.
+const ROOM: usize = 16;
+/// A token that is in no pair.
+pub(super) const NOBODY: u32 = (1 << ID_BITS) - 1;
+/// No merge: larger than every rank.
+pub(super) const NONE: u32 = u32::MAX;
+/// Bits of an id, and of a rank, in an entry of the [`PairTable`].
+const ID_BITS: u32 = 20;
+/// See [`ID_BITS`].
+const RANK_BITS: u32 = u64::BITS - 2 * ID_BITS;
+/// Bits of the filter per pair.
+const FILTER_BITS: usize = 8;
+/// Symbols that a longer word is divided into.
+const WINDOW: usize = 1 << 14;
+/// Most windows that are merged anew together.
+const MOST_WINDOWS: usize = 4;
+/// No symbol: the end of a linked list.
+const END: u32 = u32::MAX;
+
+/// A token of a vocabulary.
+pub(super) trait Token: Borrow<str> + Hash + Eq {}
+
+impl<T: Borrow<str> + Hash + Eq> Token for T {}
+
+/// A number for each symbol of a short word.
+pub(super) type Numbers = [u32; SMALL + ROOM];
+
+/// The merges of a model.
+pub(super) struct Merges {
+    /// The rank of the merge of two neighbouring tokens.
+    pairs: PairTable,
+    made: Made,
+    /// How many symbols each token that is made has. Nothing when two tokens have one id.
+    lengths: Option<Vec<u32>>,
+}
+
+/// What the merge of each rank makes.
+enum Made {
+    /// Ids in the order of their merges, from this one on, as most tokenizers have them.
+    From(u32),
+    Each(Vec<u32>),
+}
+
+impl Made {
+    fn new(ids: Vec<u32>) -> Self {
+        match ids.first() {
+            Some(&first) if ids.iter().copied().eq(first..first + ids.len() as u32) => Made::From(first),
+            _ => Made::Each(ids),
+        }
+    }
+
+    /// The id that the merge of this rank makes.
+    #[inline(always)]
+    fn by(&self, rank: u32) -> u32 {
+        match self {
+            Made::From(first) => first + rank,
+            Made::Each(ids) => ids[rank as usize],
+        }
+    }
+}
+
+impl Merges {
+    /// The merges that join two tokens each, in order. The error says why they are not for these engines.
+    pub(super) fn new<'a>(
+        vocab: &HashMap<impl Token, u32, impl BuildHasher>,
+        merges: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, String> {
+        let max_id = vocab.values().copied().max().unwrap_or(0);
+        if max_id >= NOBODY {
+            return Err(format!("an id is not below {NOBODY}"));
+        }
+        // 0 for an id that no token has.
+        let mut lengths = vec![0; max_id as usize + 1];
+        let are_distinct = vocab.values().all(|&id| std::mem::replace(&mut lengths[id as usize], 1) == 0);
+        let (mut list, mut made) = (Vec::new(), Vec::new());
+        let mut token = String::new();
+        for (left, right) in merges {
+            token.clear();
+            token.push_str(left);
+            token.push_str(right);
+            match (vocab.get(left), vocab.get(right), vocab.get(token.as_str())) {
+                (Some(&left), Some(&right), Some(&new)) => {
+                    list.push((left, right));
+                    made.push(new);
+                    lengths[new as usize] = token.chars().count() as u32;
+                }
+                _ => return Err("a merge names a token that does not exist".to_owned()),
+            }
+        }
+        if list.len() >> RANK_BITS != 0 {
+            return Err(format!("there are not less than {} merges", 1 << RANK_BITS));
+        }
+        Ok(Self {
+            pairs: PairTable::new(&list),
+            made: Made::new(made),
+            lengths: are_distinct.then_some(lengths),
+        })
+    }
+
+    /// The rank of the merge of two tokens, or [`NONE`].
+    #[inline(always)]
+    pub(super) fn rank(&self, left: u32, right: u32) -> u32 {
+        self.pairs.get(left, right)
+    }
+
+    /// Merges the tokens `ids[..len]` and appends what comes of them. `ranks` has the rank of the merge of each token with
+    /// the next one, and [`NONE`] at the end.
+    #[inline(always)]
+    pub(super) fn merge_small(
+        &self,
+        ids: &mut Numbers,
+        ranks: &mut Numbers,
+        mut len: usize,
+        out: &mut Vec<u32>,
+    ) {
+        while len > 1 {
+            let (mut best, mut at) = (NONE, 0);
+            for (i, &rank) in ranks[..len - 1].iter().enumerate() {
+                // Strictly lower rank: of equals the leftmost.
+                if rank < best {
+                    (best, at) = (rank, i);
+                }
+            }
+            if best == NONE {
+                break;
+            }
+            let new = self.made.by(best);
+            ids[at] = new;
+            shift(ids, at + 1, len);
+            shift(ranks, at, len);
+            len -= 1;
+            let right = if at + 1 < len { ids[at + 1] } else { NOBODY };
+            ranks[at] = self.rank(new, right);
+            if at > 0 {
+                ranks[at - 1] = self.rank(ids[at - 1], new);
+            }
+        }
+        out.extend_from_slice(&ids[..len]);
+    }
+
+    /// Merges any number of tokens, each of which is one symbol, and appends what comes of them.
+    ///
+    /// # Errors
+    ///
+    /// [`EncodeError::WordTooLong`] for more than 2³² - 1 of them.
+    pub(super) fn merge_large(&self, symbols: Vec<u32>, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+        let begin = out.len();
+        if symbols.len() > WINDOW && self.merge_windows(&symbols, WINDOW, out)? {
+            return Ok(());
+        }
+        out.truncate(begin);
+        self.merge_heap(symbols, out)
+    }
+
+    /// Merges `symbols`, so many at a time. False when windows do not fit each other: then what is appended is to be cut
+    /// off.
+    fn merge_windows(&self, symbols: &[u32], window: usize, out: &mut Vec<u32>) -> Result<bool, EncodeError> {
+        let Some(lengths) = &self.lengths else { return Ok(false) };
+        let begin = out.len();
+        for (number, part) in symbols.chunks(window).enumerate() {
+            let meeting =
+                Meeting { merges: self, lengths, symbols, begin, seam: out.len(), at: number * window };
+            self.merge_heap(part.to_vec(), out)?;
+            if meeting.seam > begin && !meeting.mend(MOST_WINDOWS * window, out)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn merge_heap(&self, mut ids: Vec<u32>, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+        let len = u32::try_from(ids.len()).map_err(|_| EncodeError::WordTooLong)?;
+        let mut next: Vec<u32> = (1..=len).collect();
+        let mut previous: Vec<u32> = (0..len).map(|at| at.wrapping_sub(1)).collect();
+        if let Some(last) = next.last_mut() {
+            *last = END;
+        }
+        // Rank and place in one number.
+        let entry = |rank: u32, at: u32| Reverse(u64::from(rank) << 32 | u64::from(at));
+        let pairs = (0..).zip(ids.windows(2)).map(|(at, pair)| (self.rank(pair[0], pair[1]), at));
+        let mut heap: BinaryHeap<Reverse<u64>> =
+            pairs.filter(|(rank, _)| *rank != NONE).map(|(rank, at)| entry(rank, at)).collect();
+        while let Some(Reverse(lowest)) = heap.pop() {
+            let (rank, place) = ((lowest >> 32) as u32, lowest as u32);
+            let at = place as usize;
+            let right = next[at] as usize;
+            // The pair may have changed since: its place merged away, or one of its tokens grown.
+            if next[at] == END || self.rank(ids[at], ids[right]) != rank {
+                continue;
+            }
+            let new = self.made.by(rank);
+            (ids[at], ids[right]) = (new, NOBODY);
+            let after = next[right];
+            next[at] = after;
+            if after != END {
+                previous[after as usize] = place;
+                let rank = self.rank(new, ids[after as usize]);
+                if rank != NONE {
+                    heap.push(entry(rank, place));
+                }
+            }
+            let before = previous[at];
+            if before != END {
+                let rank = self.rank(ids[before as usize], new);
+                if rank != NONE {
+                    heap.push(entry(rank, before));
+                }
+            }
+        }
+        out.extend(ids.into_iter().filter(|&id| id != NOBODY));
+        Ok(())
+    }
+}
+
+/// Where two windows of a word meet.
+struct Meeting<'a> {
+    merges: &'a Merges,
+    lengths: &'a [u32],
+    symbols: &'a [u32],
+    /// Where the tokens of the word begin.
+    begin: usize,
+    /// Where those of the second window begin.
+    seam: usize,
+    /// The first symbol of the second window.
+    at: usize,
+}
+
+impl Meeting<'_> {
+    /// Merges tokens on both sides anew, as few as will do; false when that is more than `most` symbols.
+    fn mend(&self, most: usize, out: &mut Vec<u32>) -> Result<bool, EncodeError> {
+        let mut count = 1;
+        loop {
+            let from = self.seam.saturating_sub(count).max(self.begin);
+            let to = (self.seam + count).min(out.len());
+            let (first, last) =
+                (self.at - self.len(&out[from..self.seam]), self.at + self.len(&out[self.seam..to]));
+            if last - first > most {
+                return Ok(false);
+            }
+            let mut merged = Vec::new();
+            self.merges.merge_heap(self.symbols[first..last].to_vec(), &mut merged)?;
+            let (before, behind) = (&out[self.begin..from], &out[to..]);
+            if self.fits(before.last(), first, merged.first())?
+                && self.fits(merged.last(), last, behind.first())?
+            {
+                out.splice(from..to, merged);
+                return Ok(true);
+            }
+            count *= 2;
+        }
+    }
+
+    /// Whether two tokens that meet at the symbol `at` stay what they are; they do when one of them is missing.
+    fn fits(&self, left: Option<&u32>, at: usize, right: Option<&u32>) -> Result<bool, EncodeError> {
+        let (Some(&left), Some(&right)) = (left, right) else { return Ok(true) };
+        let mut merged = Vec::new();
+        let symbols = &self.symbols[at - self.len(&[left])..at + self.len(&[right])];
+        self.merges.merge_heap(symbols.to_vec(), &mut merged)?;
+        Ok(merged == [left, right])
+    }
+
+    /// How many symbols tokens have.
+    fn len(&self, tokens: &[u32]) -> usize {
+        tokens.iter().map(|&token| self.lengths[token as usize] as usize).sum()
+    }
+}
+
+/// Moves the numbers behind place `at`, up to `len`, one place down.
+#[inline(always)]
+fn shift(numbers: &mut Numbers, mut at: usize, len: usize) {
+    while at < len {
+        // As many each time, so that this is no call.
+        numbers.copy_within(at + 1..at + 1 + ROOM, at);
+        at += ROOM;
+    }
+}
+
+/// (left, right) → rank, by open addressing.
+///
+/// Most pairs that are asked for are not there, and the table is larger than the caches near the processor: an entry is one
+/// number, and a small filter in front of them answers for most pairs.
+struct PairTable {
+    /// Left, right and rank from the highest bit down; [`PairTable::EMPTY`] where nothing is.
+    entries: Vec<u64>,
+    shift: u32,
+    /// One bit per hash; a pair whose bit is not set is not in the table.
+    filter: Vec<u64>,
+    filter_shift: u32,
+}
+
+impl PairTable {
+    /// The entry of no pair: no rank has all its bits set.
+    const EMPTY: u64 = u64::MAX;
+
+    /// The rank of a pair is its place in the list. Later entries for one pair replace earlier ones, as in the reference.
+    fn new(list: &[(u32, u32)]) -> Self {
+        let capacity = (list.len() * 3 / 2 + 2).next_power_of_two();
+        let bits = (list.len() * FILTER_BITS).next_power_of_two().max(64);
+        let mut table = Self {
+            entries: vec![Self::EMPTY; capacity],
+            shift: 64 - capacity.trailing_zeros(),
+            filter: vec![0; bits / 64],
+            filter_shift: 64 - bits.trailing_zeros(),
+        };
+        for (rank, &(left, right)) in (0..).zip(list) {
+            let key = Self::key(left, right);
+            let hash = Self::hash(key);
+            let bit = (hash >> table.filter_shift) as usize;
+            table.filter[bit / 64] |= 1 << (bit % 64);
+            let mut at = (hash >> table.shift) as usize;
+            while table.entries[at] != Self::EMPTY && table.entries[at] >> RANK_BITS != key {
+                at = (at + 1) & (capacity - 1);
+            }
+            table.entries[at] = key << RANK_BITS | rank;
+        }
+        table
+    }
+
+    #[inline(always)]
+    fn key(left: u32, right: u32) -> u64 {
+        u64::from(left) << ID_BITS | u64::from(right)
+    }
+
+    #[inline(always)]
+    fn hash(key: u64) -> u64 {
+        key.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xc2b2_ae3d_27d4_eb4f)
+    }
+
+    /// The rank, or [`NONE`].
+    #[inline(always)]
+    fn get(&self, left: u32, right: u32) -> u32 {
+        let key = Self::key(left, right);
+        let hash = Self::hash(key);
+        let bit = (hash >> self.filter_shift) as usize;
+        if self.filter[bit / 64] >> (bit % 64) & 1 == 0 {
+            return NONE;
+        }
+        let mut at = (hash >> self.shift) as usize;
+        loop {
+            let entry = self.entries[at];
+            if entry == Self::EMPTY {
+                return NONE;
+            }
+            if entry >> RANK_BITS == key {
+                return (entry & ((1 << RANK_BITS) - 1)) as u32;
+            }
+            at = (at + 1) & (self.entries.len() - 1);
+        }
+    }
+}
+
+/// Symbols and what merges make of them, and those of the merges whose halves are there when their turn comes.
+#[cfg(test)]
+pub(super) fn vocabulary(
+    symbols: impl IntoIterator<Item = String>,
+    merges: &[(String, String)],
+) -> (HashMap<String, u32>, Vec<(&str, &str)>) {
+    let mut vocab: HashMap<String, u32> = symbols.into_iter().zip(0..).collect();
+    let mut usable = Vec::new();
+    for (left, right) in merges {
+        if vocab.contains_key(left) && vocab.contains_key(right) {
+            let next = vocab.len() as u32;
+            vocab.entry(format!("{left}{right}")).or_insert(next);
+            usable.push((left.as_str(), right.as_str()));
+        }
+    }
+    (vocab, usable)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Merges over a, b, c that make many tokens in many ways, in any order.
+    fn merges(rules: &[(String, String)]) -> Merges {
+        let (vocab, merges) = vocabulary(["a", "b", "c"].map(str::to_owned), rules);
+        Merges::new(&vocab, merges).unwrap()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2048))]
+
+        #[test]
+        fn windows_make_the_tokens_of_the_whole(
+            rules in prop::collection::vec(("[abc]{1,4}", "[abc]{1,4}"), 0..80),
+            order in any::<u64>(),
+            symbols in prop_oneof![
+                prop::collection::vec(0u32..3, 1..120),
+                (prop::collection::vec(0u32..3, 1..5), 1usize..40).prop_map(|(unit, times)| unit.repeat(times)),
+            ],
+            window in 1usize..20,
+        ) {
+            // Also merges whose halves are made later than themselves.
+            let mut rules = rules;
+            let len = rules.len().max(1);
+            rules.rotate_left(order as usize % len);
+            let merges = merges(&rules);
+            let (mut whole, mut parts) = (vec![7], vec![7]);
+            merges.merge_heap(symbols.clone(), &mut whole).unwrap();
+            if merges.merge_windows(&symbols, window, &mut parts).unwrap() {
+                prop_assert_eq!(&parts, &whole);
+            } else {
+                prop_assert!(symbols.len() > MOST_WINDOWS * window);
+            }
+        }
+    }
+
+    #[test]
+    fn a_word_of_many_windows_is_merged_as_a_whole_or_in_windows() {
+        let rule = |left: &str, right: &str| (left.to_owned(), right.to_owned());
+        let merges =
+            merges(&[rule("a", "b"), rule("b", "c"), rule("ab", "c"), rule("a", "a"), rule("aa", "a")]);
+        let symbols: Vec<u32> = (0..3 * WINDOW as u64 + 5).map(|i| (i * i * 7 / 5 % 3) as u32).collect();
+        let (mut whole, mut large, mut windows) = (Vec::new(), Vec::new(), Vec::new());
+        merges.merge_heap(symbols.clone(), &mut whole).unwrap();
+        merges.merge_large(symbols.clone(), &mut large).unwrap();
+        assert!(merges.merge_windows(&symbols, WINDOW, &mut windows).unwrap());
+        assert!(whole == large && whole == windows);
+    }
+}

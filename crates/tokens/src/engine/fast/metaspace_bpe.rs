@@ -1,0 +1,211 @@
+//! The fast engine for BPE over characters (Llama 2, Mistral, Gemma): a text is cut where no merge can join, and the ids of
+//! the parts are cached.
+
+use std::ops::Range;
+
+use serde_json::Value;
+
+use super::added::AddedTokens;
+use super::between_words::between_words;
+use super::buffers::Buffers;
+use super::cache::WordCache;
+use super::char_bpe::{CharBpe, Neighbours};
+use super::metaspace::{Metaspace, Prefix, is_metaspace};
+use super::parts::EngineParts;
+use super::stop::{Stop, finish};
+use crate::engine::{Engine, Outcome};
+use crate::error::EncodeError;
+use crate::info::EngineInfo;
+use crate::outline::{METASPACE, normalizers, type_of};
+use crate::scratch::Scratch;
+
+/// Bits of the ends of words that are looked up together.
+const ENDS: usize = u64::BITS as usize;
+
+/// No pre-tokenizer.
+const NOTHING: Metaspace = Metaspace { prefix: Prefix::Never, splits: false };
+
+/// A tokenizer whose every part is known.
+pub(super) struct MetaspaceBpe {
+    raw: AddedTokens,
+    normalized: AddedTokens,
+    spaces: Spaces,
+    bpe: CharBpe,
+}
+
+/// How spaces are written.
+struct Spaces {
+    by_normalizer: Option<Normalizer>,
+    by_pre_tokenizer: Metaspace,
+}
+
+/// A normalizer that writes [`METASPACE`] for a space.
+struct Normalizer {
+    /// It writes one more before each text between the added tokens of raw text.
+    prepends: bool,
+}
+
+impl MetaspaceBpe {
+    /// An engine for the tokenizer, or why there is none.
+    pub(super) fn new(parts: &EngineParts<'_>, mut bpe: CharBpe) -> Result<Self, String> {
+        let spaces = Spaces::new(&parts.outline.normalizer, &parts.outline.pre_tokenizer)
+            .ok_or("the normalizer and the pre-tokenizer are not known ones")?;
+        let written = |normalized: &str| match spaces.by_normalizer {
+            Some(_) => normalized.replace(METASPACE, " "),
+            None => normalized.to_owned(),
+        };
+        let (raw, normalized) =
+            AddedTokens::both_written(parts.reference.tokenizer(), parts.parse_special, written)?;
+        if spaces.by_pre_tokenizer.splits {
+            bpe.cut_before_spaces();
+        }
+        Ok(Self { raw, normalized, spaces, bpe })
+    }
+
+    /// Appends the ids of what stands between the added tokens of raw text, in a document whose ids begin at `begin`.
+    fn piece(
+        &self,
+        piece: &str,
+        begin: usize,
+        buffers: &mut Buffers,
+        out: &mut Vec<u32>,
+    ) -> Result<(), Stop> {
+        let Buffers { words, normalized, prefixed } = buffers;
+        let piece = self.spaces.normalized(piece, normalized);
+        self.normalized.encode(piece, out, |text, out| {
+            // Nothing stands before it: everything becomes a token.
+            let is_first = out.len() == begin;
+            self.words(self.spaces.prefixed(text, is_first, prefixed).as_bytes(), words, out)
+        })
+    }
+
+    fn words(&self, bytes: &[u8], words: &mut WordCache, out: &mut Vec<u32>) -> Result<(), Stop> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let neighbours = self.bpe.neighbours();
+        // Words begin at `start` and end where the bits say, counted from there.
+        let (mut start, mut ends) = (0, 0u64);
+        let (mut before, mut at) = Neighbours::next(bytes, 0);
+        loop {
+            let next = (at < bytes.len()).then(|| Neighbours::next(bytes, at));
+            if next.is_none_or(|(char, _)| !neighbours.may_join(before, char)) {
+                if at - start >= ENDS && ends != 0 {
+                    start = words.append_words(&self.bpe, bytes, start, ends, out)?;
+                    ends = 0;
+                }
+                if at - start >= ENDS {
+                    words.append(&self.bpe, bytes, start, at, out)?;
+                    start = at;
+                } else {
+                    ends |= 1 << (at - start);
+                }
+            }
+            let Some((char, len)) = next else { break };
+            before = char;
+            at += len;
+        }
+        words.append_words(&self.bpe, bytes, start, ends, out)?;
+        Ok(())
+    }
+}
+
+impl Engine for MetaspaceBpe {
+    fn info(&self) -> EngineInfo {
+        EngineInfo::fast("character BPE")
+    }
+
+    fn encode(&self, text: &str, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<Outcome, EncodeError> {
+        let before = out.len();
+        let buffers = scratch.buffers();
+        let result = self.raw.encode(text, out, |piece, out| self.piece(piece, before, buffers, out));
+        buffers.trim();
+        finish(result, before, out)
+    }
+
+    fn divide(&self, text: &str, from: usize) -> Option<Range<usize>> {
+        let at = between_words(text, from)?;
+        if self.bpe.neighbours().may_join(u32::from(text.as_bytes()[at - 1]), u32::from(b' ')) {
+            return None;
+        }
+        let stages = [&self.raw, &self.normalized];
+        match self.spaces.begins_with_one() {
+            false => stages.iter().all(|stage| !stage.is_across_words()).then_some(at..at),
+            // The next part gets a space for the one between them.
+            true => stages.iter().all(|stage| !stage.is_at_spaces()).then_some(at..at + 1),
+        }
+    }
+}
+
+impl Spaces {
+    /// What a normalizer and a pre-tokenizer do, if it is nothing else.
+    fn new(normalizer: &Value, pre_tokenizer: &Value) -> Option<Self> {
+        let parts = normalizers(normalizer);
+        let (mut replaces, mut prepends) = (false, false);
+        for part in parts {
+            match type_of(part)? {
+                "Replace" if is_space_pattern(part) && is_metaspace(part.get("content")) => replaces = true,
+                "Prepend" if is_metaspace(part.get("prepend")) && !prepends => prepends = true,
+                _ => return None,
+            }
+        }
+        if !parts.is_empty() && !replaces {
+            return None;
+        }
+        let by_normalizer = replaces.then_some(Normalizer { prepends });
+        let by_pre_tokenizer = match type_of(pre_tokenizer) {
+            None if pre_tokenizer.is_null() && replaces => NOTHING,
+            // There is no space any more.
+            Some("Split") if is_space_pattern(pre_tokenizer) && replaces => NOTHING,
+            _ => Metaspace::read(pre_tokenizer)?,
+        };
+        Some(Self { by_normalizer, by_pre_tokenizer })
+    }
+
+    /// Whether a document that begins with a letter gets a space before it.
+    fn begins_with_one(&self) -> bool {
+        self.by_normalizer.as_ref().is_some_and(|normalizer| normalizer.prepends)
+            || self.by_pre_tokenizer.prefix != Prefix::Never
+    }
+
+    /// A piece as the normalizer leaves it, but with spaces for all of [`METASPACE`]: they have become the same.
+    fn normalized<'a>(&self, piece: &'a str, buffer: &'a mut String) -> &'a str {
+        let Some(Normalizer { prepends }) = self.by_normalizer else { return piece };
+        let is_written = piece.contains(METASPACE);
+        if !prepends && !is_written {
+            return piece;
+        }
+        buffer.clear();
+        if prepends {
+            buffer.push(' ');
+        }
+        let mut rest = piece;
+        while let Some((before, behind)) = rest.split_once(METASPACE) {
+            buffer.push_str(before);
+            buffer.push(' ');
+            rest = behind;
+        }
+        buffer.push_str(rest);
+        buffer
+    }
+
+    /// A text between added tokens as Metaspace leaves it, but for how spaces are written.
+    fn prefixed<'a>(&self, text: &'a str, is_first: bool, buffer: &'a mut String) -> &'a str {
+        let wants = match self.by_pre_tokenizer.prefix {
+            Prefix::Never => false,
+            Prefix::Missing => true,
+            Prefix::MissingFirst => is_first,
+        };
+        if !wants || text.starts_with([' ', METASPACE]) {
+            return text;
+        }
+        buffer.clear();
+        buffer.push(' ');
+        buffer.push_str(text);
+        buffer
+    }
+}
+
+fn is_space_pattern(value: &Value) -> bool {
+    value.pointer("/pattern/String").and_then(Value::as_str) == Some(" ")
+}

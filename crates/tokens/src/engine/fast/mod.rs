@@ -1,0 +1,68 @@
+//! The fast engines, written for the tokenizers of most models.
+//!
+//! [`build`] inspects the parts of a tokenizer and returns an engine only if it supports every one of them:
+//!
+//! * [`byte_level`]: byte-level BPE. Known split patterns (GPT-2, Llama 3, GPT-4o, Qwen, StarCoder, …) are hand-written,
+//!   others run through the regular expressions of the reference.
+//! * [`metaspace_bpe`]: BPE over characters with spaces written as `▁` (Llama 2, Mistral, Gemma).
+//! * [`chunks`]: any model whose pre-tokenizer never looks across certain spaces (BERT's WordPiece, T5's Unigram). The ids
+//!   of the chunks between such spaces are cached. [`wordpiece`] or [`unigram`] makes them, otherwise the reference.
+//!
+//! Whether an engine is used is decided by [`super::proof`].
+//!
+//! The modules of this folder form layers; none uses this file. At the bottom are tables and data structures (`classes`, `block`,
+//! `byte_pairs`, `cache`, `bytemap`, `merges`, `stop`, `parts`), above them models (`bpe`, `char_bpe`, `unigram`, `wordpiece`) and
+//! pre-tokenizers (`split`, `pre_tokenizer`, `spaces`, `metaspace`), then the three engines.
+
+mod added;
+pub(crate) mod between_words;
+mod block;
+mod bpe;
+pub(crate) mod buffers;
+mod byte_level;
+mod byte_pairs;
+mod bytemap;
+mod cache;
+mod char_bpe;
+mod chinese;
+mod chunks;
+mod classes;
+pub(crate) mod draft;
+mod merges;
+mod metaspace;
+mod metaspace_bpe;
+mod normal;
+pub(crate) mod parts;
+mod pre_tokenizer;
+mod spaces;
+mod split;
+mod stop;
+#[cfg(test)]
+mod tests;
+mod unigram;
+mod wordpiece;
+
+use tokenizers::ModelWrapper;
+
+use self::draft::{Draft, Tables};
+use self::parts::EngineParts;
+use super::Engine;
+
+/// The engine for a tokenizer, or why there is none. `draft` is for a BPE model.
+pub(crate) fn build(
+    parts: &EngineParts<'_>,
+    draft: Result<Draft, String>,
+) -> Result<Box<dyn Engine>, String> {
+    let ModelWrapper::BPE(model) = parts.reference.tokenizer().get_model() else {
+        return Ok(Box::new(chunks::Chunks::new(parts)?));
+    };
+    let filled = |part: &Option<String>| part.as_ref().is_some_and(|s| !s.is_empty());
+    if filled(&model.continuing_subword_prefix) || filled(&model.end_of_word_suffix) {
+        return Err("the model marks the parts of words".to_owned());
+    }
+    match draft?.tables {
+        Tables::Bytes(bpe) => Ok(Box::new(byte_level::ByteLevel::new(parts, *bpe)?)),
+        Tables::Chars(_) if !model.byte_fallback => Err("a character may have no token".to_owned()),
+        Tables::Chars(bpe) => Ok(Box::new(metaspace_bpe::MetaspaceBpe::new(parts, *bpe)?)),
+    }
+}

@@ -1,0 +1,184 @@
+//! Pre-tokenizers that end in `ByteLevel`: what is cut out of a text first, and how the rest is split into words.
+//!
+//! Cuts that no hand-written splitter knows are made by the regular expressions of the reference itself, without what
+//! makes them slow there: a copy of each piece with the origin of each of its bytes.
+
+use std::ops::Range;
+
+use serde_json::Value;
+use tokenizers::utils::SysRegex;
+
+use super::classes::Table;
+use super::split::pattern::{DEEPSEEK, Pattern};
+use super::stop::Stop;
+use crate::outline::type_of;
+
+/// Regular expressions that match numbers and nothing else.
+const NUMBERS: [&str; 3] = [NUMBER, r"\p{N}+", r"\p{N}{1,3}"];
+/// One number.
+const NUMBER: &str = r"\p{N}";
+
+/// How a text becomes words.
+pub(super) struct PreTokenizer {
+    /// Makes pieces, and pieces of these; each is split as if it stood alone.
+    cuts: Vec<Cut>,
+    /// How pieces are split.
+    pub(super) pattern: Pattern,
+    /// What characters are to the pattern.
+    pub(super) table: Table,
+    /// Whether a piece that does not begin with a space gets one.
+    pub(super) add_prefix_space: bool,
+}
+
+/// Cuts a text into what matches and what stands between.
+struct Cut {
+    matches: Matches,
+    keeps: Keeps,
+    /// Whether it cuts out numbers and nothing else.
+    finds_numbers: bool,
+}
+
+enum Matches {
+    Regex(SysRegex),
+    /// Numeric characters: each, or as many as follow each other.
+    Numeric {
+        each: bool,
+    },
+}
+
+/// What of a text stays.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keeps {
+    All,
+    Matches,
+    Others,
+}
+
+impl PreTokenizer {
+    /// Reads it from a `tokenizer.json`; `None` when part of it is not known.
+    pub(super) fn read(value: &Value) -> Option<Self> {
+        let (byte_level, before) = match type_of(value)? {
+            "Sequence" => value.get("pretokenizers")?.as_array()?.split_last()?,
+            _ => (value, [].as_slice()),
+        };
+        if type_of(byte_level) != Some("ByteLevel") {
+            return None;
+        }
+        let flag = |name| byte_level.get(name).map_or(Some(true), Value::as_bool);
+        let (use_regex, add_prefix_space) = (flag("use_regex")?, flag("add_prefix_space")?);
+        let (pattern, table, cuts) = match before {
+            [numbers] if use_regex && split_at(numbers) == Some((NUMBER, Keeps::All)) => {
+                (Pattern::Gpt2BetweenNumbers, Table::Plain, [].as_slice())
+            }
+            [digits] if use_regex && each_numeric(digits) == Some(true) => {
+                (Pattern::Gpt2BetweenNumbers, Table::NumericAreNumbers, [].as_slice())
+            }
+            _ if use_regex => (Pattern::Gpt2, Table::Plain, before),
+            [_, _, _]
+                if before.iter().zip(DEEPSEEK).all(|(s, regex)| split_at(s) == Some((regex, Keeps::All))) =>
+            {
+                (Pattern::DeepSeek, Table::MarksAreLetters, [].as_slice())
+            }
+            [before @ .., split] if let Some((pattern, table)) = known(split) => (pattern, table, before),
+            _ => (Pattern::Whole, Table::Plain, before),
+        };
+        let cuts = cuts.iter().map(Cut::read).collect::<Option<Vec<Cut>>>()?;
+        // The reference puts the space before each piece.
+        (before.is_empty() || !add_prefix_space).then_some(Self { cuts, pattern, table, add_prefix_space })
+    }
+
+    /// Whether a word ends behind every letter that no further letter, mark or apostrophe follows, whatever stands around them.
+    pub(super) fn splits_behind_letters(&self) -> bool {
+        self.pattern != Pattern::Whole && self.cuts.iter().all(|cut| cut.finds_numbers)
+    }
+
+    /// Calls `each` with the pieces that words are looked for in.
+    pub(super) fn pieces(
+        &self,
+        text: &str,
+        mut each: impl FnMut(&str) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        if self.cuts.is_empty() { each(text) } else { cut(&self.cuts, text, &mut each) }
+    }
+}
+
+/// The regular expression of a `Split`, and what it keeps.
+fn split_at(value: &Value) -> Option<(&str, Keeps)> {
+    if type_of(value)? != "Split" {
+        return None;
+    }
+    let is_inverted = value.get("invert")?.as_bool()?;
+    let keeps = match (value.get("behavior")?.as_str()?, is_inverted) {
+        ("Isolated", _) => Keeps::All,
+        ("Removed", true) => Keeps::Matches,
+        ("Removed", false) => Keeps::Others,
+        _ => return None,
+    };
+    Some((value.pointer("/pattern/Regex")?.as_str()?, keeps))
+}
+
+/// The known pattern of a `Split`. Such patterns match everything: keeping matches is keeping all.
+fn known(value: &Value) -> Option<(Pattern, Table)> {
+    match split_at(value)? {
+        (regex, Keeps::All | Keeps::Matches) => Pattern::known(regex),
+        _ => None,
+    }
+}
+
+/// Whether `Digits` cuts out each digit, or as many as follow each other.
+fn each_numeric(value: &Value) -> Option<bool> {
+    if type_of(value)? == "Digits" { value.get("individual_digits")?.as_bool() } else { None }
+}
+
+impl Cut {
+    fn read(value: &Value) -> Option<Self> {
+        if let Some(each) = each_numeric(value) {
+            return Some(Self { matches: Matches::Numeric { each }, keeps: Keeps::All, finds_numbers: true });
+        }
+        let (regex, keeps) = split_at(value)?;
+        let finds_numbers = keeps == Keeps::All && NUMBERS.contains(&regex);
+        Some(Self { matches: Matches::Regex(SysRegex::new(regex).ok()?), keeps, finds_numbers })
+    }
+
+    /// Calls `each` with the pieces of `text` that stay.
+    fn pieces(&self, text: &str, each: &mut dyn FnMut(&str) -> Result<(), Stop>) -> Result<(), Stop> {
+        let mut end = 0;
+        let mut keep = |found: Range<usize>| {
+            let before = end..found.start;
+            end = found.end;
+            for (range, kept) in [(before, Keeps::Others), (found, Keeps::Matches)] {
+                if (self.keeps == Keeps::All || self.keeps == kept) && !range.is_empty() {
+                    each(text.get(range).unwrap_or_default())?;
+                }
+            }
+            Ok(())
+        };
+        match &self.matches {
+            Matches::Regex(regex) => {
+                for (start, end) in regex.find_iter(text) {
+                    keep(start..end)?;
+                }
+            }
+            Matches::Numeric { each } => {
+                let numeric = text.char_indices().filter(|(_, c)| c.is_numeric());
+                let mut run = 0..0;
+                for (at, c) in numeric {
+                    if *each || at != run.end {
+                        keep(std::mem::replace(&mut run, at..at))?;
+                    }
+                    run.end = at + c.len_utf8();
+                }
+                keep(run)?;
+            }
+        }
+        keep(text.len()..text.len())
+    }
+}
+
+/// Calls `each` with the pieces that `cuts`, one after the other, leave of `text`.
+fn cut(cuts: &[Cut], text: &str, each: &mut dyn FnMut(&str) -> Result<(), Stop>) -> Result<(), Stop> {
+    match cuts.split_first() {
+        None => each(text),
+        Some((first, rest)) => first.pieces(text, &mut |piece| cut(rest, piece, each)),
+    }
+}

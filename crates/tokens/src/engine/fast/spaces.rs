@@ -1,0 +1,142 @@
+//! Where a text may be cut for a Metaspace pre-tokenizer: at spaces that no part of the tokenizer looks across.
+//!
+//! Whether a character stays itself is asked of the reference's own normalizer, once per character.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use tokenizers::{NormalizedString, Normalizer};
+use unicode_segmentation::UnicodeSegmentation;
+
+use super::classes::decode;
+use super::stop::Stop;
+use crate::engine::reference::{Reference, guarded};
+use crate::outline::METASPACE;
+
+const UNKNOWN: u8 = 0;
+const STAYS: u8 = 1;
+const MOVES: u8 = 2;
+
+/// Cuts at single spaces between characters that stay themselves.
+pub(super) struct Spaces {
+    reference: Arc<Reference>,
+    /// What is known of each character of the basic plane. Every thread finds the same, so nobody waits.
+    known: Vec<AtomicU8>,
+    /// ASCII characters that become one space.
+    blank: [bool; 128],
+    /// Several of them become one space too.
+    collapse: bool,
+}
+
+impl Spaces {
+    /// What `reference` does to spaces is found out by trying.
+    pub(super) fn new(reference: Arc<Reference>) -> Self {
+        let mut spaces = Self {
+            reference,
+            known: (0..0x1_0000).map(|_| AtomicU8::new(UNKNOWN)).collect(),
+            blank: [false; 128],
+            collapse: false,
+        };
+        for blank in [' ', '\n', '\t'] {
+            let is_space = spaces.normalized(blank.into()).as_deref() == Some(" ");
+            if let Some(known) = spaces.blank.get_mut(blank as usize) {
+                *known = is_space;
+            }
+        }
+        // Every pair, and a run of all: what merges two neighbours merges any number.
+        let blanks: Vec<char> = [' ', '\n', '\t'].into_iter().filter(|&c| spaces.is_blank(c as u8)).collect();
+        let one = |run: String| spaces.normalized(format!("a{run}b")).as_deref() == Some("a b");
+        spaces.collapse = blanks.iter().all(|a| blanks.iter().all(|b| one(format!("{a}{b}"))))
+            && one(blanks.iter().cycle().take(16).collect());
+        spaces
+    }
+
+    fn is_blank(&self, byte: u8) -> bool {
+        self.blank.get(byte as usize).is_some_and(|blank| *blank)
+    }
+
+    fn normalized(&self, text: String) -> Option<String> {
+        let mut text = NormalizedString::from(text);
+        if let Some(normalizer) = self.reference.tokenizer().get_normalizer() {
+            guarded(|| normalizer.normalize(&mut text)).ok()?;
+        }
+        Some(text.get().to_owned())
+    }
+
+    fn stays(&self, code: u32) -> bool {
+        let Some(known) = self.known.get(code as usize) else { return false };
+        match known.load(Ordering::Relaxed) {
+            UNKNOWN => {
+                let stays = char::from_u32(code).is_some_and(|c| self.find_out(c));
+                known.store(if stays { STAYS } else { MOVES }, Ordering::Relaxed);
+                stays
+            }
+            known => known == STAYS,
+        }
+    }
+
+    fn find_out(&self, c: char) -> bool {
+        let apart = |text: String| text.graphemes(true).count() == 2;
+        let edge = |c: Option<char>| c.is_none_or(|c| c.is_whitespace() || c == METASPACE);
+        let Some(text) = self.normalized(c.into()) else { return false };
+        !c.is_control()
+            && apart(format!("a{c}"))
+            && apart(format!("{c}a"))
+            && !edge(text.chars().next())
+            && !edge(text.chars().next_back())
+    }
+
+    /// Calls `chunk` with the bounds of each chunk.
+    pub(super) fn cut(
+        &self,
+        text: &str,
+        mut chunk: impl FnMut(usize, usize) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        let bytes = text.as_bytes();
+        let (mut start, mut at) = (0, 0);
+        // Whether the character before `at` stays itself.
+        let mut stays = false;
+        while let Some(&first) = bytes.get(at) {
+            if first < 0x80 {
+                if stays && self.is_blank(first) {
+                    let mut next = at + 1;
+                    while self.collapse && bytes.get(next).is_some_and(|&b| self.is_blank(b)) {
+                        next += 1;
+                    }
+                    if self.stays_at(bytes, next) {
+                        chunk(start, at)?;
+                        start = next;
+                    }
+                    at = next;
+                    stays = false;
+                    continue;
+                }
+                stays = self.stays(u32::from(first));
+                at += 1;
+            } else {
+                let (code, len) = decode(bytes, at, first);
+                // Only asked at the end of a word: the next byte is ASCII.
+                stays = bytes.get(at + len).is_some_and(u8::is_ascii) && self.stays(code);
+                at += len;
+            }
+        }
+        if start < at { chunk(start, at) } else { Ok(()) }
+    }
+
+    /// Whether a text is cut at a space that stands between two letters of ASCII.
+    pub(super) fn is_cut(&self, text: &str, space: &Range<usize>) -> bool {
+        let bytes = text.as_bytes();
+        self.is_blank(b' ')
+            && space.start.checked_sub(1).is_some_and(|before| self.stays_at(bytes, before))
+            && self.stays_at(bytes, space.end)
+    }
+
+    fn stays_at(&self, bytes: &[u8], at: usize) -> bool {
+        match bytes.get(at) {
+            None => false,
+            Some(&first) if first < 0x80 => self.stays(u32::from(first)),
+            Some(&first) => self.stays(decode(bytes, at, first).0),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The patterns of DeepSeek V3, which it applies one after the other: numbers, kana and Han, and the rest, each piece as if it
+//! stood alone.
+
+use super::steps::{Split, end_of_numbers, first_numbers, first_white, line_ends, spaces_and_lines};
+use crate::engine::fast::block::{Block, low};
+use crate::engine::fast::classes::{Classes, EAST, LETTER, LINE_END, NUMBER, OTHER, SPACE, SYMBOL};
+
+/// [`Pattern::DeepSeek`](super::pattern::Pattern::DeepSeek), over [`Table::MarksAreLetters`](crate::engine::fast::classes::Table::MarksAreLetters).
+pub(in super::super) struct DeepSeek;
+
+/// The most digits of a word.
+const DIGITS: usize = 3;
+
+impl Split for DeepSeek {
+    #[inline(always)]
+    fn end(classes: Classes, bytes: &[u8], at: usize) -> usize {
+        let Some((first, len)) = Kind::at(classes, bytes, at) else { return bytes.len() };
+        let next = at + len;
+        if first.class == NUMBER {
+            return end_of_numbers(classes, bytes, next, DIGITS);
+        }
+        let piece = Piece { classes, bytes, is_east: first.is_east };
+        let run = |end, kind: fn(Kind) -> bool| piece.run(end, kind);
+        let following = piece.at(next);
+        if bytes[at].is_ascii_punctuation() && bytes.get(next).is_some_and(u8::is_ascii_alphabetic) {
+            let letters = bytes[next..].iter().take_while(|byte| byte.is_ascii_alphabetic());
+            return next + letters.count();
+        }
+        let is_letter = |kind: Kind| kind.class == LETTER;
+        if is_letter(first) {
+            return run(next, is_letter);
+        }
+        if first.class != LINE_END && !first.is_symbol && following.is_some_and(|(kind, _)| is_letter(kind)) {
+            return run(next, is_letter);
+        }
+        let is_symbol = |kind: Kind| kind.is_symbol;
+        if first.is_symbol || bytes[at] == b' ' && following.is_some_and(|(kind, _)| kind.is_symbol) {
+            let end = run(next, is_symbol);
+            return if first.is_east { end } else { line_ends(bytes, end) };
+        }
+        if first.class < SPACE {
+            return piece.unmatched(next);
+        }
+        spaces_and_lines(|at| piece.at(at).map(|(kind, len)| (kind.class, len)), at)
+    }
+
+    #[inline(always)]
+    fn starts(block: &Block<'_>) -> u64 {
+        let &Block { letters, numbers, spaces, blanks, lines, controls, .. } = block;
+        let (gaps, white) = (spaces | blanks, spaces | blanks | lines);
+        let symbols = block.all() & !(letters | numbers | white | controls);
+        // Runs of symbols: a space before one goes with it, line ends behind it too.
+        let first_symbols = symbols & !(symbols << 1) & !(spaces << 1);
+        let after_symbols = lines & symbols << 1;
+        let taken = lines & !lines.wrapping_add(after_symbols);
+        // Letters take one character before them with them: a gap, or a symbol that stands alone.
+        let prefixes = gaps | first_symbols & !(symbols >> 1);
+        let first_letters = letters & !(letters << 1) & !(prefixes << 1);
+        // White space before a number ends there, and none of it belongs to what follows.
+        let before_numbers = gaps & gaps << 1 & numbers >> 1 & !(lines << 1);
+        let first_white = first_white(block, taken) & !before_numbers;
+        let starts = first_symbols | first_letters | first_numbers(numbers, DIGITS) | first_white;
+        // What no alternative matches begins a word, and who knows how long that is.
+        let first_control = controls & controls.wrapping_neg();
+        let known = if controls == 0 { u64::MAX } else { low(controls.trailing_zeros() as usize + 1) };
+        (starts | first_control) & known & !1
+    }
+}
+
+/// What the patterns ask of a character.
+#[derive(Clone, Copy)]
+struct Kind {
+    /// [`LETTER`] for marks, too.
+    class: u8,
+    is_symbol: bool,
+    is_east: bool,
+}
+
+impl Kind {
+    #[inline(always)]
+    fn at(classes: Classes, bytes: &[u8], at: usize) -> Option<(Self, usize)> {
+        let (class, flags, len) = classes.both_at(bytes, at)?;
+        Some((Self { class, is_symbol: flags & SYMBOL != 0, is_east: flags & EAST != 0 }, len))
+    }
+}
+
+/// A text up to where the piece ends that one of its characters is in.
+struct Piece<'a> {
+    classes: Classes,
+    bytes: &'a [u8],
+    is_east: bool,
+}
+
+impl Piece<'_> {
+    /// The character at `at`, if it is in the piece.
+    #[inline(always)]
+    fn at(&self, at: usize) -> Option<(Kind, usize)> {
+        let found = Kind::at(self.classes, self.bytes, at);
+        found.filter(|(kind, _)| kind.class != NUMBER && kind.is_east == self.is_east)
+    }
+
+    /// End of the run that begins at `at`.
+    #[inline(always)]
+    fn run(&self, mut at: usize, is: impl Fn(Kind) -> bool) -> usize {
+        while let Some((kind, len)) = self.at(at)
+            && is(kind)
+        {
+            at += len;
+        }
+        at
+    }
+
+    /// End of what no alternative matches, which stays together: up to what one does.
+    #[inline]
+    fn unmatched(&self, mut at: usize) -> usize {
+        while let Some((kind, len)) = self.at(at)
+            && kind.class == OTHER
+            && !kind.is_symbol
+            && self.at(at + len).is_none_or(|(kind, _)| kind.class != LETTER)
+        {
+            at += len;
+        }
+        at
+    }
+}

@@ -1,0 +1,103 @@
+//! The pattern of `o200k_base` and its relatives: words end where their case changes.
+
+use super::steps::{
+    Contraction, Split, contraction, contractions, end_of_numbers, first_numbers, first_white,
+    spaces_and_lines,
+};
+use crate::engine::fast::block::Block;
+use crate::engine::fast::classes::{AS_LOWER, AS_UPPER, Classes, LETTER, LINE_END, NUMBER, OTHER};
+
+/// [`Pattern::O200k`](super::pattern::Pattern::O200k) and [`Pattern::Tekken`](super::pattern::Pattern::Tekken): a word of numbers has up to
+/// `DIGITS` of them; one of letters takes a contraction behind it with it, where there are `CONTRACTIONS`.
+pub(in super::super) struct O200k<const DIGITS: usize, const CONTRACTIONS: bool>;
+
+impl<const DIGITS: usize, const CONTRACTIONS: bool> Split for O200k<DIGITS, CONTRACTIONS> {
+    #[inline(always)]
+    fn end(classes: Classes, bytes: &[u8], at: usize) -> usize {
+        let Some((class, len)) = classes.at(bytes, at) else { return bytes.len() };
+        let next = at + len;
+        if class == NUMBER {
+            return end_of_numbers(classes, bytes, next, DIGITS);
+        }
+        // Letters behind one other character come before letters from here on, which a mark begins, too.
+        let letters =
+            |at, may_be: bool| if may_be { Letters::at(classes, bytes, at) } else { Letters::default() };
+        let behind = letters(next, !matches!(class, LETTER | LINE_END));
+        let here = letters(at, behind.small.is_none() && matches!(class, LETTER | OTHER));
+        if let Some(end) = behind.small.or(here.small).or(behind.large).or(here.large) {
+            let is_contraction = CONTRACTIONS && bytes.get(end) == Some(&b'\'');
+            return is_contraction.then(|| contraction(bytes, end, true)).flatten().unwrap_or(end);
+        }
+        match (bytes[at], classes.at(bytes, next)) {
+            (b' ', Some((OTHER, len))) => tail(bytes, classes.run(bytes, next + len, OTHER)),
+            _ if class == OTHER => tail(bytes, classes.run(bytes, next, OTHER)),
+            _ => spaces_and_lines(|at| classes.at(bytes, at), at),
+        }
+    }
+
+    #[inline(always)]
+    fn starts(block: &Block<'_>) -> u64 {
+        let &Block { letters, capitals, numbers, spaces, blanks, lines, apostrophes, slashes, .. } = block;
+        let (gaps, white) = (spaces | blanks, spaces | blanks | lines);
+        let other = block.all() & !(letters | numbers | white);
+        // Line ends behind other characters belong to them, and slashes behind those. Adding a bit to a run of ones clears it
+        // from there on, and a further bit in it stands again.
+        let (after_other, tails) = (lines & other << 1, lines | slashes);
+        let taken = tails & !tails.wrapping_add(after_other) | after_other;
+        let other = other & !taken;
+        let first_other = other & !(other << 1) & !(spaces << 1);
+        // Letters take one character before them with them: a gap, or another that stands alone.
+        let prefixes = gaps | first_other & !(other >> 1);
+        let first_letters = letters & !(letters << 1) & !(prefixes << 1);
+        let changes = capitals & (letters & !capitals) << 1;
+        let starts = first_other
+            | first_letters
+            | changes
+            | first_numbers(numbers, DIGITS)
+            | first_white(block, taken);
+        let apostrophes = if CONTRACTIONS { apostrophes & letters << 1 } else { 0 };
+        contractions(block, apostrophes, starts, true, Contraction::Tail)
+    }
+}
+
+/// Where letters from one place on end.
+#[derive(Default)]
+struct Letters {
+    /// `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+`
+    small: Option<usize>,
+    /// `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+`
+    large: Option<usize>,
+}
+
+impl Letters {
+    #[inline(always)]
+    fn at(classes: Classes, bytes: &[u8], at: usize) -> Self {
+        let (mut end, mut small) = (at, None);
+        // As many as can be capitals; if no small one follows, the last that can be one gives the small ones their first.
+        while let Some((_, case, len)) = classes.both_at(bytes, end)
+            && case & AS_UPPER != 0
+        {
+            end += len;
+            if case & AS_LOWER != 0 {
+                small = Some(end);
+            }
+        }
+        let large = (end > at).then_some(end);
+        while let Some((_, case, len)) = classes.both_at(bytes, end)
+            && case & AS_LOWER != 0
+        {
+            end += len;
+            small = Some(end);
+        }
+        Self { small, large }
+    }
+}
+
+/// `[\r\n/]*`.
+#[inline]
+fn tail(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(b'\r' | b'\n' | b'/') = bytes.get(at) {
+        at += 1;
+    }
+    at
+}

@@ -1,0 +1,62 @@
+//! The split patterns that are known, as a `tokenizer.json` writes them.
+
+use crate::engine::fast::classes::Table;
+
+/// The pattern of GPT-2, built into the `ByteLevel` pre-tokenizer.
+pub(super) const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+/// The same, as some files write it.
+pub(super) const GPT2_SHORT: &str =
+    r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+/// The pattern of `cl100k_base` and Llama 3.
+pub(in super::super) const CL100K: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// The pattern of Qwen 2: single digits.
+pub(in super::super) const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// The pattern of Qwen 3.5: marks are part of words.
+pub(in super::super) const QWEN35: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// The pattern of `o200k_base` (GPT-4o, gpt-oss, Llama 4).
+pub(in super::super) const O200K: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// The pattern of Tekken (Mistral NeMo, Apertus).
+pub(in super::super) const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+/// The patterns of DeepSeek V3, one after the other.
+pub(in super::super) const DEEPSEEK: [&str; 3] = [
+    r"\p{N}{1,3}",
+    "[一-龥぀-ゟ゠-ヿ]+",
+    r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##,
+];
+
+/// A known way to split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Pattern {
+    /// GPT-2.
+    Gpt2,
+    /// The same on what stands between numbers, of which each is a word (StarCoder, SmolLM).
+    Gpt2BetweenNumbers,
+    /// `cl100k_base`, Llama 3: up to three digits.
+    Cl100k,
+    /// Qwen 2: one digit.
+    Qwen2,
+    /// `o200k_base`: up to three digits, contractions.
+    O200k,
+    /// Tekken: one digit, no contractions.
+    Tekken,
+    /// DeepSeek V3, [`DEEPSEEK`].
+    DeepSeek,
+    /// All of it is one word.
+    Whole,
+}
+
+impl Pattern {
+    /// The pattern written as `regex`, if it is a known one, and what its classes are.
+    pub(in super::super) fn known(regex: &str) -> Option<(Self, Table)> {
+        match regex {
+            GPT2 | GPT2_SHORT => Some((Pattern::Gpt2, Table::Plain)),
+            CL100K => Some((Pattern::Cl100k, Table::Plain)),
+            QWEN2 => Some((Pattern::Qwen2, Table::Plain)),
+            QWEN35 => Some((Pattern::Qwen2, Table::MarksAreLetters)),
+            O200K => Some((Pattern::O200k, Table::Plain)),
+            TEKKEN => Some((Pattern::Tekken, Table::Plain)),
+            _ => None,
+        }
+    }
+}

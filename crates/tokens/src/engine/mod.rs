@@ -1,0 +1,41 @@
+//! The engines that turn text into ids, behind one trait.
+//!
+//! An engine implements the added tokens, the normalizer, the pre-tokenizer and the model of one tokenizer. BOS and EOS, the policy
+//! for special tokens and the choice of the engine are the business of [`Tokenizer`](crate::Tokenizer).
+
+pub(crate) mod bytes;
+pub(crate) mod fast;
+pub(crate) mod proof;
+pub(crate) mod reference;
+
+use std::ops::Range;
+
+use crate::error::EncodeError;
+use crate::info::EngineInfo;
+use crate::scratch::Scratch;
+
+/// What an engine did with a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The ids are appended.
+    Done,
+    /// The engine does not know how to encode this text; nothing is appended.
+    Declined,
+}
+
+/// Text in, ids out.
+pub(crate) trait Engine: Send + Sync {
+    /// Name and version.
+    fn info(&self) -> EngineInfo;
+
+    /// Appends the ids of `text` to `out`. On [`Outcome::Declined`] and on an error, `out` is as it was.
+    fn encode(&self, text: &str, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<Outcome, EncodeError>;
+
+    /// The first place from byte `from` on where `text` can be divided: the ids of the whole are those of the text before the
+    /// range, followed by those of the text after it, whatever they are. The range, often empty, is part of neither. `None` when
+    /// there is no such place, or the engine cannot tell.
+    fn divide(&self, text: &str, from: usize) -> Option<Range<usize>> {
+        let _ = (text, from);
+        None
+    }
+}

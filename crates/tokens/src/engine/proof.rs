@@ -1,0 +1,146 @@
+//! The proof at the start: a fast engine works only if it gives the ids of the reference for every one of these texts.
+//!
+//! They are small and nasty: what split patterns, normalizers and merges distinguish, in every order that has been a bug
+//! somewhere, and the added tokens of the tokenizer at hand. The proof that goes on while a dataset is made
+//! ([`Verify`](crate::Verify)) looks at the data itself.
+
+use std::mem::discriminant;
+
+use super::reference::Reference;
+use super::{Engine, Outcome};
+use crate::error::EncodeError;
+use crate::options::DEFAULT_MAX_REFERENCE_BYTES;
+use crate::scratch::Scratch;
+
+/// Added tokens of one tokenizer that are tried.
+const ADDED_TRIED: usize = 64;
+
+/// Texts, each encoded on its own and all in a row.
+const TEXTS: &[&str] = &[
+    "",
+    " ",
+    "a",
+    "The quick brown fox jumps over the lazy dog. The dog doesn't mind; it's used to it, they'd say.",
+    "Don't I'LL we'Re 'tis 'S 's' ''s' don\u{2019}t '\u{17f} x'\u{17f}the a'\u{212a} o'clock rock'n'roll 'd'm've'LLama",
+    "  two  three   spaces    four\u{20}",
+    "\n\n\nline\r\nline\rline\n\r\n  \n\t\n x\n ",
+    "\ttab\t\ttabs \t mixed\t \u{b}vertical\u{c}feed\u{85}next\u{1c}file",
+    "a\u{a0}b\u{2003}c\u{3000}d\u{2028}e\u{2029}f\u{202f}g\u{205f}h\u{1680}i\u{180e}j \u{a0} k",
+    "zero\u{200b}width\u{200d}joiners\u{200c}and\u{feff}marks\u{2060}soft\u{ad}hyphen",
+    "0 1 12 123 1234 12345 123456 1,234,567.89 -1e-10 0x1F 3.14159 \u{664}\u{665}\u{666} \u{bd}\u{be} \u{2167} \u{b2}\u{b3}",
+    "1st2nd3rd a1b22c333d4444 2026-11-20T23:59:59Z 192.168.0.1",
+    "!!! ... ?! -- --- ___ *** ### $$$ %%% &&& /// \\\\\\ ||| ~~~ ``` \"'\"'\" <<>> {[()]} @#$%^&*()",
+    "!\n?\r\n.\n\n,\n \n;",
+    "fn main() {\n    let x = vec![1, 2, 3];\n\tprintln!(\"{:?}\", x);\n}\n\n\n# comment\n        deep\n",
+    "def f(self, *args, **kwargs):\n    \"\"\"Doc.\"\"\"\n    return self.__dict__[f'{args!r}'] if args else None  # ok\n",
+    "caf\u{e9} cafe\u{301} na\u{ef}ve nai\u{308}ve \u{1e9e}\u{df} STRASSE \u{130}\u{131} \u{fb01}\u{fb02} \u{1c4}\u{1c5}",
+    "e\u{301}\u{327}e\u{327}\u{301} a\u{308}\u{304} \u{1ea5}\u{1eaf} o\u{31b}\u{323} \u{344} \u{212b}\u{212a}\u{2126} \u{301}x  \u{301}",
+    "q\u{307}\u{323} d\u{323}\u{307} \u{1e0b}\u{323} \u{f73}\u{f71} \u{1d15e}\u{2f81a}\u{fb1d}\u{958}",
+    "Привет, мир! Съешь же ещё этих мягких французских булок. й\u{306} и\u{306}",
+    "Ελληνικά ΟΔΥΣΣΕΥΣ ὀδυσσεύς \u{345}\u{3b1}\u{345}",
+    "日本語のテキストと中文文本混在。漢字かな交じり文、ｶﾞｷﾞ ﾊﾟ が か\u{3099}",
+    "한국어 문장입니다. \u{1112}\u{1161}\u{11ab}\u{1100}\u{1173}\u{11af} 가\u{11a8}",
+    "नमस्ते दुनिया क\u{93c} ड\u{93c} বাংলা தமிழ் తెలుగు ಕನ್ನಡ മലയാളം ภาษาไทย ก\u{e33} ລາວ မြန်မာ ខ្មែរ བོད་",
+    "שָׁלוֹם עולם \u{5e9}\u{5c1}\u{5b8} مرحبا بالعالم \u{627}\u{653} \u{600}\u{661} اُردُو فارسی\u{200c}ها",
+    "👩\u{200d}👩\u{200d}👧\u{200d}👦 👍🏽 🇫🇷🇩🇪🇯 ❤\u{fe0f} 1\u{fe0f}\u{20e3} 🏴\u{e0067}\u{e0062}\u{e007f} \u{1fae8}\u{1f6dc}",
+    "𝔘𝔫𝔦𝔠𝔬𝔡𝔢 𝟘𝟙𝟚 Ａｂｃ１２３ ℌ ™ © ½ ㎏ ㍿ ﷺ ⑴ \u{33a7}",
+    "\u{0}nul\u{1}control\u{7f}del\u{9f}c1\u{fffd}replacement\u{fffe}\u{10ffff}\u{e000}",
+    "\u{1e4d0}\u{1e4eb} \u{10ec2} \u{11f04} \u{31350} \u{16d40} \u{1cc00} \u{105c0} \u{1e5d0}",
+    "\u{e31}\u{e34} \u{300}\u{301}\u{302} x\u{338} =\u{338} \u{2ea} \u{488}\u{20dd}",
+    "http://example.org/path?q=1&r=%20#frag user.name+tag@mail.example C:\\dir\\file.txt /usr/lib/x86_64",
+    "Pneumonoultramicroscopicsilicovolcanoconiosis Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunterbeamtengesellschaft",
+    "camelCaseHTTPServerID snake_case_name SCREAMING_CASE kebab-case-name dotted.name.here x1y2z3",
+    "\u{2581}lower\u{2581}one eighth \u{120}byte\u{10a}level \u{2581} \u{2581}\u{2581}",
+    "a , b . c ! d 's e n't \u{ab} f \u{bb} \u{2014} g\u{2014}h \u{201c}i\u{201d} \u{2026} j",
+    "HTMLParser's parserHTML'S x'll'd don'tX aB ABc \u{2b0}x X\u{2b0}\u{aa}x \u{1c5}uro \u{1bb}X \u{345}A x\u{345}B Ⅷa É\u{301}cole 語A語a",
+    "};\n//c\n/*x*/\n/\n./a\r\n//b;\n\n /c !/\n/\n\n//!x\n +/\n1/2\n/3",
+    "・カタ・カナ゜\r\n〇一二3三 \u{3040}あ1あ 、。漢字abc漢123字。\n「語」 \u{200d}x\u{1}\u{2}y 12  34 \t 5\n 6",
+    "<s></s> [CLS] [SEP] [MASK] [UNK] [PAD] <unk> <pad> <bos> <eos> <|endoftext|> <|im_start|> <extra_id_0> <0x0A>",
+];
+
+/// Words that are repeated to lengths at which engines change their ways.
+const REPEATED: &[(&str, usize)] = &[
+    ("a", 300),
+    ("ab", 1000),
+    (" ", 100),
+    ("\n", 100),
+    (" \n", 50),
+    ("=", 200),
+    ("9", 100),
+    ("\u{e9}", 300),
+    ("я", 400),
+    ("語", 400),
+    ("e\u{301}", 200),
+    ("👍🏽", 100),
+    ("xyz'", 100),
+    ("\u{a0}", 70),
+];
+
+/// Whether `fast` gives the ids of `reference`; the error says where it does not.
+pub(crate) fn check(fast: &dyn Engine, reference: &Reference, scratch: &mut Scratch) -> Result<(), String> {
+    let mut checked = Checked { fast, reference, scratch, ids: Vec::new(), expected: Vec::new() };
+    for text in TEXTS {
+        checked.text(text)?;
+    }
+    checked.text(&TEXTS.concat())?;
+    checked.text(&TEXTS.join(" "))?;
+    for (word, times) in REPEATED {
+        for lead in ["", " ", "x"] {
+            checked.text(&format!("{lead}{}", word.repeat(*times)))?;
+            checked.text(&format!("{lead}{}.", word.repeat(*times)))?;
+        }
+    }
+    let mut added: Vec<(u32, String)> = reference
+        .tokenizer()
+        .get_added_tokens_decoder()
+        .into_iter()
+        .map(|(id, token)| (id, token.content))
+        .collect();
+    added.sort_unstable();
+    // The first and the last: control tokens, then whatever was added later.
+    let middle = added.len().saturating_sub(ADDED_TRIED / 2).max(ADDED_TRIED / 2);
+    for (_, token) in added.iter().take(ADDED_TRIED / 2).chain(added.iter().skip(middle)) {
+        checked
+            .text(&format!("{token}a {token} b{token}{token}\n{token}  {token}c{}", token.to_lowercase()))?;
+    }
+    Ok(())
+}
+
+struct Checked<'a> {
+    fast: &'a dyn Engine,
+    reference: &'a Reference,
+    scratch: &'a mut Scratch,
+    ids: Vec<u32>,
+    expected: Vec<u32>,
+}
+
+impl Checked<'_> {
+    /// Twice: from the model, then from the cache.
+    fn text(&mut self, text: &str) -> Result<(), String> {
+        self.expected.clear();
+        let expected = self.reference.encode_within(DEFAULT_MAX_REFERENCE_BYTES, text, &mut self.expected);
+        let is_too_large =
+            |error: &EncodeError| matches!(error, EncodeError::TooLarge { .. } | EncodeError::WordTooLong);
+        if expected.as_ref().is_err_and(is_too_large) {
+            return Ok(());
+        }
+        for _ in 0..2 {
+            self.ids.clear();
+            let same = match (&expected, self.fast.encode(text, self.scratch, &mut self.ids)) {
+                (_, Ok(Outcome::Declined)) => true,
+                // The limit of the user may be a small one.
+                (_, Err(error)) if is_too_large(&error) => true,
+                (Ok(_), Ok(Outcome::Done)) => self.ids == self.expected,
+                (Err(a), Err(b)) => discriminant(a) == discriminant(&b),
+                _ => false,
+            };
+            if !same {
+                let shown: String = text.chars().take(40).collect();
+                return Err(format!(
+                    "its ids differ from the reference's for the text that begins {shown:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}

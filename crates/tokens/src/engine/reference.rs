@@ -1,0 +1,160 @@
+//! The reference: the `tokenizers` crate, whose ids are right by definition.
+//!
+//! Its regular expressions give up on some inputs (a million white-space characters in a row), and a broken
+//! `tokenizer.json` can make it panic; both become an [`EncodeError`] of the text.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokenizers::{
+    AddedVocabulary, Model, NormalizedString, Normalizer, OffsetReferential, OffsetType, PreTokenizedString,
+    PreTokenizer,
+};
+
+use super::{Engine, Outcome};
+use crate::error::EncodeError;
+use crate::growth::Growth;
+use crate::info::EngineInfo;
+use crate::panics::caught;
+use crate::scratch::Scratch;
+
+/// Version of the reference, pinned in `Cargo.toml` and checked by a test.
+pub const REFERENCE_VERSION: &str = "0.23.2";
+
+/// Bytes of the longest text that several threads encode at the same time.
+const SHARED_BYTES: usize = 256 << 10;
+
+/// A loaded tokenizer that neither truncates, nor pads, nor adds special tokens.
+pub(crate) struct Reference {
+    tokenizer: tokenizers::Tokenizer,
+    /// The same added tokens, special ones matched: to find special tokens in normalized text.
+    added: AddedVocabulary,
+    growth: Growth,
+    max_bytes: u64,
+    /// Held while a long text is encoded: two of them at once would take twice the memory.
+    long_text: Mutex<()>,
+}
+
+impl Reference {
+    /// `parse_special`: whether the strings of special tokens in the text become those tokens. `max_bytes`: of the longest
+    /// text that is encoded, before and after normalization.
+    pub(crate) fn new(mut tokenizer: tokenizers::Tokenizer, parse_special: bool, max_bytes: u64) -> Self {
+        let mut added = tokenizer.get_added_vocabulary().clone();
+        added.set_encode_special_tokens(false);
+        tokenizer.set_encode_special_tokens(!parse_special);
+        let growth = Growth::new(tokenizer.get_normalizer());
+        Self { tokenizer, added, growth, max_bytes, long_text: Mutex::default() }
+    }
+
+    /// The loaded tokenizer.
+    pub(crate) fn tokenizer(&self) -> &tokenizers::Tokenizer {
+        &self.tokenizer
+    }
+
+    /// Bytes of the longest text that is encoded, before and after normalization.
+    pub(crate) fn max_bytes(&self) -> u64 {
+        self.max_bytes
+    }
+
+    /// Whether `text`, also as the normalizer leaves it, is short enough to be encoded.
+    pub(crate) fn admits(&self, text: &str) -> bool {
+        self.fits(text, self.max_bytes)
+    }
+
+    fn fits(&self, text: &str, max_bytes: u64) -> bool {
+        // A panic is found again, and reported, by the call that this one is for.
+        guarded(|| Ok(self.growth.fits(text, self.tokenizer.get_added_vocabulary(), max_bytes)))
+            .unwrap_or(true)
+    }
+
+    /// Checks that `text` is short enough; the guard of a long one is held while it is encoded.
+    fn admit(&self, text: &str, max_bytes: u64) -> Result<Option<MutexGuard<'_, ()>>, EncodeError> {
+        let guard = || self.long_text.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = (text.len() > SHARED_BYTES).then(guard);
+        if self.fits(text, max_bytes) { Ok(guard) } else { Err(EncodeError::too_large(text, max_bytes)) }
+    }
+
+    /// Appends the ids of `text`, which has at most `max_bytes` bytes before and after normalization.
+    pub(crate) fn encode_within(
+        &self,
+        max_bytes: u64,
+        text: &str,
+        out: &mut Vec<u32>,
+    ) -> Result<(), EncodeError> {
+        let _alone = self.admit(text, max_bytes)?;
+        let encoding = guarded(|| self.tokenizer.encode_fast(text, false))?;
+        out.extend_from_slice(encoding.get_ids());
+        Ok(())
+    }
+
+    /// Appends the ids of a part of a text that has no added token, as if it were the whole text.
+    pub(crate) fn encode_part(&self, part: &str, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+        let _alone = self.admit(part, self.max_bytes)?;
+        let pieces = guarded(|| {
+            let mut text = NormalizedString::from(part);
+            if let Some(normalizer) = self.tokenizer.get_normalizer() {
+                // The reference goes on with the text as it is.
+                let _ = normalizer.normalize(&mut text);
+            }
+            let mut pieces = PreTokenizedString::from(text);
+            if let Some(pre_tokenizer) = self.tokenizer.get_pre_tokenizer() {
+                pre_tokenizer.pre_tokenize(&mut pieces)?;
+            }
+            pieces.tokenize(|word| self.tokenizer.get_model().tokenize(word.get()))?;
+            Ok(pieces)
+        })?;
+        for (_, _, tokens) in pieces.get_splits(OffsetReferential::Normalized, OffsetType::None) {
+            out.extend(tokens.iter().flatten().map(|token| token.id));
+        }
+        Ok(())
+    }
+
+    /// The special tokens that the text would become if they were parsed, by the rules of the reference.
+    pub(crate) fn special_tokens_in(&self, text: &str) -> Result<Vec<u32>, EncodeError> {
+        let _alone = self.admit(text, self.max_bytes)?;
+        let normalizer = self.tokenizer.get_normalizer();
+        let splits = guarded(|| Ok(self.added.extract_and_normalize(normalizer, text)))?;
+        let decoder = self.added.get_added_tokens_decoder();
+        Ok(splits
+            .get_splits(OffsetReferential::Original, OffsetType::None)
+            .into_iter()
+            .filter_map(|(_, _, tokens)| tokens.as_ref().and_then(|t| t.first()).map(|t| t.id))
+            .filter(|id| decoder.get(id).is_some_and(|t| t.special))
+            .collect())
+    }
+}
+
+impl Engine for Reference {
+    fn info(&self) -> EngineInfo {
+        EngineInfo { name: "tokenizers".to_owned(), version: REFERENCE_VERSION.to_owned() }
+    }
+
+    fn encode(&self, text: &str, _: &mut Scratch, out: &mut Vec<u32>) -> Result<Outcome, EncodeError> {
+        self.encode_within(self.max_bytes, text, out).map(|()| Outcome::Done)
+    }
+}
+
+/// Runs a call of the reference; its error or panic is an error of the text.
+pub(super) fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, EncodeError> {
+    match caught(call) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(e)) => Err(EncodeError::Unsupported(e.to_string())),
+        Err(panic) => Err(EncodeError::Panicked(panic)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_the_one_that_is_built() {
+        let manifest = include_str!("../../Cargo.toml");
+        assert!(manifest.contains(&format!("\"={REFERENCE_VERSION}\"")));
+    }
+
+    #[test]
+    fn a_panic_of_the_reference_is_an_error_of_the_text() {
+        let error = guarded::<()>(|| panic!("as on a malformed character map")).unwrap_err();
+        assert_eq!(error, EncodeError::Panicked("as on a malformed character map".to_owned()));
+    }
+}

@@ -1,0 +1,200 @@
+//! The two kinds of failure: a tokenizer that cannot be loaded, a text that cannot be encoded.
+
+use std::error::Error;
+
+use crate::info::SpecialToken;
+use crate::outline::MODEL_TYPES;
+
+/// Special tokens listed in an error message.
+const LISTED_TOKENS: usize = 20;
+
+/// One end of a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SequenceEnd {
+    /// Beginning of sequence (BOS).
+    Bos,
+    /// End of sequence (EOS).
+    Eos,
+}
+
+impl SequenceEnd {
+    fn verb(self) -> &'static str {
+        match self {
+            SequenceEnd::Bos => "begins",
+            SequenceEnd::Eos => "ends",
+        }
+    }
+
+    fn option(self) -> &'static str {
+        match self {
+            SequenceEnd::Bos => "`bos_token`",
+            SequenceEnd::Eos => "`eos_token`",
+        }
+    }
+}
+
+/// Why a tokenizer cannot be made from this file with these options.
+///
+/// [`Display`](std::fmt::Display) says what is wrong, [`source`](Error::source) returns the cause, where a library reported one,
+/// and [`help`](Self::help) what to do. Messages name fields of [`TokenizerOptions`](crate::TokenizerOptions) in backticks.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The file, or a part of it, cannot be parsed or used.
+    #[error("{problem}")]
+    Malformed {
+        /// What cannot be done with it.
+        problem: &'static str,
+        /// What the parser or the reference reported.
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// The parser of the reference panicked: parts of the file refer to parts that are missing. Holds the panic message.
+    #[error("the tokenizer.json contradicts itself: loading it failed ({0})")]
+    Inconsistent(String),
+    /// The file has no model.
+    #[error("the tokenizer.json has no \"model\"")]
+    MissingModel,
+    /// The type of the model is none of those that [`MODEL_TYPES`](crate::MODEL_TYPES) lists. Holds the type, as JSON.
+    #[error("the tokenizer.json has a model of the unknown type {0}")]
+    UnknownModelType(String),
+    /// The model has no vocabulary.
+    #[error("the model in the tokenizer.json has no \"vocab\"")]
+    MissingVocabulary,
+    /// The vocabulary has no tokens.
+    #[error("the tokenizer.json has an empty vocabulary")]
+    EmptyVocabulary,
+    /// [`bos_token`](crate::TokenizerOptions::bos_token) or [`eos_token`](crate::TokenizerOptions::eos_token) is not in
+    /// the vocabulary.
+    #[error("the tokenizer has no token {token:?}")]
+    UnknownToken {
+        /// The name that was given.
+        token: String,
+        /// The special tokens of the tokenizer.
+        special_tokens: Vec<SpecialToken>,
+    },
+    /// BOS or EOS is to be added, and the tokenizer has no token for it.
+    #[error("the tokenizer does not say which token {} a sequence", end.verb())]
+    NoSequenceToken {
+        /// Which end.
+        end: SequenceEnd,
+        /// The special tokens of the tokenizer.
+        special_tokens: Vec<SpecialToken>,
+    },
+    /// BOS or EOS is to be added, and several tokens could be meant.
+    #[error("several tokens could be the one that {} a sequence: {}", end.verb(), candidates.join(", "))]
+    AmbiguousSequenceToken {
+        /// Which end.
+        end: SequenceEnd,
+        /// The tokens.
+        candidates: Vec<String>,
+    },
+    /// `add_special_tokens` together with `add_bos` or `add_eos`.
+    #[error("`add_special_tokens` excludes `add_bos` and `add_eos`")]
+    ConflictingOptions,
+    /// An option that [`Tokenizer::bytes`](crate::Tokenizer::bytes) cannot follow.
+    #[error("the tokenizer \"bytes\" has no named and no special tokens")]
+    BytesHasNoSpecialTokens,
+    /// `add_special_tokens` with a post-processor whose tokens depend on the text.
+    #[error("the post-processor of the tokenizer does not put fixed tokens around a sequence")]
+    UnclearPostProcessor,
+    /// [`EngineChoice::Fast`](crate::EngineChoice::Fast) with a tokenizer that has no fast engine, or whose engine failed the
+    /// proof. Holds the reason.
+    #[error("the fast engine cannot work with this tokenizer: {0}")]
+    NoFastEngine(String),
+}
+
+impl LoadError {
+    pub(crate) fn malformed(problem: &'static str, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        LoadError::Malformed { problem, source: source.into() }
+    }
+
+    /// What to do about it, when there is something.
+    pub fn help(&self) -> Option<String> {
+        Some(match self {
+            LoadError::MissingModel => {
+                "pass the tokenizer.json of a fast tokenizer, not tokenizer_config.json or vocab.json"
+                    .to_owned()
+            }
+            LoadError::UnknownModelType(_) => format!("known types: {}", MODEL_TYPES.join(", ")),
+            LoadError::UnknownToken { special_tokens, .. } => listed(special_tokens),
+            LoadError::NoSequenceToken { end, special_tokens } => {
+                format!("name it with {}; {}", end.option(), listed(special_tokens))
+            }
+            LoadError::AmbiguousSequenceToken { end, .. } => {
+                format!("name one of them with {}", end.option())
+            }
+            LoadError::BytesHasNoSpecialTokens => "use `add_bos` (id 256) and `add_eos` (id 257)".to_owned(),
+            LoadError::UnclearPostProcessor => "use `add_bos` and `add_eos`".to_owned(),
+            LoadError::NoFastEngine(_) => "use the engine `Auto` or `Reference`".to_owned(),
+            LoadError::Malformed { .. }
+            | LoadError::Inconsistent(_)
+            | LoadError::MissingVocabulary
+            | LoadError::EmptyVocabulary
+            | LoadError::ConflictingOptions => return None,
+        })
+    }
+}
+
+fn listed(special: &[SpecialToken]) -> String {
+    if special.is_empty() {
+        return "it has no special tokens".to_owned();
+    }
+    let names: Vec<&str> = special.iter().take(LISTED_TOKENS).map(|t| t.token.as_str()).collect();
+    let more = if special.len() > LISTED_TOKENS { ", …" } else { "" };
+    format!("its special tokens are {}{more}", names.join(" "))
+}
+
+/// Why a text has no ids.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// The text contains the string of a special token, with [`SpecialInText::Error`](crate::SpecialInText::Error).
+    #[error("the text contains the special token {0:?}")]
+    SpecialToken(String),
+    /// The text contains the internal name of a control token; see [`SpecialInText::Text`](crate::SpecialInText::Text).
+    #[error("the text spells the hidden name of a control token")]
+    HiddenName,
+    /// Only the reference can encode the text, and it is longer than
+    /// [`max_reference_bytes`](crate::TokenizerOptions::max_reference_bytes), before or after normalization.
+    #[error("{}", too_large(*bytes, *limit))]
+    TooLarge {
+        /// Size of the text in bytes.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// One word of the text has 4 GiB or more.
+    #[error("the document has a word of more than 2^32 - 1 bytes")]
+    WordTooLong,
+    /// The reference reported an error, for example a word outside the vocabulary of a tokenizer without an unknown
+    /// token. Holds its message.
+    #[error("the tokenizer cannot encode this text: {0}")]
+    Unsupported(String),
+    /// The [`IdSink`](crate::IdSink) refused the ids. Holds its reason.
+    #[error("{0}")]
+    Refused(String),
+    /// An engine cut a character in two: a bug in this crate. Holds what was cut.
+    #[error("{0} was cut inside a character")]
+    SplitCharacter(&'static str),
+    /// The reference, or an engine, panicked. Holds the panic message.
+    #[error("a panic while the text was encoded: {0}")]
+    Panicked(String),
+}
+
+impl EncodeError {
+    pub(crate) fn too_large(text: &str, limit: u64) -> Self {
+        EncodeError::TooLarge { bytes: text.len() as u64, limit }
+    }
+}
+
+fn too_large(bytes: u64, limit: u64) -> String {
+    let what = match bytes > limit {
+        true => format!("only the reference tokenizer can encode a text of {bytes} bytes"),
+        false => {
+            format!("the normalizer of the tokenizer makes more than {limit} bytes of a text of {bytes}")
+        }
+    };
+    format!(
+        "{what}; `max_reference_bytes` is {limit}, because encoding takes some 150 bytes of memory for each byte"
+    )
+}

@@ -1,0 +1,39 @@
+//! A tokenizer whose engine is wrong on purpose.
+
+use crate::engine::bytes::Bytes;
+use crate::engine::{Engine, Outcome};
+use crate::error::{EncodeError, LoadError};
+use crate::info::EngineInfo;
+use crate::options::TokenizerOptions;
+use crate::scratch::Scratch;
+use crate::tokenizer::Tokenizer;
+
+impl Tokenizer {
+    /// [`Tokenizer::bytes`] with an engine that drops the last id of texts that contain `word`, for tests of what a
+    /// program does when [`verify`](Self::verify) finds wrong ids.
+    ///
+    /// # Errors
+    ///
+    /// As [`bytes`](Self::bytes).
+    pub fn bytes_with_fault(word: &'static str, options: TokenizerOptions) -> Result<Self, LoadError> {
+        let mut tokenizer = Self::bytes(options)?;
+        tokenizer.fast = Some(Box::new(Faulty(word)));
+        Ok(tokenizer)
+    }
+}
+
+struct Faulty(&'static str);
+
+impl Engine for Faulty {
+    fn info(&self) -> EngineInfo {
+        EngineInfo { name: "faulty".to_owned(), version: "0".to_owned() }
+    }
+
+    fn encode(&self, text: &str, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<Outcome, EncodeError> {
+        let outcome = Bytes.encode(text, scratch, out);
+        if text.contains(self.0) {
+            out.pop();
+        }
+        outcome
+    }
+}

@@ -1,0 +1,395 @@
+//! A bound on normalized texts: how long the steps of the reference's normalizer make a text, found out before each of them
+//! allocates.
+//!
+//! A `Replace` may write kilobytes for each character, and several of them multiply. Most documents are so short that the
+//! worst case fits; the others are normalized once more, by the same added tokens and steps, and every step that can grow a
+//! text much is measured first.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use serde_json::Value;
+use tokenizers::normalizers::{NormalizerWrapper, Precompiled};
+use tokenizers::utils::SysRegex;
+use tokenizers::{AddedVocabulary, NormalizedString, Normalizer};
+use unicode_normalization_alignments::UnicodeNormalization;
+use unicode_segmentation::UnicodeSegmentation;
+
+/// How many times longer text may become, in bytes of UTF-8, by canonical and by compatibility normal forms (UAX #15), and
+/// by the steps that change characters one at a time.
+const CANONICAL: u64 = 3;
+const COMPATIBILITY: u64 = 11;
+const CHARACTERS: u64 = 9;
+/// Bytes of the longest grapheme cluster that a character map is asked about as a whole.
+const MAPPED_CLUSTER_BYTES: usize = 5;
+
+/// The steps of a normalizer, as far as their results can be measured.
+pub(crate) struct Growth {
+    steps: Vec<Step>,
+}
+
+struct Step {
+    normalizer: NormalizerWrapper,
+    kind: Kind,
+}
+
+enum Kind {
+    Replace {
+        pattern: Pattern,
+        content_bytes: u64,
+    },
+    Prepend(u64),
+    Form(Form),
+    Precompiled {
+        map: Precompiled,
+        longest: u64,
+    },
+    ByteLevel,
+    /// Changes characters one at a time, so its result is measured after it.
+    Characters,
+}
+
+enum Pattern {
+    String(String),
+    Regex(SysRegex),
+}
+
+#[derive(Clone, Copy)]
+enum Form {
+    Nfc,
+    Nfd,
+    Nfkc,
+    Nfkd,
+}
+
+impl Growth {
+    /// The steps of a normalizer.
+    pub(crate) fn new(normalizer: Option<&NormalizerWrapper>) -> Self {
+        let mut steps = Vec::new();
+        if let Some(normalizer) = normalizer {
+            collect(normalizer, &mut steps);
+        }
+        Self { steps }
+    }
+
+    /// Whether `text` has at most `most` bytes, as it is and after each step. `added` cuts it as the reference does.
+    pub(crate) fn fits(&self, text: &str, added: &AddedVocabulary, most: u64) -> bool {
+        if text.len() as u64 > most {
+            return false;
+        }
+        if self.worst_case(text.len() as u64) <= most {
+            return true;
+        }
+        let measured = Measured { steps: &self.steps, most, done: 0.into(), exceeded: false.into() };
+        added.extract_and_normalize(Some(&measured), text);
+        !measured.exceeded.into_inner()
+    }
+
+    /// A bound on the bytes of a text of `bytes` bytes after any of the steps.
+    fn worst_case(&self, bytes: u64) -> u64 {
+        // The text may be cut at added tokens, and each part is normalized.
+        let parts = bytes.saturating_add(1);
+        let worst = |bytes: u64, step: &Step| match &step.kind {
+            Kind::Replace { pattern: Pattern::String(pattern), content_bytes } if !pattern.is_empty() => {
+                bytes.saturating_mul(content_bytes.div_ceil(pattern.len() as u64).max(1))
+            }
+            Kind::Replace { content_bytes, .. } => {
+                bytes.saturating_add(bytes.saturating_add(parts).saturating_mul(*content_bytes))
+            }
+            Kind::Prepend(more) => bytes.saturating_add(parts.saturating_mul(*more)),
+            Kind::Form(Form::Nfc | Form::Nfd) => bytes.saturating_mul(CANONICAL),
+            Kind::Form(Form::Nfkc | Form::Nfkd) => bytes.saturating_mul(COMPATIBILITY),
+            Kind::Precompiled { longest, .. } => bytes.saturating_mul(*longest),
+            Kind::ByteLevel => bytes.saturating_mul(2),
+            Kind::Characters => bytes.saturating_mul(CHARACTERS),
+        };
+        self.steps.iter().fold(bytes, |bytes, step| worst(bytes, step).max(bytes))
+    }
+}
+
+fn collect(normalizer: &NormalizerWrapper, steps: &mut Vec<Step>) {
+    let kind = match normalizer {
+        NormalizerWrapper::Sequence(parts) => {
+            return parts.as_ref().iter().for_each(|part| collect(part, steps));
+        }
+        NormalizerWrapper::Replace(replace) => Kind::Replace {
+            pattern: pattern(&serde_json::to_value(replace).unwrap_or_default()),
+            content_bytes: replace.content.len() as u64,
+        },
+        NormalizerWrapper::Prepend(prepend) => Kind::Prepend(prepend.prepend.len() as u64),
+        NormalizerWrapper::NFC(_) => Kind::Form(Form::Nfc),
+        NormalizerWrapper::NFD(_) => Kind::Form(Form::Nfd),
+        NormalizerWrapper::NFKC(_) => Kind::Form(Form::Nfkc),
+        NormalizerWrapper::NFKD(_) => Kind::Form(Form::Nfkd),
+        NormalizerWrapper::Precompiled(map) => Kind::Precompiled { map: map.clone(), longest: longest(map) },
+        NormalizerWrapper::ByteLevel(_) => Kind::ByteLevel,
+        NormalizerWrapper::BertNormalizer(_)
+        | NormalizerWrapper::StripNormalizer(_)
+        | NormalizerWrapper::StripAccents(_)
+        | NormalizerWrapper::Lowercase(_)
+        | NormalizerWrapper::Nmt(_) => Kind::Characters,
+    };
+    steps.push(Step { normalizer: normalizer.clone(), kind });
+}
+
+/// The pattern of a `Replace`. The empty string stands for one that cannot be read: nothing is replaced more often.
+fn pattern(replace: &Value) -> Pattern {
+    let of = |kind: &str| replace.get("pattern")?.get(kind)?.as_str();
+    let regex = of("Regex").and_then(|regex| SysRegex::new(regex).ok());
+    regex.map_or_else(|| Pattern::String(of("String").unwrap_or_default().to_owned()), Pattern::Regex)
+}
+
+/// A bound on the bytes of what a character map writes for one of its keys.
+fn longest(map: &Precompiled) -> u64 {
+    // Its file has four characters of base64 for three bytes.
+    let file = serde_json::to_value(map).unwrap_or_default();
+    let charsmap = file.get("precompiled_charsmap").and_then(Value::as_str);
+    let values = charsmap.and_then(decode_base64).and_then(|blob| {
+        let (trie_bytes, rest) = blob.split_first_chunk()?;
+        rest.get(u32::from_le_bytes(*trie_bytes) as usize / 4 * 4..).map(<[u8]>::to_vec)
+    });
+    let values = values.map(|values| values.split(|&byte| byte == 0).map(<[u8]>::len).max().unwrap_or(0));
+    values.map_or(u64::MAX, |longest| longest.max(1) as u64)
+}
+
+/// Standard base64, with or without padding.
+fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut count) = (0u32, 0);
+    for character in text.trim_end_matches('=').bytes() {
+        let six = match character {
+            b'A'..=b'Z' => character - b'A',
+            b'a'..=b'z' => character - b'a' + 26,
+            b'0'..=b'9' => character - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(six);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+        }
+    }
+    Some(bytes)
+}
+
+/// The normalizer, until a text is too long; then every text is empty.
+struct Measured<'a> {
+    steps: &'a [Step],
+    most: u64,
+    /// Bytes of the parts of the document that are normalized.
+    done: AtomicU64,
+    exceeded: AtomicBool,
+}
+
+impl Measured<'_> {
+    /// Takes note if a part of `bytes` bytes does not fit beside the others.
+    fn check(&self, bytes: u64) -> bool {
+        let fits = self.done.load(Ordering::Relaxed).saturating_add(bytes) <= self.most;
+        if !fits {
+            self.exceeded.store(true, Ordering::Relaxed);
+        }
+        fits
+    }
+}
+
+impl Normalizer for Measured<'_> {
+    fn normalize(&self, text: &mut NormalizedString) -> tokenizers::Result<()> {
+        if self.exceeded.load(Ordering::Relaxed) {
+            text.clear();
+            return Ok(());
+        }
+        for Step { normalizer, kind } in self.steps {
+            if !self.check(kind.bytes_after(text.get(), self.most)) {
+                text.clear();
+                return Ok(());
+            }
+            // The reference goes on with the text as it is.
+            if normalizer.normalize(text).is_err() {
+                break;
+            }
+            if !self.check(text.len() as u64) {
+                text.clear();
+                return Ok(());
+            }
+        }
+        self.done.fetch_add(text.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Kind {
+    /// Bytes of `text` after the step; more than `most` where it is more. What changes characters one at a time may leave up
+    /// to [`CHARACTERS`] times as many.
+    fn bytes_after(&self, text: &str, most: u64) -> u64 {
+        let before = text.len() as u64;
+        if before == 0 {
+            return 0;
+        }
+        match self {
+            Kind::Replace { pattern: Pattern::String(pattern), content_bytes } => {
+                let count = text.matches(pattern.as_str()).count() as u64;
+                before - count * pattern.len() as u64 + count.saturating_mul(*content_bytes)
+            }
+            Kind::Replace { pattern: Pattern::Regex(regex), content_bytes } => {
+                let (count, matched) =
+                    regex.find_iter(text).fold((0u64, 0u64), |(count, bytes), (start, end)| {
+                        (count + 1, bytes + (end - start) as u64)
+                    });
+                before.saturating_sub(matched).saturating_add(count.saturating_mul(*content_bytes))
+            }
+            Kind::Prepend(more) => before.saturating_add(*more),
+            Kind::Form(form) => {
+                let chars = |chars: &mut dyn Iterator<Item = char>| {
+                    let mut bytes = 0;
+                    chars
+                        .take_while(|c| {
+                            bytes += c.len_utf8() as u64;
+                            bytes <= most
+                        })
+                        .for_each(drop);
+                    bytes
+                };
+                match form {
+                    Form::Nfc => chars(&mut text.nfc().map(|(c, _)| c)),
+                    Form::Nfd => chars(&mut text.nfd().map(|(c, _)| c)),
+                    Form::Nfkc => chars(&mut text.nfkc().map(|(c, _)| c)),
+                    Form::Nfkd => chars(&mut text.nfkd().map(|(c, _)| c)),
+                }
+            }
+            Kind::Precompiled { map, .. } => {
+                let mut bytes = 0;
+                let _ = mapped(map, text, |part| {
+                    bytes += part.len() as u64;
+                    if bytes <= most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                });
+                bytes
+            }
+            Kind::ByteLevel => text.bytes().map(|byte| if byte.is_ascii_graphic() { 1 } else { 2 }).sum(),
+            Kind::Characters => before,
+        }
+    }
+}
+
+/// Calls `each` with the parts of `text` as a character map of SentencePiece leaves them, as the reference reads it.
+pub(crate) fn mapped<B>(
+    map: &Precompiled,
+    text: &str,
+    mut each: impl FnMut(&str) -> ControlFlow<B>,
+) -> ControlFlow<B> {
+    for cluster in text.graphemes(true) {
+        if cluster.len() <= MAPPED_CLUSTER_BYTES
+            && let Some(mapped) = map.transform(cluster)
+        {
+            each(mapped)?;
+            continue;
+        }
+        for (at, c) in cluster.char_indices() {
+            let part = cluster.get(at..at + c.len_utf8()).unwrap_or_default();
+            each(map.transform(part).unwrap_or(part))?;
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{precompiled, tricky};
+
+    fn normalizer(parts: &Value) -> NormalizerWrapper {
+        serde_json::from_value(json!({"type": "Sequence", "normalizers": parts})).unwrap()
+    }
+
+    fn replace(pattern: &str, content: &str) -> Value {
+        json!({"type": "Replace", "pattern": {"String": pattern}, "content": content})
+    }
+
+    fn regex(pattern: &str, content: &str) -> Value {
+        json!({"type": "Replace", "pattern": {"Regex": pattern}, "content": content})
+    }
+
+    fn normalizers() -> Vec<NormalizerWrapper> {
+        let map =
+            precompiled(&[("\n", " "), ("½", " 1/2"), ("Ａ", "A"), ("é", "e\u{301}e\u{301}"), ("ß", "")]);
+        let list = [
+            json!([]),
+            json!([replace("a", "bbb"), replace("b", "ccccc"), replace("the", "")]),
+            json!([regex(r"\s+", "\u{2581}\u{2581}"), regex("[a-z]", "\u{1f1eb}"), regex("", "-")]),
+            json!([replace("", "xy"), {"type": "Prepend", "prepend": "\u{2581}"}]),
+            json!([{"type": "NFD"}, replace("e", "éé"), {"type": "NFC"}]),
+            json!([{"type": "NFKC"}, {"type": "NFKD"}, {"type": "StripAccents"}, replace(" ", "\u{2581}")]),
+            json!([map, regex(" {2,}", " "), {"type": "Lowercase"}, {"type": "Nmt"}]),
+            json!([{"type": "Strip", "strip_left": true, "strip_right": true}, {"type": "ByteLevel"}]),
+            json!([{"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
+                "strip_accents": null, "lowercase": true}]),
+        ];
+        list.iter().map(normalizer).collect()
+    }
+
+    fn longest_form(steps: &[Step], text: &str) -> u64 {
+        let mut text = NormalizedString::from(text);
+        let mut longest = text.len() as u64;
+        for step in steps {
+            step.normalizer.normalize(&mut text).unwrap();
+            longest = longest.max(text.len() as u64);
+        }
+        longest
+    }
+
+    proptest! {
+        #[test]
+        fn a_text_fits_exactly_up_to_its_longest_form(text in tricky()) {
+            let none = AddedVocabulary::new();
+            for normalizer in normalizers() {
+                let growth = Growth::new(Some(&normalizer));
+                let longest = longest_form(&growth.steps, &text);
+                prop_assert!(growth.worst_case(text.len() as u64) >= longest, "{:?}", normalizer);
+                prop_assert!(growth.fits(&text, &none, longest), "{:?}", normalizer);
+                prop_assert!(longest == 0 || !growth.fits(&text, &none, longest - 1), "{:?}", normalizer);
+            }
+        }
+
+        #[test]
+        fn a_character_map_is_read_as_the_reference_reads_it(text in tricky()) {
+            let map = precompiled(&[("\n", " "), ("½", " 1/2"), ("e\u{301}", "é"), ("ß", ""), ("👩", "woman")]);
+            let NormalizerWrapper::Precompiled(map) = serde_json::from_value(map).unwrap() else { panic!() };
+            let mut ours = String::new();
+            let _ = mapped::<()>(&map, &text, |part| {
+                ours.push_str(part);
+                ControlFlow::Continue(())
+            });
+            prop_assert_eq!(ours, map.normalize_string(&text));
+        }
+    }
+
+    #[test]
+    fn growth_without_end_is_noticed_before_it_is_there() {
+        let doublings: Vec<Value> = (0..60).map(|_| replace("a", "aa")).collect();
+        let chapters: Vec<Value> = (0..4).map(|_| regex(".", &"x".repeat(1 << 20))).collect();
+        let map = precompiled(&[("a", &"b".repeat(1 << 20))]);
+        for parts in [json!(doublings), json!(chapters), json!([map, {"type": "NFC"}])] {
+            let growth = Growth::new(Some(&normalizer(&parts)));
+            assert!(!growth.fits("aaaaaaaa", &AddedVocabulary::new(), 4 << 20));
+            assert!(growth.fits("", &AddedVocabulary::new(), 4 << 20));
+        }
+    }
+
+    #[test]
+    fn the_longest_value_of_a_character_map_is_found() {
+        let longest = |pairs: &[(&str, &str)]| {
+            let NormalizerWrapper::Precompiled(map) = serde_json::from_value(precompiled(pairs)).unwrap()
+            else {
+                panic!("another normalizer")
+            };
+            longest(&map)
+        };
+        assert_eq!(longest(&[("a", ""), ("b", "")]), 1);
+        assert_eq!(longest(&[("a", "bcd"), ("\u{fdfa}", "صلى الله"), ("c", "d")]), 15);
+    }
+}

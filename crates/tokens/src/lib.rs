@@ -1,0 +1,43 @@
+#![doc = include_str!("../README.md")]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod bos_eos;
+mod build;
+mod engine;
+mod error;
+#[cfg(any(test, feature = "fault-injection"))]
+mod faults;
+mod growth;
+mod id_set;
+mod ids;
+mod info;
+mod load;
+mod options;
+mod outline;
+mod panics;
+mod scratch;
+mod segments;
+mod special;
+mod stats;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod tokenizer;
+mod unigram_scores;
+mod verify;
+
+pub use build::BYTES;
+pub use engine::reference::REFERENCE_VERSION;
+pub use error::{EncodeError, LoadError, SequenceEnd};
+pub use ids::{IdSink, IdSource};
+pub use info::{EngineInfo, SpecialToken, TokenizerInfo};
+pub use options::{
+    DEFAULT_MAX_REFERENCE_BYTES, EngineChoice, SpecialInText, TokenizerOptions, VERIFY_PER_MILLION, Verify,
+};
+pub use outline::MODEL_TYPES;
+pub use panics::is_panic_contained;
+pub use scratch::Scratch;
+pub use stats::{EncodeStats, Segment};
+pub use tokenizer::Tokenizer;
+pub use verify::Verified;

@@ -1,0 +1,56 @@
+//! The state of one thread.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use crate::engine::fast::buffers::Buffers;
+
+/// Buffers and the word cache of one thread.
+///
+/// Made by [`Tokenizer::scratch`](crate::Tokenizer::scratch) and reused from text to text: the cache is what makes the second text
+/// faster than the first. Using a scratch with another tokenizer empties it.
+pub struct Scratch {
+    serial: u64,
+    buffers: Option<Box<Buffers>>,
+    /// Ids that are being made.
+    pub(crate) ids: Vec<u32>,
+    /// Number of other threads that are idle.
+    pub(crate) idle: Arc<AtomicUsize>,
+}
+
+impl Scratch {
+    /// For the tokenizer with this serial number.
+    pub(crate) fn new(serial: u64) -> Self {
+        Self { serial, buffers: None, ids: Vec::new(), idle: Arc::default() }
+    }
+
+    /// Encodes long texts with the help of additional threads, at most as many as `idle` holds at the time. A caller with its own
+    /// thread pool keeps there how many of its threads have nothing to do; the default of 0 starts none.
+    #[must_use]
+    pub fn with_idle(mut self, idle: Arc<AtomicUsize>) -> Self {
+        self.idle = idle;
+        self
+    }
+
+    /// Replaces buffers that a panic may have left half modified.
+    pub fn renew(&mut self) {
+        *self = self.sibling().with_idle(Arc::clone(&self.idle));
+    }
+
+    /// An empty one for the same tokenizer, without idle threads.
+    pub(crate) fn sibling(&self) -> Self {
+        Self::new(self.serial)
+    }
+
+    /// Empties it unless it is of the tokenizer with this serial number.
+    pub(crate) fn claim(&mut self, serial: u64) {
+        if self.serial != serial {
+            *self = Self::new(serial).with_idle(Arc::clone(&self.idle));
+        }
+    }
+
+    /// Allocated at the first use by an engine that needs them.
+    pub(crate) fn buffers(&mut self) -> &mut Buffers {
+        self.buffers.get_or_insert_with(|| Box::new(Buffers::new()))
+    }
+}

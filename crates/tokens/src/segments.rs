@@ -1,0 +1,231 @@
+//! The ids of a whole text. A long one is encoded segment by segment, with the help of idle threads.
+//!
+//! The engine decides where a text can be divided ([`Engine::divide`]), and the ids are the same however it is divided and
+//! whichever thread encodes a segment. The `u32` ids of an engine take more memory than the caller's [`IdSink`] may need, so those
+//! of a long text never exist all at once.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use std::thread::Builder;
+
+use crate::engine::fast::between_words::between_words;
+use crate::engine::{Engine, Outcome};
+use crate::error::EncodeError;
+use crate::id_set::IdSet;
+use crate::ids::IdSink;
+use crate::panics::caught;
+use crate::scratch::Scratch;
+use crate::stats::Segment;
+
+/// Bytes of a segment; a shorter text is never divided.
+pub(crate) const SEGMENT_BYTES: usize = 1 << 16;
+
+/// Most ids that the buffer of a thread has room for when nothing is encoded.
+const KEPT_IDS: usize = 1 << 20;
+
+/// Bytes of text that an id stands for, or more, as room is reserved for the ids of a text or a segment.
+const BYTES_PER_ID: usize = 2;
+
+/// The first and the last id of the text itself, and what it was divided into.
+#[derive(Default)]
+pub(crate) struct Ends {
+    pub(crate) first: Option<u32>,
+    pub(crate) last: Option<u32>,
+    pub(crate) segments: Vec<Segment>,
+}
+
+impl Ends {
+    fn add(&mut self, ids: &[u32]) {
+        self.first = self.first.or(ids.first().copied());
+        self.last = ids.last().copied().or(self.last);
+    }
+}
+
+/// The ids of a segment; `None` when the engine declines it.
+type Made = Result<Option<Vec<u32>>, EncodeError>;
+
+/// A text that several threads encode.
+struct Divided<'a> {
+    engine: &'a dyn Engine,
+    text: &'a str,
+    segments: Vec<Range<usize>>,
+    /// The first segment that no thread has started.
+    next: AtomicUsize,
+    /// Segments that are done and not handed out.
+    made: Mutex<BTreeMap<usize, Made>>,
+}
+
+impl<'a> Divided<'a> {
+    fn new(engine: &'a dyn Engine, text: &'a str) -> Self {
+        let (mut segments, mut at) = (Vec::new(), 0);
+        while text.len() - at > SEGMENT_BYTES
+            && let Some(gap) = engine.divide(&text[at..], SEGMENT_BYTES)
+        {
+            segments.push(at..at + gap.start);
+            at += gap.end;
+        }
+        segments.push(at..text.len());
+        Self { engine, text, segments, next: AtomicUsize::new(0), made: Mutex::default() }
+    }
+
+    /// Number of segments that no thread has started.
+    fn left(&self) -> usize {
+        self.segments.len().saturating_sub(self.next.load(Ordering::Relaxed))
+    }
+
+    fn made(&self) -> MutexGuard<'_, BTreeMap<usize, Made>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A text, cut between words if `divides`.
+pub(crate) fn cut_between_words(text: &str, divides: bool) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let at =
+            (divides && text.len() > SEGMENT_BYTES).then(|| between_words(text, SEGMENT_BYTES)).flatten();
+        let (part, remaining) =
+            at.and_then(|at| text.split_at_checked(at)).map_or((text, None), |(a, b)| (a, Some(b)));
+        rest = remaining;
+        Some(part)
+    })
+}
+
+/// What surrounds the ids of every text, and what must not be among them.
+pub(crate) struct SegmentEncoder<'a> {
+    /// Ids before and after the text.
+    pub(crate) prefix: &'a [u32],
+    pub(crate) suffix: &'a [u32],
+    /// Control tokens that text must not become.
+    pub(crate) hidden: &'a IdSet,
+}
+
+impl SegmentEncoder<'_> {
+    /// Appends all ids to `out`; `None` when the engine declines. The caller removes what is appended then or before an
+    /// error.
+    pub(crate) fn encode(
+        &self,
+        engine: &dyn Engine,
+        text: &str,
+        scratch: &mut Scratch,
+        out: &mut impl IdSink,
+    ) -> Result<Option<Ends>, EncodeError> {
+        if text.len() > SEGMENT_BYTES {
+            let divided = Divided::new(engine, text);
+            if divided.segments.len() > 1 {
+                return self.encode_divided(&divided, scratch, out);
+            }
+        }
+        let mut ids = std::mem::take(&mut scratch.ids);
+        ids.clear();
+        ids.extend_from_slice(self.prefix);
+        let outcome = engine.encode(text, scratch, &mut ids);
+        let ends = match outcome {
+            Ok(Outcome::Done) => {
+                let mut ends = Ends::default();
+                let body = ids.get(self.prefix.len()..).unwrap_or_default();
+                ends.add(body);
+                self.check_hidden(body).map(|()| {
+                    ids.extend_from_slice(self.suffix);
+                    Some(ends)
+                })
+            }
+            Ok(Outcome::Declined) => Ok(None),
+            Err(error) => Err(error),
+        };
+        let appended = match &ends {
+            Ok(Some(_)) => out.append(&ids),
+            _ => Ok(()),
+        };
+        ids.clear();
+        ids.shrink_to(KEPT_IDS);
+        scratch.ids = ids;
+        appended.and(ends)
+    }
+
+    fn encode_divided(
+        &self,
+        divided: &Divided<'_>,
+        scratch: &mut Scratch,
+        out: &mut impl IdSink,
+    ) -> Result<Option<Ends>, EncodeError> {
+        let begin = out.count();
+        out.reserve(divided.text.len() / BYTES_PER_ID);
+        out.append(self.prefix)?;
+        let (mut ends, mut given) = (Ends::default(), 0);
+        // Hands out segments in order, as far as they are done. The first one that failed is always reached: those before
+        // it were started before it.
+        let mut give = || -> Result<bool, EncodeError> {
+            loop {
+                let Some(made) = divided.made().remove(&given) else { return Ok(true) };
+                let Some(ids) = made? else { return Ok(false) };
+                ends.add(&ids);
+                let from = out.count() - begin;
+                out.append(&ids)?;
+                let text = divided.segments.get(given).cloned().unwrap_or_default();
+                ends.segments.push(Segment { text, ids: from..out.count() - begin });
+                given += 1;
+            }
+        };
+        let going_on = std::thread::scope(|scope| {
+            let mut helpers = 0;
+            let mut going_on = Ok(true);
+            while matches!(going_on, Ok(true)) && self.encode_next(divided, scratch) {
+                while helpers < scratch.idle.load(Ordering::Relaxed).min(divided.left()) {
+                    let sibling = scratch.sibling();
+                    let help = move || {
+                        let mut scratch = sibling;
+                        while self.encode_next(divided, &mut scratch) {}
+                    };
+                    if Builder::new().name("segments".to_owned()).spawn_scoped(scope, help).is_err() {
+                        break;
+                    }
+                    helpers += 1;
+                }
+                going_on = give();
+            }
+            divided.next.store(divided.segments.len(), Ordering::Relaxed);
+            going_on
+        })?;
+        if !going_on || !give()? {
+            return Ok(None);
+        }
+        out.append(self.suffix)?;
+        Ok(Some(ends))
+    }
+
+    /// Encodes the next segment; false when there is none.
+    fn encode_next(&self, divided: &Divided<'_>, scratch: &mut Scratch) -> bool {
+        let at = divided.next.fetch_add(1, Ordering::Relaxed);
+        let Some(text) = divided.segments.get(at).and_then(|segment| divided.text.get(segment.clone()))
+        else {
+            return false;
+        };
+        let mut ids = Vec::with_capacity(text.len() / BYTES_PER_ID);
+        let encoded = caught(|| divided.engine.encode(text, scratch, &mut ids)).unwrap_or_else(|panic| {
+            scratch.renew();
+            Err(EncodeError::Panicked(panic))
+        });
+        let made = encoded.and_then(|outcome| match outcome {
+            Outcome::Done => self.check_hidden(&ids).map(|()| Some(ids)),
+            Outcome::Declined => Ok(None),
+        });
+        if !matches!(made, Ok(Some(_))) {
+            divided.next.store(divided.segments.len(), Ordering::Relaxed);
+        }
+        divided.made().insert(at, made);
+        true
+    }
+
+    /// Control tokens that the text must not become.
+    fn check_hidden(&self, ids: &[u32]) -> Result<(), EncodeError> {
+        if !self.hidden.is_empty() && ids.iter().any(|&id| self.hidden.contains(id)) {
+            return Err(EncodeError::HiddenName);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,182 @@
+//! The tokenizer: which engine encodes a text, what is added around it, what special tokens in it mean.
+
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::engine::bytes::Bytes;
+use crate::engine::reference::Reference;
+use crate::error::EncodeError;
+use crate::id_set::IdSet;
+use crate::ids::IdSink;
+use crate::info::TokenizerInfo;
+use crate::options::{SpecialInText, TokenizerOptions};
+use crate::scratch::Scratch;
+use crate::segments::{SegmentEncoder, cut_between_words};
+use crate::special::SpecialTokenFinder;
+use crate::stats::EncodeStats;
+
+/// Encodes texts to token ids.
+///
+/// A tokenizer is immutable and shared by all threads; each thread has its own [`Scratch`]. See the [crate
+/// documentation](crate) for an example.
+pub struct Tokenizer {
+    pub(crate) options: TokenizerOptions,
+    pub(crate) json: Option<Vec<u8>>,
+    pub(crate) info: TokenizerInfo,
+    /// Ids before and after every text.
+    pub(crate) prefix: Vec<u32>,
+    pub(crate) suffix: Vec<u32>,
+    pub(crate) finder: SpecialTokenFinder,
+    /// Control tokens that text must not become.
+    pub(crate) hidden: IdSet,
+    pub(crate) reference: Base,
+    pub(crate) fast: Option<Box<dyn Engine>>,
+    /// Distinguishes the scratch of this tokenizer from that of another.
+    pub(crate) serial: u64,
+}
+
+/// The engine whose ids are right by definition.
+pub(crate) enum Base {
+    Bytes(Bytes),
+    Reference(Arc<Reference>),
+}
+
+impl Base {
+    pub(crate) fn engine(&self) -> &dyn Engine {
+        match self {
+            Base::Bytes(bytes) => bytes,
+            Base::Reference(reference) => &**reference,
+        }
+    }
+}
+
+impl Tokenizer {
+    /// The exact bytes of the `tokenizer.json`; `None` for [`Tokenizer::bytes`].
+    pub fn json(&self) -> Option<&[u8]> {
+        self.json.as_deref()
+    }
+
+    /// The model, its size, the engine, BOS and EOS.
+    pub fn info(&self) -> &TokenizerInfo {
+        &self.info
+    }
+
+    /// The options that the tokenizer was made with.
+    pub fn options(&self) -> &TokenizerOptions {
+        &self.options
+    }
+
+    /// Number of ids that are added around every text.
+    pub fn added_per_document(&self) -> usize {
+        self.prefix.len() + self.suffix.len()
+    }
+
+    /// Buffers and the word cache for one thread. Keep it from text to text.
+    pub fn scratch(&self) -> Scratch {
+        Scratch::new(self.serial)
+    }
+
+    /// Appends the ids of `text` to `out`, with the tokens that [`options`](Self::options) add around it.
+    ///
+    /// # Errors
+    ///
+    /// The text has no ids, and `out` is as it was. See [`EncodeError`] for the reasons.
+    pub fn encode(
+        &self,
+        text: &str,
+        scratch: &mut Scratch,
+        out: &mut impl IdSink,
+    ) -> Result<EncodeStats, EncodeError> {
+        self.encode_by(self.fast.as_deref(), text, scratch, out)
+    }
+
+    /// The same, with the slow reference.
+    ///
+    /// # Errors
+    ///
+    /// As [`encode`](Self::encode).
+    pub fn encode_reference(
+        &self,
+        text: &str,
+        scratch: &mut Scratch,
+        out: &mut impl IdSink,
+    ) -> Result<EncodeStats, EncodeError> {
+        self.encode_by(None, text, scratch, out)
+    }
+
+    fn encode_by(
+        &self,
+        fast: Option<&dyn Engine>,
+        text: &str,
+        scratch: &mut Scratch,
+        out: &mut impl IdSink,
+    ) -> Result<EncodeStats, EncodeError> {
+        scratch.claim(self.serial);
+        let special_in_text = self.special_in_text(text)?;
+        let encoder = SegmentEncoder { prefix: &self.prefix, suffix: &self.suffix, hidden: &self.hidden };
+        let before = out.count();
+        let mut encode = |engine| {
+            let encoded = encoder.encode(engine, text, scratch, out);
+            if !matches!(encoded, Ok(Some(_))) {
+                out.truncate(before);
+            }
+            encoded
+        };
+        let (ends, by_reference) = match fast.map(&mut encode).transpose()?.flatten() {
+            Some(ends) => (ends, false),
+            None => (encode(self.reference.engine())?.unwrap_or_default(), true),
+        };
+        Ok(EncodeStats {
+            special_in_text,
+            doubled_bos: self.prefix.last().is_some_and(|id| ends.first == Some(*id)),
+            doubled_eos: self.suffix.first().is_some_and(|id| ends.last == Some(*id)),
+            by_reference,
+            segments: ends.segments,
+        })
+    }
+
+    /// Whether `text` is short enough for the reference.
+    pub(crate) fn is_for_reference(&self, text: &str) -> bool {
+        match &self.reference {
+            Base::Bytes(_) => true,
+            Base::Reference(reference) => reference.admits(text),
+        }
+    }
+
+    /// How many strings of special tokens stand in the text, or the reject that the policy asks for.
+    fn special_in_text(&self, text: &str) -> Result<u64, EncodeError> {
+        let (count, first) = match (&self.finder, &self.reference) {
+            (SpecialTokenFinder::Strings(automaton, tokens), _) => {
+                let mut count = 0;
+                let mut first = None;
+                for found in automaton.find_iter(text) {
+                    count += 1;
+                    first = first.or_else(|| tokens.get(found.pattern().as_usize()).map(|t| t.token.clone()));
+                    if self.options.special_in_text == SpecialInText::Error {
+                        break;
+                    }
+                }
+                (count, first)
+            }
+            (SpecialTokenFinder::AskReference { cores: Some(cores), .. }, _) if !cores.is_match(text) => {
+                (0, None)
+            }
+            (SpecialTokenFinder::AskReference { within_words, .. }, Base::Reference(reference)) => {
+                let (mut count, mut first) = (0, None);
+                // With a normalizer that a fast engine knows, the text between two words has no effect on them.
+                let divides = *within_words && self.fast.is_some();
+                for part in cut_between_words(text, divides) {
+                    let found = reference.special_tokens_in(part)?;
+                    count += found.len() as u64;
+                    first = first.or(found.first().copied());
+                }
+                (count, first.and_then(|id| reference.tokenizer().id_to_token(id)))
+            }
+            _ => (0, None),
+        };
+        if count > 0 && self.options.special_in_text == SpecialInText::Error {
+            return Err(EncodeError::SpecialToken(first.unwrap_or_default()));
+        }
+        Ok(count)
+    }
+}

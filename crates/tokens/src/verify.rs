@@ -1,0 +1,191 @@
+//! Comparing what was encoded with the reference: whole documents, and windows of long ones, because the reference takes
+//! some 150 bytes of memory for each byte of its text.
+//!
+//! A window is some segments of a document in a row, and shares its last segment with the next window. So the reference sees
+//! every place where segments meet from both sides; only where a window itself begins and ends does it rely on what the
+//! engine says of the places where a text can be divided.
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::ids::IdSource;
+use crate::scratch::Scratch;
+use crate::segments::SEGMENT_BYTES;
+use crate::stats::{EncodeStats, Segment};
+use crate::tokenizer::Tokenizer;
+
+/// Segments of a window.
+const WINDOW_SEGMENTS: usize = 4;
+
+/// Bytes of the longest document that is compared as a whole although it could be divided.
+const WHOLE_BYTES: usize = WINDOW_SEGMENTS * SEGMENT_BYTES;
+
+/// What became of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verified {
+    /// Bytes that the reference encoded.
+    pub bytes: u64,
+    /// Something was chosen that is longer than what the reference may encode, and could not be divided.
+    pub too_long: bool,
+    /// The ids were those of the reference wherever it was asked.
+    pub is_right: bool,
+}
+
+impl Tokenizer {
+    /// Whether the document whose key hashes to `key_hash` (64 well-mixed bits) is to be checked with
+    /// [`matches_reference`](Self::matches_reference). Never, when the reference makes the ids anyway.
+    pub fn should_verify(&self, key_hash: u64) -> bool {
+        self.fast.is_some() && self.options.verify.selects(key_hash)
+    }
+
+    /// Whether the reference gives exactly `ids` for `text`; a text that the reference rejects gives no ids.
+    pub fn matches_reference(
+        &self,
+        text: &str,
+        ids: impl IntoIterator<Item = u32>,
+        scratch: &mut Scratch,
+    ) -> bool {
+        let mut expected = Vec::new();
+        self.encode_reference(text, scratch, &mut expected).is_ok() && ids.into_iter().eq(expected)
+    }
+
+    /// Compares `ids` with the reference: those that [`encode`](Self::encode) gave for `text` when it returned `stats`.
+    ///
+    /// [`TokenizerOptions::verify`](crate::TokenizerOptions::verify) and `key_hash`, 64 well-mixed bits that identify the
+    /// text, decide whether the text, or which windows of a long one, are compared. Most calls compare nothing and cost
+    /// nothing.
+    pub fn verify(
+        &self,
+        key_hash: u64,
+        text: &str,
+        ids: &(impl IdSource + ?Sized),
+        stats: &EncodeStats,
+        scratch: &mut Scratch,
+    ) -> Verified {
+        let mut verified = Verified { bytes: 0, too_long: false, is_right: true };
+        if stats.by_reference {
+            return verified;
+        }
+        if text.len() <= WHOLE_BYTES || stats.segments.len() < 2 {
+            if self.should_verify(key_hash) && verified.may_ask(self, text) {
+                let mut expected = Vec::new();
+                verified.is_right = self.encode_reference(text, scratch, &mut expected).is_ok()
+                    && ids.id_count() == expected.len()
+                    && ids.is_equal(0..expected.len(), &expected);
+            }
+            return verified;
+        }
+        for (number, window) in windows(&stats.segments).enumerate() {
+            let hash = match number {
+                0 => key_hash,
+                _ => xxh3_64_with_seed(&key_hash.to_le_bytes(), number as u64),
+            };
+            let text = text.get(window.text).unwrap_or_default();
+            if self.should_verify(hash) && verified.may_ask(self, text) {
+                // Nothing is added around a window.
+                let mut expected = Vec::new();
+                verified.is_right &= self.reference.engine().encode(text, scratch, &mut expected).is_ok()
+                    && ids.is_equal(window.ids, &expected);
+            }
+        }
+        verified
+    }
+}
+
+impl Verified {
+    /// Counts `text`, if the reference may encode it.
+    fn may_ask(&mut self, tokenizer: &Tokenizer, text: &str) -> bool {
+        let may = tokenizer.is_for_reference(text);
+        match may {
+            true => self.bytes += text.len() as u64,
+            false => self.too_long = true,
+        }
+        may
+    }
+}
+
+/// The windows of a document of more than one segment.
+fn windows(segments: &[Segment]) -> impl Iterator<Item = Segment> {
+    let last = segments.len().saturating_sub(1);
+    (0..last).step_by(WINDOW_SEGMENTS - 1).filter_map(move |from| {
+        let (first, last) = (segments.get(from)?, segments.get((from + WINDOW_SEGMENTS - 1).min(last))?);
+        Some(Segment { text: first.text.start..last.text.end, ids: first.ids.start..last.ids.end })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::EncodeError;
+    use crate::testing::{PAGE, bpe, bytes, unigram};
+    use crate::{EngineChoice, TokenizerOptions, Verify};
+
+    fn all(max_reference_bytes: Option<u64>) -> TokenizerOptions {
+        TokenizerOptions { verify: Verify::All, max_reference_bytes, ..Default::default() }
+    }
+
+    #[test]
+    fn windows_share_a_segment_and_leave_none_out() {
+        let segment = |n: usize| Segment { text: 10 * n..10 * n + 9, ids: 3 * n..3 * n + 3 };
+        for count in 2..20 {
+            let segments: Vec<Segment> = (0..count).map(segment).collect();
+            let windows: Vec<Segment> = windows(&segments).collect();
+            assert_eq!(windows.first().map(|w| (w.text.start, w.ids.start)), Some((0, 0)));
+            assert_eq!(windows.last().map(|w| (w.text.end, w.ids.end)), Some((10 * count - 1, 3 * count)));
+            for pair in windows.windows(2) {
+                assert_eq!(
+                    (pair[0].text.end, pair[0].ids.end),
+                    (pair[1].text.start + 9, pair[1].ids.start + 3)
+                );
+            }
+            assert!(windows.iter().all(|w| w.ids.len() <= 3 * WINDOW_SEGMENTS));
+        }
+    }
+
+    #[test]
+    fn a_long_document_is_compared_window_by_window_and_all_of_it() {
+        let text = PAGE.repeat(7 * WHOLE_BYTES / 4 / PAGE.len());
+        for value in [bpe(), unigram()] {
+            let mut options = all(Some(2 * WHOLE_BYTES as u64));
+            options.add_eos = value == bpe();
+            let tokenizer = Tokenizer::from_json(bytes(&value), options).unwrap();
+            let (mut scratch, mut ids) = (tokenizer.scratch(), Vec::new());
+            let stats = tokenizer.encode(&text, &mut scratch, &mut ids).unwrap();
+            assert!(stats.segments.len() > WINDOW_SEGMENTS);
+            let mut verify = |ids: &[u32]| tokenizer.verify(7, &text, ids, &stats, &mut scratch);
+            let verified = verify(&ids);
+            assert!(verified.is_right && !verified.too_long && verified.bytes > text.len() as u64);
+            let windows: Vec<Segment> = windows(&stats.segments).collect();
+            assert_eq!(windows.len(), 2);
+            for at in [0, windows[0].ids.end, windows[1].ids.end - 1] {
+                let mut wrong = ids.clone();
+                wrong[at] ^= 1;
+                assert!(!verify(&wrong).is_right, "{at}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_for_the_reference_is_not_compared_and_not_left_to_it() {
+        let text = "thedog".repeat(100_000);
+        let mut ids = Vec::new();
+        for most in [text.len() as u64 - 1, text.len() as u64] {
+            let tokenizer = Tokenizer::from_json(bytes(&bpe()), all(Some(most))).unwrap();
+            let mut scratch = tokenizer.scratch();
+            ids.clear();
+            let stats = tokenizer.encode(&text, &mut scratch, &mut ids).unwrap();
+            let verified = tokenizer.verify(0, &text, &ids, &stats, &mut scratch);
+            let fits = most == text.len() as u64;
+            assert_eq!((verified.too_long, verified.bytes > 0, verified.is_right), (!fits, fits, true));
+
+            let options = TokenizerOptions { engine: EngineChoice::Reference, ..all(Some(most)) };
+            let tokenizer = Tokenizer::from_json(bytes(&bpe()), options).unwrap();
+            match tokenizer.encode(&text, &mut scratch, &mut Vec::new()) {
+                Ok(_) => assert!(fits),
+                Err(error) => {
+                    assert_eq!(error, EncodeError::TooLarge { bytes: text.len() as u64, limit: most });
+                    assert!(!fits && error.to_string().contains("`max_reference_bytes`"), "{error}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Failures of the tokenizer as errors and rejects.
+
+use dsconvert_tokens::{EncodeError, LoadError};
+
+use crate::error::Error;
+use crate::sample::{Reject, RejectCode};
+
+/// Options of the tokenizer that its messages name.
+const OPTIONS: [&str; 6] =
+    ["add_bos", "add_eos", "add_special_tokens", "bos_token", "eos_token", "max_reference_bytes"];
+
+/// The usage error of a tokenizer that cannot be loaded.
+pub fn usage_error(error: LoadError) -> Error {
+    let help = match &error {
+        LoadError::NoFastEngine(_) => Some("use --engine auto or --engine reference".to_owned()),
+        error => error.help().map(|help| with_flags(&help)),
+    };
+    let usage = Error::usage(with_flags(&error.to_string()));
+    let usage = match error {
+        LoadError::Malformed { source, .. } => usage.caused_by(source),
+        _ => usage,
+    };
+    match help {
+        Some(help) => usage.help(help),
+        None => usage,
+    }
+}
+
+/// The reject of a document that cannot be encoded.
+pub(crate) fn rejected(error: EncodeError) -> Reject {
+    let code = match error {
+        EncodeError::SpecialToken(_) | EncodeError::HiddenName => RejectCode::SpecialToken,
+        EncodeError::TooLarge { .. } | EncodeError::WordTooLong => RejectCode::TooLarge,
+        EncodeError::SplitCharacter(_) => RejectCode::InvalidUtf8,
+        EncodeError::Panicked(message) => {
+            let message = format!("a panic in the code for this item: {message}");
+            return Reject::new(RejectCode::DecoderPanicked, message);
+        }
+        _ => RejectCode::Unsupported,
+    };
+    Reject::new(code, with_flags(&error.to_string()))
+}
+
+/// `message` with the options of the command for those of the tokenizer.
+fn with_flags(message: &str) -> String {
+    let flag = |option: &str| format!("--{}", option.replace('_', "-"));
+    OPTIONS
+        .iter()
+        .fold(message.to_owned(), |message, option| message.replace(&format!("`{option}`"), &flag(option)))
+}
+
+#[cfg(test)]
+mod tests {
+    use dsconvert_tokens::SequenceEnd;
+
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn errors_name_the_options_of_the_command() {
+        let error = usage_error(LoadError::ConflictingOptions);
+        assert_eq!(error.kind(), ErrorKind::Usage);
+        assert_eq!(error.to_string(), "--add-special-tokens excludes --add-bos and --add-eos");
+        let missing = LoadError::NoSequenceToken { end: SequenceEnd::Eos, special_tokens: Vec::new() };
+        let help = "name it with --eos-token; it has no special tokens";
+        assert_eq!(usage_error(missing).remedy(), Some(help));
+        let broken =
+            dsconvert_tokens::Tokenizer::from_json(b"[1".to_vec(), Default::default()).err().unwrap();
+        let error = usage_error(broken);
+        assert!(error.to_string().starts_with("the tokenizer is not a JSON object of"), "{error}");
+        assert!(error.to_string().contains("expected"), "{error}");
+    }
+
+    #[test]
+    fn every_failure_of_a_document_has_its_reject_code() {
+        for (error, code, message) in [
+            (EncodeError::SpecialToken("<s>".into()), RejectCode::SpecialToken, "\"<s>\""),
+            (EncodeError::HiddenName, RejectCode::SpecialToken, "hidden name"),
+            (
+                EncodeError::TooLarge { bytes: 7, limit: 5 },
+                RejectCode::TooLarge,
+                "; --max-reference-bytes is 5,",
+            ),
+            (EncodeError::WordTooLong, RejectCode::TooLarge, "2^32"),
+            (EncodeError::SplitCharacter("a word"), RejectCode::InvalidUtf8, "a word was cut"),
+            (EncodeError::Unsupported("why".into()), RejectCode::Unsupported, "cannot encode this text: why"),
+            (EncodeError::Refused("too wide".into()), RejectCode::Unsupported, "too wide"),
+            (
+                EncodeError::Panicked("bad".into()),
+                RejectCode::DecoderPanicked,
+                "a panic in the code for this item: bad",
+            ),
+        ] {
+            let reject = rejected(error);
+            assert_eq!(reject.code, code);
+            assert!(reject.message.contains(message), "{}", reject.message);
+        }
+    }
+}
