@@ -1,8 +1,8 @@
-//! Which tokens begin and end a sequence.
+//! The BOS and EOS tokens.
 //!
 //! In this order: the token the user names; what the post-processor puts before or after a sequence; a special token
 //! with a well-known name. `<|endoftext|>`, which some models use for both, is a beginning only when no other is there.
-//! When two names fit, nobody guesses.
+//! When two names fit, loading fails.
 
 use serde_json::Value;
 

@@ -188,7 +188,7 @@ struct Chosen {
     note: Option<String>,
 }
 
-/// A fast engine that has shown to be right, or why the reference does the work although it was not asked for by name.
+/// A fast engine that has passed the proof, or the reason why the reference makes the ids although a fast engine was allowed.
 fn choose(
     choice: EngineChoice,
     parts: &EngineParts<'_>,

@@ -1,5 +1,4 @@
-//! A bound on normalized texts: how long the steps of the reference's normalizer make a text, found out before each of them
-//! allocates.
+//! A bound on the size of normalized texts, checked before each step of the reference's normalizer allocates.
 //!
 //! A `Replace` may write kilobytes for each character, and several of them multiply. Most documents are so short that the
 //! worst case fits; the others are normalized once more, by the same added tokens and steps, and every step that can grow a
@@ -206,7 +205,7 @@ impl Normalizer for Measured<'_> {
                 text.clear();
                 return Ok(());
             }
-            // The reference goes on with the text as it is.
+            // On an error the reference continues with the text as it is.
             if normalizer.normalize(text).is_err() {
                 break;
             }

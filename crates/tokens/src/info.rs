@@ -1,4 +1,4 @@
-//! What a tokenizer is made of.
+//! Descriptions of tokenizers and engines.
 
 use serde::{Deserialize, Serialize};
 

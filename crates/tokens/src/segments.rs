@@ -26,7 +26,7 @@ pub(crate) const SEGMENT_BYTES: usize = 1 << 16;
 /// Most ids that the buffer of a thread has room for when nothing is encoded.
 const KEPT_IDS: usize = 1 << 20;
 
-/// Bytes of text that an id stands for, or more, as room is reserved for the ids of a text or a segment.
+/// Bytes of text per id, at least, for reserving room for the ids of a text or a segment.
 const BYTES_PER_ID: usize = 2;
 
 /// The first and the last id of the text itself, and what it was divided into.

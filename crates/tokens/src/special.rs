@@ -7,7 +7,7 @@
 //! 2. The model itself has the token in its vocabulary and meets its string: `</s>` is an ordinary piece to a Unigram
 //!    model, `[CLS]` a whole word to a WordLevel model. [`hide_controls`] gives such entries a name that text does not
 //!    contain.
-//! 3. Someone writes that name into a document. [`IdSet`] notices the id afterwards and the document is rejected.
+//! 3. Someone writes that name into a document. [`IdSet`] detects the id afterwards, and the text is refused.
 //!
 //! What the merges of a BPE model produce from ordinary characters stays as it is: some tokenizers mark plain words as
 //! special. So does the unknown token, which any text may produce.
@@ -49,9 +49,9 @@ pub(crate) enum SpecialTokenFinder {
     Nothing,
     /// Their strings can be searched in the text as it is.
     Strings(Box<AhoCorasick>, Vec<SpecialToken>),
-    /// Some match only after normalization, so the reference must be asked.
-    AskReference {
-        /// Strings of which a text has one if it has a token; `None` when every text must be asked about.
+    /// Some match only after normalization, so the reference searches.
+    ByReference {
+        /// Strings of which a text contains one if it contains a token; `None` when the reference must search every text.
         cores: Option<Box<AhoCorasick>>,
         /// No token has white space, so none lies across a space.
         within_words: bool,
@@ -82,7 +82,7 @@ impl SpecialTokenFinder {
             let cores = cores.map(|cores| automaton(&cores)).transpose()?.map(Box::new);
             let is_space = |c: char| c.is_whitespace() || c == METASPACE;
             let within_words = !tokens.iter().any(|token| token.token.contains(is_space));
-            return Ok(SpecialTokenFinder::AskReference { cores, within_words });
+            return Ok(SpecialTokenFinder::ByReference { cores, within_words });
         }
         let strings: Vec<&str> = tokens.iter().map(|token| token.token.as_str()).collect();
         let automaton = automaton(&strings)?;

@@ -143,7 +143,7 @@ impl Tokenizer {
         }
     }
 
-    /// How many strings of special tokens stand in the text, or the reject that the policy asks for.
+    /// The number of special tokens whose strings are in the text, or the error that the policy asks for.
     fn special_in_text(&self, text: &str) -> Result<u64, EncodeError> {
         let (count, first) = match (&self.finder, &self.reference) {
             (SpecialTokenFinder::Strings(automaton, tokens), _) => {
@@ -158,10 +158,10 @@ impl Tokenizer {
                 }
                 (count, first)
             }
-            (SpecialTokenFinder::AskReference { cores: Some(cores), .. }, _) if !cores.is_match(text) => {
+            (SpecialTokenFinder::ByReference { cores: Some(cores), .. }, _) if !cores.is_match(text) => {
                 (0, None)
             }
-            (SpecialTokenFinder::AskReference { within_words, .. }, Base::Reference(reference)) => {
+            (SpecialTokenFinder::ByReference { within_words, .. }, Base::Reference(reference)) => {
                 let (mut count, mut first) = (0, None);
                 // With a normalizer that a fast engine knows, the text between two words has no effect on them.
                 let divides = *within_words && self.fast.is_some();

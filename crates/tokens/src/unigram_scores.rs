@@ -115,7 +115,7 @@ fn parse(json: &str) -> Option<f64> {
     Some(if is_negative { -value } else { value })
 }
 
-/// `number` with the digits of `text` behind it, as many as fit, and how many those are.
+/// `number` followed by as many digits of `text` as fit, and how many those are.
 fn append_digits(number: u64, text: &str) -> (u64, usize) {
     let (mut number, mut taken) = (number, 0);
     for digit in text.bytes().map(|byte| u64::from(byte.wrapping_sub(b'0'))) {
@@ -130,7 +130,7 @@ fn saturated(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// An exponent; the ends of the range stand for all beyond them.
+/// An exponent, clamped to the range of `i32`.
 fn parse_exponent(text: &str) -> Option<i32> {
     let (digits, is_negative) = match text.strip_prefix('-') {
         Some(rest) => (rest, true),

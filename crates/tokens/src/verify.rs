@@ -1,9 +1,8 @@
-//! Comparing what was encoded with the reference: whole documents, and windows of long ones, because the reference takes
-//! some 150 bytes of memory for each byte of its text.
+//! Comparing ids with the reference: whole texts, and windows of long ones, because the reference takes about 150 bytes of memory
+//! per byte of text.
 //!
-//! A window is some segments of a document in a row, and shares its last segment with the next window. So the reference sees
-//! every place where segments meet from both sides; only where a window itself begins and ends does it rely on what the
-//! engine says of the places where a text can be divided.
+//! A window is a run of consecutive segments, and shares its last segment with the next window. So the reference sees both sides of
+//! every place where segments meet. Only at its own two ends does a window rely on the engine, which says where a text can be divided.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -19,25 +18,25 @@ const WINDOW_SEGMENTS: usize = 4;
 /// Bytes of the longest document that is compared as a whole although it could be divided.
 const WHOLE_BYTES: usize = WINDOW_SEGMENTS * SEGMENT_BYTES;
 
-/// What became of a comparison.
+/// The result of [`Tokenizer::verify`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verified {
     /// Bytes that the reference encoded.
     pub bytes: u64,
-    /// Something was chosen that is longer than what the reference may encode, and could not be divided.
+    /// A selected text, or window, is above [`max_reference_bytes`](crate::TokenizerOptions::max_reference_bytes) and was not compared.
     pub too_long: bool,
-    /// The ids were those of the reference wherever it was asked.
+    /// No compared id differs from that of the reference.
     pub is_right: bool,
 }
 
 impl Tokenizer {
-    /// Whether the document whose key hashes to `key_hash` (64 well-mixed bits) is to be checked with
-    /// [`matches_reference`](Self::matches_reference). Never, when the reference makes the ids anyway.
+    /// Whether [`TokenizerOptions::verify`](crate::TokenizerOptions::verify) selects the text that `key_hash` (64 well-mixed bits)
+    /// identifies. Always false when the reference makes the ids anyway.
     pub fn should_verify(&self, key_hash: u64) -> bool {
         self.fast.is_some() && self.options.verify.selects(key_hash)
     }
 
-    /// Whether the reference gives exactly `ids` for `text`; a text that the reference rejects gives no ids.
+    /// Whether the reference returns exactly `ids` for `text`; false when it returns an error.
     pub fn matches_reference(
         &self,
         text: &str,

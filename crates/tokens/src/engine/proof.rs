@@ -1,8 +1,8 @@
-//! The proof at the start: a fast engine works only if it gives the ids of the reference for every one of these texts.
+//! The proof at load time: a fast engine is used only if it makes the ids of the reference for every one of these texts.
 //!
-//! They are small and nasty: what split patterns, normalizers and merges distinguish, in every order that has been a bug
-//! somewhere, and the added tokens of the tokenizer at hand. The proof that goes on while a dataset is made
-//! ([`Verify`](crate::Verify)) looks at the data itself.
+//! They are small and difficult: what split patterns, normalizers and merges distinguish, in every order that has been a bug
+//! somewhere, and the added tokens of the tokenizer at hand. [`Tokenizer::verify`](crate::Tokenizer::verify) compares the real
+//! texts.
 
 use std::mem::discriminant;
 
@@ -15,7 +15,7 @@ use crate::scratch::Scratch;
 /// Added tokens of one tokenizer that are tried.
 const ADDED_TRIED: usize = 64;
 
-/// Texts, each encoded on its own and all in a row.
+/// Texts, encoded one by one and concatenated.
 const TEXTS: &[&str] = &[
     "",
     " ",

@@ -92,7 +92,7 @@ impl Reference {
         let pieces = guarded(|| {
             let mut text = NormalizedString::from(part);
             if let Some(normalizer) = self.tokenizer.get_normalizer() {
-                // The reference goes on with the text as it is.
+                // On an error the reference continues with the text as it is.
                 let _ = normalizer.normalize(&mut text);
             }
             let mut pieces = PreTokenizedString::from(text);

@@ -26,11 +26,11 @@ enum Action {
 #[derive(Default)]
 pub(super) struct AddedTokens {
     tokens: Option<(AhoCorasick, Vec<Action>)>,
-    /// Whether one of the tokens has a space behind a letter.
+    /// Whether one of the tokens contains a space after a letter.
     across_words: bool,
-    /// Whether one of them can hold a space between two letters, or stand directly before or behind one.
+    /// Whether one of them can contain a space between two letters, or be next to one.
     at_spaces: bool,
-    /// Bytes that stand side by side in a token.
+    /// Pairs of bytes that are adjacent in a token.
     inside: BytePairs,
 }
 
@@ -110,12 +110,12 @@ impl AddedTokens {
         self.tokens.is_none()
     }
 
-    /// Whether a token may reach from the byte `left` to the byte `right` behind it.
+    /// Whether a token may reach from the byte `left` to the byte `right` after it.
     pub(super) fn is_across(&self, left: u8, right: u8) -> bool {
         self.inside.contains(left, right)
     }
 
-    /// Whether a token may reach from a letter of ASCII to a space behind it.
+    /// Whether a token may reach from an ASCII letter to the space after it.
     pub(super) fn is_across_words(&self) -> bool {
         self.across_words
     }

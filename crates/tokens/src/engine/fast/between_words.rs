@@ -1,4 +1,4 @@
-//! Where a text can be divided behind any engine of BPE or cached chunks.
+//! Places where most engines can divide a text.
 
 /// The first place from `from` on between a letter and a space that another letter follows, all of ASCII; it is before
 /// the space. No engine that uses it has a word or a chunk across it or looks across it, no normalizer changes one side

@@ -1,15 +1,15 @@
-//! What the next 64 bytes are: one bit for each byte and class, so that a splitter finds all words among them at once,
-//! in a few dozen operations without a branch that depends on the text.
+//! Character classes of the next 64 bytes, one bit per byte and class. With them a splitter finds all words of a block in a
+//! few dozen operations, without a branch that depends on the text.
 //!
-//! Only ASCII is looked at. A block ends before the first byte that is not, and who needs the rest goes on with
-//! [`Classes`](super::classes::Classes), character by character.
+//! A block is ASCII and ends before the first other byte; the splitters continue from there character by character, with
+//! [`Classes`](super::classes::Classes).
 
 use dsconvert_simd::{ByteMasks, HIGH_BITS, WINDOW};
 
-/// Where a byte beyond ASCII comes within so many, a block does not pay.
+/// Bytes of ASCII below which a block is not worth it.
 const FEWEST: usize = 8;
 
-/// The bytes of a block and their classes: bit `i` stands for byte `i`. A byte that is in no class is anything else.
+/// The bytes of a block and their classes: bit `i` is for byte `i`. A byte in no class is any other character.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Block<'a> {
     /// All of ASCII, at most [`WINDOW`].
@@ -46,7 +46,7 @@ impl<'a> Block<'a> {
         match rest.first_chunk::<WINDOW>() {
             Some(window) => Some(Self::of(masks, rest, window)),
             None => {
-                // What is behind the end is no ASCII.
+                // Bytes after the end count as not ASCII.
                 let mut window = [0xff; WINDOW];
                 window.get_mut(..rest.len())?.copy_from_slice(rest);
                 Some(Self::of(masks, rest, &window))

@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 
 use super::byte_pairs::BytePairs;
 use super::bytemap::ByteMap;
-use super::cache::Words;
+use super::cache::WordEncoder;
 use super::merges::{Merges, NONE, SMALL, Token};
 use crate::error::EncodeError;
 
@@ -67,8 +67,8 @@ impl Bpe {
         self.merges.merge_small(&mut ids, &mut ranks, word.len(), out);
     }
 
-    /// Merges a word of any length: what stands on both sides of a place that no merge goes across, one after the other. Of
-    /// the merges on one side the lowest is first in any case.
+    /// Merges a word of any length, cut at the places that no merge crosses. On each side of such a place the merge of lowest
+    /// rank comes first in any case.
     fn merge_parts(&self, word: &[u8], out: &mut Vec<u32>) -> Result<(), EncodeError> {
         let may_join = |left: &u8, right: &u8| self.joints.contains(*left, *right);
         for part in word.chunk_by(may_join) {
@@ -95,7 +95,7 @@ impl Bpe {
     }
 }
 
-impl Words for Bpe {
+impl WordEncoder for Bpe {
     fn encode_word(&self, word: &[u8], out: &mut Vec<u32>) -> Result<(), EncodeError> {
         if let Some(id) = self.whole.as_ref().and_then(|whole| whole.get(word)) {
             out.push(id);
@@ -114,7 +114,7 @@ fn whole_words(vocab: &HashMap<impl Token, u32, impl BuildHasher>, byte_of: &Inv
     ByteMap::new(vocab.iter().filter_map(|(token, &id)| Some((bytes(token.borrow())?, id))))
 }
 
-/// The byte that each character of an alphabet stands for.
+/// The byte that each character of an alphabet represents.
 struct Inverse(Vec<Option<u8>>);
 
 impl Inverse {

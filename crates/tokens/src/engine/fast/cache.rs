@@ -1,10 +1,9 @@
-//! What a word became, remembered: a bounded cache per thread.
+//! The word cache: from a word to its ids, bounded, one per thread.
 //!
-//! The whole word is compared, never only a hash. A word of up to [`SHORT`] bytes is its own key, in one 128-bit
-//! number; a longer one is kept in an arena; one longer than [`LONG`] is not kept. The shortest words, most of a text, stand
-//! in slots of a quarter of a cache line, too: few enough to stay next to the processor. Nothing grows without bound: a slot is
-//! overwritten by the next word that wants it, a full arena is emptied. What is in the cache never changes an id, only
-//! the time it takes.
+//! Lookups compare whole words, never only hashes. A word of up to [`SHORT`] bytes is its own key, in one 128-bit
+//! number; a longer one is stored in an arena; one longer than [`LONG`] is not cached. The shortest words, most of a text, are
+//! also in slots of a quarter of a cache line, few enough to stay in the L2 cache. Nothing grows without bound: the next word
+//! with the same slot overwrites it, and a full arena is emptied. The content of the cache never changes an id, only the time.
 
 use std::ops::Range;
 
@@ -30,16 +29,16 @@ const IDS: usize = 1 << 20;
 const BYTES: usize = 6 << 20;
 /// Ids in a slot.
 const INLINE: usize = 3;
-/// [`Slot::count`] of a word whose ids stand in the arena.
+/// [`Slot::count`] of a word whose ids are in the arena.
 const SPILLED: u32 = u32::MAX;
 
-/// Makes the ids of a word that the cache does not have.
-pub(super) trait Words {
+/// Encodes the words that are not in the cache.
+pub(super) trait WordEncoder {
     /// Appends the ids of `word`.
     fn encode_word(&self, word: &[u8], out: &mut Vec<u32>) -> Result<(), EncodeError>;
 }
 
-/// Two slots a word may stand in, on one cache line.
+/// The two slots that a word may be in, on one cache line.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
 struct Pair([Slot; 2]);
@@ -94,7 +93,7 @@ impl WordCache {
     /// Appends the ids of the words that follow each other from `text[start..]` on: the first ends where the lowest bit
     /// of `ends` says, in bytes from `start`, the last where the highest does. Says where that is.
     #[inline(always)]
-    pub(super) fn append_words<W: Words>(
+    pub(super) fn append_words<W: WordEncoder>(
         &mut self,
         words: &W,
         text: &[u8],
@@ -128,7 +127,7 @@ impl WordCache {
     }
 
     #[inline(never)]
-    fn miss_tiny<W: Words>(
+    fn miss_tiny<W: WordEncoder>(
         &mut self,
         words: &W,
         key: u64,
@@ -149,7 +148,7 @@ impl WordCache {
 
     /// Appends the ids of the word `text[start..end]`, which is not empty.
     #[inline(always)]
-    pub(super) fn append<W: Words>(
+    pub(super) fn append<W: WordEncoder>(
         &mut self,
         words: &W,
         text: &[u8],
@@ -182,7 +181,7 @@ impl WordCache {
 
     #[cold]
     #[inline(never)]
-    fn miss_short<W: Words>(
+    fn miss_short<W: WordEncoder>(
         &mut self,
         words: &W,
         key: u128,
@@ -209,7 +208,7 @@ impl WordCache {
     }
 
     #[inline(never)]
-    fn append_long<W: Words>(
+    fn append_long<W: WordEncoder>(
         &mut self,
         words: &W,
         word: &[u8],
@@ -325,7 +324,7 @@ mod tests {
     /// Ids that tell the word apart from every other: its bytes, and some more of them.
     struct Echo;
 
-    impl Words for Echo {
+    impl WordEncoder for Echo {
         fn encode_word(&self, word: &[u8], out: &mut Vec<u32>) -> Result<(), EncodeError> {
             out.extend(word.iter().map(|&b| u32::from(b)));
             Ok(())

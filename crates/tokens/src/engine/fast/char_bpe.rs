@@ -1,17 +1,16 @@
-//! BPE over characters, as SentencePiece has it: a space is the character `▁`, and a character that is no token is the
-//! tokens of its bytes.
+//! BPE over characters, as in SentencePiece: a space is written as the character `▁`, and a character without a token becomes
+//! the tokens of its bytes.
 //!
-//! A whole text is one word to such a model. But a merge only ever joins what some token has side by side: where two
-//! characters are that are neighbours in no token, nothing crosses, and what stands on either side is merged as if it stood
-//! alone (of the merges of one side, the lowest is done first in any case). So a text is cut there, and the ids of the parts
-//! are remembered.
+//! Such a model merges a whole text as one word. But a merge only joins characters that are adjacent in some token. Between
+//! two characters that are adjacent in no token nothing is joined, and each side is merged as if it were alone (on each side,
+//! the merge of lowest rank comes first in any case). So the text is cut there, and the ids of the parts are cached.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 
 use ahash::RandomState;
 
-use super::cache::Words;
+use super::cache::WordEncoder;
 use super::classes::decode;
 use super::merges::{Merges, NOBODY, NONE, SMALL, Token};
 use crate::error::EncodeError;
@@ -70,12 +69,12 @@ impl CharBpe {
         Ok(Self { ascii, others, bytes, merges: Merges::new(vocab, merges())?, neighbours })
     }
 
-    /// Has nothing be joined with a space behind it, because the pre-tokenizer cuts before each.
+    /// Never joins a character with the space after it, because the pre-tokenizer cuts before every space.
     pub(super) fn cut_before_spaces(&mut self) {
         self.neighbours.cut_before_spaces();
     }
 
-    /// Where the neighbours of each two characters of a text are told.
+    /// Which characters may be joined.
     pub(super) fn neighbours(&self) -> &Neighbours {
         &self.neighbours
     }
@@ -97,7 +96,7 @@ impl CharBpe {
     }
 }
 
-impl Words for CharBpe {
+impl WordEncoder for CharBpe {
     fn encode_word(&self, word: &[u8], out: &mut Vec<u32>) -> Result<(), EncodeError> {
         let text = std::str::from_utf8(word).map_err(|_| EncodeError::SplitCharacter("a word"))?;
         if word.len() > SMALL {
@@ -124,13 +123,13 @@ fn byte_token(byte: u8) -> String {
     format!("<0x{byte:02X}>")
 }
 
-/// Which characters stand side by side in a token that merges make.
+/// Which characters are adjacent in a token that merges produce.
 pub(super) struct Neighbours {
-    /// For each character of ASCII, those of ASCII behind it.
+    /// For each ASCII character, the ASCII characters that follow it.
     ascii: Vec<u128>,
     /// Whether a pair with a character beyond ASCII may be: its hash is that of one that is.
     others: Vec<u64>,
-    /// Whether nothing is a neighbour of a space behind it.
+    /// Whether no character is joined with the space after it.
     spaces_begin: bool,
 }
 
@@ -138,7 +137,7 @@ impl Neighbours {
     fn new<'a>(merges: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let mut neighbours =
             Self { ascii: vec![0; 128], others: vec![0; (1 << HASH_BITS) / 64], spaces_begin: false };
-        // What stands side by side inside of a half is the work of other merges.
+        // Characters that are adjacent inside one half were joined by other merges.
         for (left, right) in merges {
             let (Some(left), Some(right)) = (left.chars().next_back(), right.chars().next()) else {
                 continue;

@@ -1,7 +1,7 @@
-//! The fast engine for models whose pre-tokenizer cuts at spaces: the answer for each chunk of text, remembered.
+//! The fast engine for models whose pre-tokenizer cuts at spaces: a cache from chunks of text to their ids.
 //!
-//! The ids of a text are the ids of its chunks in a row as long as no part of the tokenizer looks across a cut. So the
-//! cuts are where that is certain:
+//! The ids of a text are the ids of its chunks, concatenated, as long as no part of the tokenizer looks across a cut. So the
+//! text is cut only where that is certain:
 //!
 //! * **BERT** (`BertPreTokenizer`, with or without `BertNormalizer`): at space, tab and line ends, which are dropped in
 //!   any case, around ASCII punctuation, which is always a word of its own, and around Chinese characters where the
@@ -10,7 +10,7 @@
 //! * **Metaspace** (SentencePiece models: T5, XLM-R): at a single space (or several, where the normalizer makes one of
 //!   them) between two characters that stay themselves: they join no neighbour in a grapheme cluster (the unit of the
 //!   `Precompiled` normalizer) and do not become something that begins or ends with a space. What follows the space begins
-//!   a word, as the begin of a text does.
+//!   a word, as the start of a text does.
 //!
 //! A language that writes no spaces has long chunks and gains nothing here.
 
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use super::added::AddedTokens;
 use super::between_words::between_words;
-use super::cache::{WordCache, Words};
+use super::cache::{WordCache, WordEncoder};
 use super::chinese::is_chinese;
 use super::classes::decode;
 use super::metaspace::{Metaspace, Prefix};
@@ -49,32 +49,32 @@ enum Cut {
 pub(super) struct Chunks {
     raw: AddedTokens,
     cut: Cut,
-    asked: Asked,
+    encoder: ChunkEncoder,
 }
 
-/// Encodes a chunk as the reference would, were it the whole text.
-struct Asked {
-    by_hand: ByHand,
+/// Encodes a chunk as if it were the whole text.
+struct ChunkEncoder {
+    model: ChunkModel,
     reference: Arc<Reference>,
 }
 
-/// Models that are written again in this crate, because the reference spends most of its time on offsets.
-enum ByHand {
+/// Models that this crate implements, because the reference spends most of its time on offsets.
+enum ChunkModel {
     WordPiece(WordPiece),
     Unigram(Unigram),
-    Nothing,
+    Reference,
 }
 
-impl Words for Asked {
+impl WordEncoder for ChunkEncoder {
     fn encode_word(&self, chunk: &[u8], out: &mut Vec<u32>) -> Result<(), EncodeError> {
         let chunk = std::str::from_utf8(chunk).map_err(|_| EncodeError::SplitCharacter("a chunk of text"))?;
-        let done = match &self.by_hand {
-            ByHand::WordPiece(model) => {
+        let done = match &self.model {
+            ChunkModel::WordPiece(model) => {
                 model.encode(chunk, out);
                 true
             }
-            ByHand::Unigram(model) => model.encode(chunk, out)?,
-            ByHand::Nothing => false,
+            ChunkModel::Unigram(model) => model.encode(chunk, out)?,
+            ChunkModel::Reference => false,
         };
         if done { Ok(()) } else { self.reference.encode_part(chunk, out) }
     }
@@ -106,20 +106,22 @@ impl Chunks {
             return Err("the pre-tokenizer is not a known one".to_owned());
         };
         let tokenizer = parts.reference.tokenizer();
-        let by_hand = match &cut {
-            Cut::Bert { .. } => WordPiece::new(tokenizer).map(ByHand::WordPiece),
+        let model = match &cut {
+            Cut::Bert { .. } => WordPiece::new(tokenizer).map(ChunkModel::WordPiece),
             Cut::Spaces(_) => {
                 let max_bytes = parts.reference.max_bytes();
-                Unigram::new(tokenizer, parts.unigram_unk, max_bytes).map(ByHand::Unigram)
+                Unigram::new(tokenizer, parts.unigram_unk, max_bytes).map(ChunkModel::Unigram)
             }
         };
-        let asked =
-            Asked { by_hand: by_hand.unwrap_or(ByHand::Nothing), reference: Arc::clone(parts.reference) };
-        Ok(Self { raw, cut, asked })
+        let encoder = ChunkEncoder {
+            model: model.unwrap_or(ChunkModel::Reference),
+            reference: Arc::clone(parts.reference),
+        };
+        Ok(Self { raw, cut, encoder })
     }
 
     fn piece(&self, text: &str, words: &mut WordCache, out: &mut Vec<u32>) -> Result<(), Stop> {
-        let chunk = |start, end| Ok(words.append(&self.asked, text.as_bytes(), start, end, out)?);
+        let chunk = |start, end| Ok(words.append(&self.encoder, text.as_bytes(), start, end, out)?);
         match &self.cut {
             Cut::Bert { chinese } => bert(text.as_bytes(), *chinese, chunk),
             Cut::Spaces(spaces) => spaces.cut(text, chunk),

@@ -1,7 +1,7 @@
 //! The Unicode classes that split patterns are made of: letter, number, white space, anything else.
 //!
 //! The tables come from `regex-syntax`, the crate whose tables the regular expressions of the reference use (one
-//! version of it stands in `Cargo.lock`), so a newer Unicode version changes both or none.
+//! version of it is in `Cargo.lock`), so a newer Unicode version changes both or none.
 
 use std::sync::LazyLock;
 
@@ -22,9 +22,9 @@ pub(super) const LINE_END: u8 = 4;
 
 /// Bits of an entry that are the class; each of the others says something more.
 const CLASS: u8 = 7;
-/// The case of what may stand where a capital does, `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`.
+/// The case of characters that match like a capital, `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`.
 pub(super) const AS_UPPER: u8 = 8;
-/// The case of what may stand where a small letter does, `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`.
+/// The case of characters that match like a small letter, `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`.
 pub(super) const AS_LOWER: u8 = 16;
 /// `[\p{P}\p{S}]`.
 pub(super) const SYMBOL: u8 = 32;
@@ -54,7 +54,7 @@ static NUMERIC_ARE_NUMBERS: LazyLock<Option<Vec<u8>>> = LazyLock::new(|| {
     for (code, entry) in (0..).zip(&mut table) {
         match char::from_u32(code).is_some_and(char::is_numeric) {
             true => *entry = NUMBER,
-            // A number that is not numeric would be one in what stands between those that are.
+            // `\p{N}` would match a character between the numeric ones.
             false if *entry & CLASS == NUMBER => return None,
             false => {}
         }

@@ -1,4 +1,4 @@
-//! What can be made of a `tokenizer.json` before the reference has read it: the tables of BPE.
+//! BPE tables, built from the `tokenizer.json` while the reference parses the same file.
 
 use std::borrow::{Borrow, Cow};
 use std::collections::HashMap;
@@ -15,8 +15,8 @@ use super::classes::{Classes, Table};
 use crate::id_set::IdSet;
 use crate::outline::type_of;
 
-/// What is made of a `tokenizer.json` alone: the tables of its merges, the larger part of the work for a large vocabulary.
-/// So it can be done while the reference reads the same file.
+/// The BPE tables of a `tokenizer.json`: for a large vocabulary, the larger part of the work of loading. They need nothing from the
+/// reference, so both are done at the same time.
 pub(crate) struct Draft {
     pub(super) tables: Tables,
     max_id: u32,
@@ -71,7 +71,7 @@ struct File<'a> {
     pre_tokenizer: Value,
 }
 
-/// Whether a pre-tokenizer turns bytes into the characters that stand for them.
+/// Whether a pre-tokenizer maps bytes to printable characters.
 fn has_byte_level(pre_tokenizer: &Value) -> bool {
     let parts = pre_tokenizer.get("pretokenizers").and_then(Value::as_array);
     type_of(pre_tokenizer) == Some("ByteLevel") || parts.is_some_and(|parts| parts.iter().any(has_byte_level))

@@ -3,7 +3,7 @@
 //! Short words, nearly all of them, are merged in place in a small array; longer ones through a heap, so that they take
 //! n log n steps and not n²; very long ones a window at a time, so that a document that is one word takes little memory.
 //!
-//! Windows are merged as if they stood alone, which may be wrong where two of them meet. Merging takes, of all pairs of
+//! Each window is merged as if it were the whole word, which may be wrong where two windows meet. Merging takes, of all pairs of
 //! neighbours, the one of lowest rank, and of equals the leftmost. Look only at the merges inside of two neighbouring
 //! tokens of the result, or across their boundary: they are done in the same order as if there were only these two.
 //! So tokens in a row are what a word becomes if, and only if, each two neighbours are what they become together. Where
@@ -16,7 +16,7 @@ use std::hash::{BuildHasher, Hash};
 
 use crate::error::EncodeError;
 
-/// Words of up to so many symbols are merged in an array.
+/// Symbols of the longest word that is merged in an array.
 pub(super) const SMALL: usize = 48;
 /// Numbers that are moved together.
 const ROOM: usize = 16;
@@ -172,8 +172,8 @@ impl Merges {
         self.merge_heap(symbols, out)
     }
 
-    /// Merges `symbols`, so many at a time. False when windows do not fit each other: then what is appended is to be cut
-    /// off.
+    /// Merges `symbols`, `window` of them at a time. Returns false when adjacent windows cannot be reconciled; the caller then
+    /// truncates `out`.
     fn merge_windows(&self, symbols: &[u32], window: usize, out: &mut Vec<u32>) -> Result<bool, EncodeError> {
         let Some(lengths) = &self.lengths else { return Ok(false) };
         let begin = out.len();
@@ -285,7 +285,7 @@ impl Meeting<'_> {
     }
 }
 
-/// Moves the numbers behind place `at`, up to `len`, one place down.
+/// Moves the numbers after index `at`, up to `len`, down by one.
 #[inline(always)]
 fn shift(numbers: &mut Numbers, mut at: usize, len: usize) {
     while at < len {
@@ -297,8 +297,8 @@ fn shift(numbers: &mut Numbers, mut at: usize, len: usize) {
 
 /// (left, right) → rank, by open addressing.
 ///
-/// Most pairs that are asked for are not there, and the table is larger than the caches near the processor: an entry is one
-/// number, and a small filter in front of them answers for most pairs.
+/// Most lookups miss, and the table is larger than the L2 cache. So an entry is one number, and a small filter answers for most
+/// pairs.
 struct PairTable {
     /// Left, right and rank from the highest bit down; [`PairTable::EMPTY`] where nothing is.
     entries: Vec<u64>,

@@ -62,7 +62,7 @@ impl MetaspaceBpe {
         Ok(Self { raw, normalized, spaces, bpe })
     }
 
-    /// Appends the ids of what stands between the added tokens of raw text, in a document whose ids begin at `begin`.
+    /// Appends the ids of a part of the raw text between added tokens. The ids of the text start at `begin` in `out`.
     fn piece(
         &self,
         piece: &str,
@@ -73,7 +73,7 @@ impl MetaspaceBpe {
         let Buffers { words, normalized, prefixed } = buffers;
         let piece = self.spaces.normalized(piece, normalized);
         self.normalized.encode(piece, out, |text, out| {
-            // Nothing stands before it: everything becomes a token.
+            // It is the start of the text: whatever came before would have become a token.
             let is_first = out.len() == begin;
             self.words(self.spaces.prefixed(text, is_first, prefixed).as_bytes(), words, out)
         })
@@ -84,7 +84,7 @@ impl MetaspaceBpe {
             return Ok(());
         }
         let neighbours = self.bpe.neighbours();
-        // Words begin at `start` and end where the bits say, counted from there.
+        // WordEncoder begin at `start` and end where the bits say, counted from there.
         let (mut start, mut ends) = (0, 0u64);
         let (mut before, mut at) = Neighbours::next(bytes, 0);
         loop {

@@ -1,4 +1,4 @@
-//! Normal forms, only where a text is not in them already.
+//! NFC, only for the stretches of a text that are not in NFC already.
 //!
 //! The composition is that of the crate which the reference uses, at the same version: its Unicode tables are old (9.0)
 //! and newer ones would give other characters. This module only finds the stretches that need it.
@@ -16,7 +16,7 @@ const FIRST_COMBINING: u32 = 0x300;
 static INERT: LazyLock<Vec<bool>> =
     LazyLock::new(|| (0..0x1_0000).map(|code| char::from_u32(code).is_some_and(is_inert)).collect());
 
-/// A starter that NFC never changes and never joins to what stands before it.
+/// A starter that NFC never changes and never joins with the character before it.
 fn is_inert(c: char) -> bool {
     table::canonical_combining_class(c) == 0 && matches!(is_nfc_quick(std::iter::once(c)), IsNormalized::Yes)
 }

@@ -30,7 +30,7 @@ pub(super) struct PreTokenizer {
     pub(super) add_prefix_space: bool,
 }
 
-/// Cuts a text into what matches and what stands between.
+/// Cuts a text into matches and the parts between them.
 struct Cut {
     matches: Matches,
     keeps: Keeps,
@@ -87,12 +87,12 @@ impl PreTokenizer {
         (before.is_empty() || !add_prefix_space).then_some(Self { cuts, pattern, table, add_prefix_space })
     }
 
-    /// Whether a word ends behind every letter that no further letter, mark or apostrophe follows, whatever stands around them.
+    /// Whether a word ends after every letter that is not followed by a letter, mark or apostrophe, in any context.
     pub(super) fn splits_behind_letters(&self) -> bool {
         self.pattern != Pattern::Whole && self.cuts.iter().all(|cut| cut.finds_numbers)
     }
 
-    /// Calls `each` with the pieces that words are looked for in.
+    /// Calls `each` with the parts that are split into words.
     pub(super) fn pieces(
         &self,
         text: &str,

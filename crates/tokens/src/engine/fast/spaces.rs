@@ -1,6 +1,6 @@
 //! Where a text may be cut for a Metaspace pre-tokenizer: at spaces that no part of the tokenizer looks across.
 //!
-//! Whether a character stays itself is asked of the reference's own normalizer, once per character.
+//! The reference's own normalizer decides, once per character, whether a character stays itself.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const MOVES: u8 = 2;
 /// Cuts at single spaces between characters that stay themselves.
 pub(super) struct Spaces {
     reference: Arc<Reference>,
-    /// What is known of each character of the basic plane. Every thread finds the same, so nobody waits.
+    /// The result for each character of the Basic Multilingual Plane. Every thread computes the same, so no lock is needed.
     known: Vec<AtomicU8>,
     /// ASCII characters that become one space.
     blank: [bool; 128],
@@ -116,7 +116,7 @@ impl Spaces {
                 at += 1;
             } else {
                 let (code, len) = decode(bytes, at, first);
-                // Only asked at the end of a word: the next byte is ASCII.
+                // Only needed at the end of a word, where the next byte is ASCII.
                 stays = bytes.get(at + len).is_some_and(u8::is_ascii) && self.stays(code);
                 at += len;
             }
@@ -124,7 +124,7 @@ impl Spaces {
         if start < at { chunk(start, at) } else { Ok(()) }
     }
 
-    /// Whether a text is cut at a space that stands between two letters of ASCII.
+    /// Whether a text is cut at a space between two ASCII letters.
     pub(super) fn is_cut(&self, text: &str, space: &Range<usize>) -> bool {
         let bytes = text.as_bytes();
         self.is_blank(b' ')

@@ -1,4 +1,4 @@
-//! Unigram by hand, for chunks that the cache does not have: the best path through the pieces of one word, with the
+//! Unigram, hand-written, for chunks that are not cached: the best path through the pieces of one word, with the
 //! scores added in the order of the reference, so that ties end the same way.
 
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ pub(super) struct Unigram {
     unk: u32,
     /// The id of each piece; unknown characters that were joined are looked up once more.
     pieces: ByteMap,
-    /// The tokens that stand for bytes of unknown characters.
+    /// The tokens of single bytes, for unknown characters.
     bytes: Option<Vec<Option<u32>>>,
     /// Bytes of the longest chunk that is encoded, before and after normalization.
     max_bytes: u64,

@@ -1,5 +1,4 @@
-//! BERT by hand, for chunks that the cache does not have: normalization without the bookkeeping of offsets, then the
-//! longest piece that fits, again and again.
+//! BERT, hand-written, for chunks that are not cached: normalization without tracking offsets, then greedy longest match.
 
 use std::sync::LazyLock;
 
@@ -14,7 +13,7 @@ use super::chinese::is_chinese;
 /// `BertNormalizer`, `BertPreTokenizer` and a WordPiece model.
 pub(super) struct WordPiece {
     normalizer: Option<Flags>,
-    /// Every token, for the begin of a word.
+    /// Every token, for the start of a word.
     first: ByteMap,
     /// Tokens that continue a word, without their prefix.
     later: ByteMap,

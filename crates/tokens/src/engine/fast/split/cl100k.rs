@@ -44,11 +44,11 @@ impl<const DIGITS: usize> Split for Cl100k<DIGITS> {
         let &Block { letters, numbers, spaces, blanks, lines, apostrophes, .. } = block;
         let (gaps, white) = (spaces | blanks, spaces | blanks | lines);
         let other = block.all() & !(letters | numbers | white);
-        // Runs of other characters: a space before one goes with it, line ends behind it too.
+        // Runs of other characters: a space before one goes with it, line ends after it too.
         let first_other = other & !(other << 1) & !(spaces << 1);
         let after_other = lines & other << 1;
         let taken = lines & !lines.wrapping_add(after_other);
-        // Letters take one character before them with them: a gap, or another that stands alone.
+        // Letters take one character before them with them: a gap, or another character that is alone.
         let prefixes = gaps | first_other & !(other >> 1);
         let first_letters = letters & !(letters << 1) & !(prefixes << 1);
         let starts = first_other | first_letters | first_numbers(numbers, DIGITS) | first_white(block, taken);

@@ -49,18 +49,18 @@ impl Split for DeepSeek {
         let &Block { letters, numbers, spaces, blanks, lines, controls, .. } = block;
         let (gaps, white) = (spaces | blanks, spaces | blanks | lines);
         let symbols = block.all() & !(letters | numbers | white | controls);
-        // Runs of symbols: a space before one goes with it, line ends behind it too.
+        // Runs of symbols: a space before one goes with it, line ends after it too.
         let first_symbols = symbols & !(symbols << 1) & !(spaces << 1);
         let after_symbols = lines & symbols << 1;
         let taken = lines & !lines.wrapping_add(after_symbols);
-        // Letters take one character before them with them: a gap, or a symbol that stands alone.
+        // Letters take one character before them with them: a gap, or a symbol that is alone.
         let prefixes = gaps | first_symbols & !(symbols >> 1);
         let first_letters = letters & !(letters << 1) & !(prefixes << 1);
         // White space before a number ends there, and none of it belongs to what follows.
         let before_numbers = gaps & gaps << 1 & numbers >> 1 & !(lines << 1);
         let first_white = first_white(block, taken) & !before_numbers;
         let starts = first_symbols | first_letters | first_numbers(numbers, DIGITS) | first_white;
-        // What no alternative matches begins a word, and who knows how long that is.
+        // A character that no alternative matches starts a word of unknown length.
         let first_control = controls & controls.wrapping_neg();
         let known = if controls == 0 { u64::MAX } else { low(controls.trailing_zeros() as usize + 1) };
         (starts | first_control) & known & !1

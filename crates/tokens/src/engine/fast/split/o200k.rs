@@ -8,7 +8,7 @@ use crate::engine::fast::block::Block;
 use crate::engine::fast::classes::{AS_LOWER, AS_UPPER, Classes, LETTER, LINE_END, NUMBER, OTHER};
 
 /// [`Pattern::O200k`](super::pattern::Pattern::O200k) and [`Pattern::Tekken`](super::pattern::Pattern::Tekken): a word of numbers has up to
-/// `DIGITS` of them; one of letters takes a contraction behind it with it, where there are `CONTRACTIONS`.
+/// `DIGITS` of them; one of letters includes a contraction after it, if `CONTRACTIONS`.
 pub(in super::super) struct O200k<const DIGITS: usize, const CONTRACTIONS: bool>;
 
 impl<const DIGITS: usize, const CONTRACTIONS: bool> Split for O200k<DIGITS, CONTRACTIONS> {
@@ -46,7 +46,7 @@ impl<const DIGITS: usize, const CONTRACTIONS: bool> Split for O200k<DIGITS, CONT
         let taken = tails & !tails.wrapping_add(after_other) | after_other;
         let other = other & !taken;
         let first_other = other & !(other << 1) & !(spaces << 1);
-        // Letters take one character before them with them: a gap, or another that stands alone.
+        // Letters take one character before them with them: a gap, or another character that is alone.
         let prefixes = gaps | first_other & !(other >> 1);
         let first_letters = letters & !(letters << 1) & !(prefixes << 1);
         let changes = capitals & (letters & !capitals) << 1;

@@ -30,7 +30,7 @@ pub(in super::super) const DEEPSEEK: [&str; 3] = [
 pub(in super::super) enum Pattern {
     /// GPT-2.
     Gpt2,
-    /// The same on what stands between numbers, of which each is a word (StarCoder, SmolLM).
+    /// The same between digits, each of which is a word (StarCoder, SmolLM).
     Gpt2BetweenNumbers,
     /// `cl100k_base`, Llama 3: up to three digits.
     Cl100k,

@@ -9,14 +9,14 @@ pub(in super::super) trait Split {
     fn end(classes: Classes, bytes: &[u8], at: usize) -> usize;
 
     /// Where words begin in `block`, of which one begins at byte 0: a bit for each but that one. Those only that begin
-    /// there whatever comes behind the block.
+    /// there whatever follows the block.
     fn starts(block: &Block<'_>) -> u64;
 }
 
 /// Where, among runs of `numbers`, words of up to `digits` of them begin.
 #[inline(always)]
 pub(super) fn first_numbers(numbers: u64, digits: usize) -> u64 {
-    // Every so many digits another word begins.
+    // After every `digits` digits another word begins.
     let longer = (1..=digits).fold(numbers, |run, k| run & numbers << k);
     let mut first = numbers & !(numbers << 1);
     let mut next = first << digits & longer;
@@ -40,7 +40,7 @@ pub(super) fn end_of_numbers(classes: Classes, bytes: &[u8], mut end: usize, dig
 }
 
 /// Where white space begins words, `\s*[\r\n]+|\s+(?!\S)|\s+`: up to its last line end, then up to its last character, then
-/// that. `taken` are line ends that belong to what stands before them.
+/// that. `taken` are line ends that belong to the word before them.
 #[inline(always)]
 pub(super) fn first_white(block: &Block<'_>, taken: u64) -> u64 {
     let &Block { spaces, blanks, lines, .. } = block;
@@ -76,12 +76,12 @@ pub(super) fn at_end(block: &Block<'_>, gaps: u64) -> u64 {
 pub(super) enum Contraction {
     /// All of it.
     Whole,
-    /// Its end, behind letters.
+    /// Its end, after letters.
     Tail,
 }
 
 /// Corrects `starts` for the contractions that begin at some of `apostrophes`: where they are a whole word, one begins at
-/// each of these in any case; where they are a tail, one begins there only if nothing stands before it.
+/// each of these in any case; where they are a tail, one begins there only if no letter is before it.
 #[inline(always)]
 pub(super) fn contractions(
     block: &Block<'_>,
@@ -95,12 +95,12 @@ pub(super) fn contractions(
         let at = apostrophes.trailing_zeros() as usize;
         apostrophes &= apostrophes - 1;
         if kind == Contraction::Tail && behind == Some(at) {
-            // What stands before is a contraction itself.
+            // The word before is a contraction itself.
             continue;
         }
         let certain = low(at + usize::from(kind == Contraction::Whole));
         if at + 3 > block.bytes.len() {
-            // Nobody knows yet what follows.
+            // What follows is not in this block.
             starts &= certain;
         } else if let Some(end) = contraction(block.bytes, at, ignore_case) {
             let next = 1u64.checked_shl(end as u32).unwrap_or(0) & block.all();
