@@ -17,7 +17,7 @@ use crate::source::metadata::Keep;
 use crate::source::splits::SplitBy;
 use crate::source::text::kind::{Documents, FileKind};
 use crate::source::walk::SourceFile;
-use crate::transform::text::{Normalize, Tokenizer, TokenizerOptions};
+use crate::transform::text::{Normalize, Tokenizer, TokenizerOptions, usage_error};
 
 /// What a stored job holds beside its header and listing. One line per file and one per part follow.
 #[derive(Serialize, Deserialize)]
@@ -109,8 +109,8 @@ impl StoredJob for TextJob {
         let details: Vec<TextFile> = file.lines(files.len())?;
         let parts: Vec<Part> = file.lines(stored.parts)?;
         let tokenizer = match tokenizer_json {
-            Some(json) => Tokenizer::from_json(json, stored.tokenizer.into_owned())?,
-            None => Tokenizer::bytes(stored.tokenizer.into_owned())?,
+            Some(json) => Tokenizer::from_json(json, stored.tokenizer.into_owned()).map_err(usage_error)?,
+            None => Tokenizer::bytes(stored.tokenizer.into_owned()).map_err(usage_error)?,
         };
         let options = TextOptions {
             input: stored.input,
