@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::panics;
 
 /// Exit status of a run that committed, under `--strict`, with rejects.
@@ -115,6 +115,30 @@ where
         Command::Simulate(args) => simulate::exec(&args),
     };
     status(panics::caught(exec).unwrap_or_else(|panic| Err(panic.into_error("running the command"))))
+}
+
+/// Runs `dsconvert simulate --json` with `arguments` and returns the JSON: for programs that carry the command.
+///
+/// # Errors
+///
+/// If the arguments are no valid simulation, or a file cannot be read or written.
+pub fn simulate_json<I>(arguments: I) -> Result<String>
+where
+    I: IntoIterator<Item: Into<OsString>>,
+{
+    let command = ["dsconvert", "simulate", "--json"].into_iter().map(OsString::from);
+    let parsed = Cli::try_parse_from(command.chain(arguments.into_iter().map(Into::into)));
+    match parsed.map(|cli| cli.command) {
+        Ok(Command::Simulate(args)) => simulate::output(&args),
+        Ok(_) => Err(Error::usage("these are not arguments of `dsconvert simulate`")),
+        Err(e) => {
+            // The usage lines after the first paragraph are for a terminal.
+            let text = e.render().to_string();
+            let paragraph = text.split("\n\n").next().unwrap_or_default();
+            let words: Vec<&str> = paragraph.split_whitespace().skip_while(|word| *word == "error:").collect();
+            Err(Error::usage(words.join(" ")))
+        }
+    }
 }
 
 /// Prints the error of a command and returns the exit status.

@@ -24,20 +24,25 @@ fn usage(error: &sim::Error) -> Error {
 
 /// Runs it.
 pub(super) fn exec(args: &Args) -> Result<Ending> {
-    if args.svg.is_some() && args.svg == args.html {
-        return Err(Error::usage("--svg and --html name the same file"));
-    }
-    let range = args.sweep.as_deref().map(str::parse::<SweepRange>).transpose().map_err(|e| usage(&e))?;
-    let options = args.options(range.as_ref())?;
-    let text = match &range {
-        Some(range) => sweep(args, &options, range)?,
-        None => simulate(args, &options)?,
-    };
+    let text = output(args)?;
     io::stdout()
         .lock()
         .write_all(text.as_bytes())
         .map_err(|e| Error::new(ErrorKind::Io, "cannot print").caused_by(e))?;
     Ok(Ending::Fine)
+}
+
+/// Writes the files that were asked for, and returns what the command prints.
+pub(super) fn output(args: &Args) -> Result<String> {
+    if args.svg.is_some() && args.svg == args.html {
+        return Err(Error::usage("--svg and --html name the same file"));
+    }
+    let range = args.sweep.as_deref().map(str::parse::<SweepRange>).transpose().map_err(|e| usage(&e))?;
+    let options = args.options(range.as_ref())?;
+    match &range {
+        Some(range) => sweep(args, &options, range),
+        None => simulate(args, &options),
+    }
 }
 
 fn simulate(args: &Args, options: &Options) -> Result<String> {

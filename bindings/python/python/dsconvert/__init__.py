@@ -4,10 +4,13 @@
 * `dsconvert.Loader` gives batches as arrays or tensors, made by threads in this process.
 * `dsconvert.BatchSampler` gives the ordinals of batches alone, for those who keep their dataset and `DataLoader`.
 * `dsconvert.CacheDataLoader` replays batches: how fast would training be if loading cost nothing?
+* `dsconvert.bench`, `dsconvert.headspace` and `dsconvert.simulate` measure and predict what loading costs.
 
 The reference is `docs/reference/python.md` in the repository.
 """
 
+from .bench_report import BenchReport, LoadBreakdown, Percentiles
+from .benchmark import bench
 from .cache import CacheDataLoader
 from .dataset import Dataset, Record, Split, open
 from .epochs import StepTotals
@@ -22,27 +25,41 @@ from .errors import (
     UnsupportedError,
     UsageError,
 )
+from .headspace_probe import HeadspaceProbe, headspace
+from .headspace_report import HeadspaceReport, Stretch
 from .loader import Batch, BatchInfo, Loader
 from .sampler import BatchSampler
+from .simulation import simulate
+from .worker_prediction import WorkerPrediction
 
 __all__ = [
     "Batch",
     "BatchInfo",
     "BatchSampler",
+    "BenchReport",
     "CacheDataLoader",
     "CorruptError",
     "Dataset",
     "Error",
+    "HeadspaceProbe",
+    "HeadspaceReport",
     "InternalError",
     "IoError",
+    "LoadBreakdown",
     "Loader",
     "NotCommittedError",
     "OutOfRangeError",
+    "Percentiles",
     "Place",
     "Record",
     "Split",
     "StepTotals",
+    "Stretch",
     "UnsupportedError",
     "UsageError",
+    "WorkerPrediction",
+    "bench",
+    "headspace",
     "open",
+    "simulate",
 ]

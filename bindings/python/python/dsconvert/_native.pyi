@@ -6,7 +6,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Buffer", "Dataset", "Loader", "Plan", "Records", "Split", "run_command", "share"]
+__all__ = ["Buffer", "Dataset", "Loader", "Plan", "Records", "Split", "run_command", "share", "simulate"]
 
 @final
 class Buffer:
@@ -87,3 +87,4 @@ class Loader:
 
 def share(rank: int, world_size: int, replication: int, micro_batches: int) -> list[int]: ...
 def run_command(argv: Sequence[str]) -> int: ...
+def simulate(arguments: Sequence[str]) -> str: ...

@@ -1,0 +1,147 @@
+"""What a batch or an item of any loader holds: rows, bytes, tokens, padding.
+
+Batches are nested dictionaries, lists, tuples and dataclass-like mappings whose leaves are numpy arrays, torch tensors,
+bytes, strings and numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_MASKS = ("attention_mask", "input_mask")
+_LENGTHS = ("lengths", "length", "input_lengths", "seq_lens")
+_IDS = ("input_ids", "tokens", "token_ids", "ids")
+
+
+class BatchContents(NamedTuple):
+    """Sizes of one batch or item."""
+
+    rows: int
+    """Items in the batch."""
+    bytes: int
+    """Bytes of its arrays, byte strings and texts."""
+    elements: int
+    """Elements of the array that carries the data, padding included: tokens of a text batch, values of an image batch."""
+    tokens: int | None
+    """Token ids without padding, when the batch has token ids, a mask or lengths."""
+    padding: int | None
+    """Elements that are padding, when the batch has a mask or lengths of its rows."""
+
+
+def elements_of(batch: Any) -> int:
+    """Padded elements of `batch`, from shapes alone."""
+    main = _main(_named(batch), batch)
+    return 0 if main is None else _size(main)
+
+
+def contents_of(batch: Any) -> BatchContents:
+    """Sizes of `batch`."""
+    names = _named(batch)
+    ids, mask, lengths = (_array(names, among) for among in (_IDS, _MASKS, _LENGTHS))
+    main = _main(names, batch)
+    elements = 0 if main is None else _size(main)
+    tokens: int | None = None
+    if mask is not None and _size(mask) == elements:
+        tokens = _sum_of_mask(mask)
+    if tokens is None and lengths is not None and (ids is not None or mask is not None):
+        total = int(lengths.sum())
+        tokens = total if 0 <= total <= elements else None
+    padding = None if tokens is None else elements - tokens
+    if tokens is None and ids is not None and mask is None:
+        tokens = elements
+    rows = _rows(batch, names, main)
+    return BatchContents(rows, sum(map(_bytes, _leaves(batch))), elements, tokens, padding)
+
+
+def shallow_copy(batch: Any) -> Any:
+    """The same arrays in new dictionaries, lists and tuples: a step that replaces values leaves the original as it is."""
+    if type(batch) is dict:
+        return {name: shallow_copy(value) for name, value in batch.items()}
+    if type(batch) is list:
+        return [shallow_copy(value) for value in batch]
+    if type(batch) is tuple:
+        return tuple(shallow_copy(value) for value in batch)
+    if isinstance(batch, Mapping) and hasattr(batch, "copy"):  # BatchEncoding and other mappings
+        return batch.copy()
+    return batch
+
+
+def _array(names: Mapping[Any, Any], among: Sequence[str]) -> Any:
+    return next((names[name] for name in among if name in names and _is_array(names[name])), None)
+
+
+def _main(names: Mapping[Any, Any], batch: Any) -> Any:
+    """The array that carries the data: token ids, a mask, or the largest one."""
+    for among in (_IDS, _MASKS):
+        found = _array(names, among)
+        if found is not None:
+            return found
+    return max(filter(_is_array, _leaves(batch)), key=_size, default=None)
+
+
+def _named(batch: Any) -> Mapping[Any, Any]:
+    if isinstance(batch, Mapping):
+        return batch
+    if isinstance(batch, (list, tuple)):  # (inputs, labels)
+        return next((value for value in batch if isinstance(value, Mapping)), {})
+    return {}
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _leaves(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _leaves(inner)
+    else:
+        yield value
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) or (hasattr(value, "shape") and hasattr(value, "dtype") and hasattr(value, "sum"))
+
+
+def _size(array: Any) -> int:
+    size = 1
+    for side in array.shape:
+        size *= int(side)
+    return size
+
+
+def _bytes(value: Any) -> int:
+    if hasattr(value, "nbytes"):
+        return int(value.nbytes)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return len(value)
+    if isinstance(value, str):
+        return len(value.encode(errors="surrogatepass"))
+    return 0
+
+
+def _sum_of_mask(mask: Any) -> int | None:
+    """Ones of a mask of 0 and 1; None for an additive mask."""
+    if _size(mask) == 0:
+        return 0
+    if float(mask.min()) < 0 or float(mask.max()) > 1:
+        return None
+    return int(mask.sum())
+
+
+def _rows(batch: Any, names: Mapping[Any, Any], main: Any) -> int:
+    if isinstance(batch, (list, tuple)) and batch and all(isinstance(value, Mapping) for value in batch):
+        return len(batch)  # records that were not collated
+    if main is not None and len(main.shape) == 1:  # rows one after the other
+        ends, lengths = names.get("cu_seqlens"), names.get("lengths")
+        if _is_array(ends):
+            return max(0, _size(ends) - 1)
+        if _is_array(lengths):
+            return _size(lengths)
+    if main is not None and len(main.shape) > 0:
+        return int(main.shape[0])
+    if isinstance(batch, Mapping):
+        return max((len(value) for value in batch.values() if isinstance(value, (list, tuple))), default=1)
+    return len(batch) if isinstance(batch, (list, tuple)) else 1

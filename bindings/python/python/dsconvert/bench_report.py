@@ -1,0 +1,123 @@
+"""What `bench` measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Percentiles:
+    """Distribution of times in milliseconds."""
+
+    mean_ms: float
+    p50_ms: float
+    p99_ms: float
+    count: int
+
+    @classmethod
+    def of(cls, seconds: Sequence[float]) -> Percentiles | None:
+        """Of times in seconds; None without any."""
+        if not seconds:
+            return None
+        ordered = sorted(seconds)
+        p50, p99 = (ordered[max(0, math.ceil(share * len(ordered)) - 1)] * 1e3 for share in (0.5, 0.99))
+        return cls(sum(ordered) / len(ordered) * 1e3, p50, p99, len(ordered))
+
+    def __str__(self) -> str:
+        return f"p50 {duration(self.p50_ms)}, p99 {duration(self.p99_ms)}"
+
+
+@dataclass(frozen=True)
+class LoadBreakdown:
+    """What one worker does for a batch, measured in this process."""
+
+    batch: Percentiles
+    """Time to load a batch."""
+    getitem_share: float | None
+    """Share of it in `__getitem__` of the dataset, or in its iterator; None where they cannot be told apart."""
+    collate_share: float | None
+    """Share of it in `collate_fn`."""
+    cpu_share: float
+    """CPU time ÷ time: near 1, loading needs a core; near 0, it waits for a device."""
+
+
+@dataclass(frozen=True)
+class BenchReport:
+    """Throughput, times and padding of a dataset or loader. `repr()` is a table."""
+
+    source: str
+    """What was measured."""
+    items: int
+    """Items of all repeats, without warm-up."""
+    batches: int | None
+    """Batches of all repeats; None where single items are delivered."""
+    seconds: float
+    """Time of all repeats."""
+    repeats: int
+    items_per_second: float
+    """Median of the repeats, as the other rates."""
+    batches_per_second: float | None
+    bytes_per_second: float
+    tokens_per_second: float | None
+    """Token ids without padding; None where there are no token ids."""
+    spread: float | None
+    """(Fastest − slowest repeat) ÷ median; None with one repeat."""
+    item: Percentiles | None
+    """Time per item in this process; None where only whole batches can be timed."""
+    batch: Percentiles | None
+    """Time in `next()` per batch. Where a loader loads ahead, this is the time between batches."""
+    padding_share: float | None
+    """Padding as a share of the elements delivered; None where batches tell neither mask nor lengths."""
+    load: LoadBreakdown | None
+    """What one worker does for a batch."""
+    ended_early: bool
+    """Whether the source ended before `seconds` or `items`."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, as JSON can hold them."""
+        return asdict(self)
+
+    def __repr__(self) -> str:
+        rates = [f"{self.items_per_second:,.4g} items/s"]
+        if self.batches_per_second is not None:
+            rates.append(f"{self.batches_per_second:,.4g} batches/s")
+        if self.bytes_per_second > 0:
+            rates.append(f"{self.bytes_per_second / 1e6:,.4g} MB/s")
+        if self.tokens_per_second is not None:
+            rates.append(f"{self.tokens_per_second:,.4g} tokens/s")
+        runs = f"{self.repeats} runs" if self.repeats > 1 else "1 run"
+        spread = "" if self.spread is None else f", spread {self.spread:.1%}"
+        counted = f"{self.items:,} items" if self.batches is None else f"{self.batches:,} batches"
+        ended = ", until the end of the data" if self.ended_early else ""
+        rows = [
+            ("source", self.source),
+            ("throughput", ", ".join(rates)),
+            ("measured", f"{counted} in {self.seconds:.3g} s, {runs}{spread}{ended}"),
+        ]
+        if self.item is not None:
+            rows.append(("item", str(self.item)))
+        if self.batch is not None:
+            rows.append(("batch", str(self.batch)))
+        if self.load is not None:
+            shares = [
+                f"{name} {share:.1%}"
+                for name, share in (("__getitem__", self.load.getitem_share), ("collate", self.load.collate_share))
+                if share is not None
+            ]
+            parts = [f"mean {duration(self.load.batch.mean_ms)}", str(self.load.batch), *shares]
+            rows.append(("load", f"{', '.join(parts)}, CPU {self.load.cpu_share:.0%} (one batch in one process)"))
+        if self.padding_share is not None:
+            rows.append(("padding", f"{self.padding_share:.1%} of the elements delivered"))
+        return "\n".join(f"{name:<12}  {value}" for name, value in rows)
+
+
+def duration(ms: float) -> str:
+    """A time with a unit that suits it."""
+    if abs(ms) >= 10_000:
+        return f"{ms / 1e3:.3g} s"
+    if abs(ms) >= 1:
+        return f"{ms:.4g} ms" if abs(ms) >= 1000 else f"{ms:.3g} ms"
+    return f"{ms * 1e3:.3g} µs"

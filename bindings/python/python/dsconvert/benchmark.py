@@ -1,0 +1,341 @@
+"""How fast is a dataset or a loader?"""
+
+from __future__ import annotations
+
+import os
+import random
+import statistics
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from time import perf_counter, process_time
+from typing import Any, Literal, NamedTuple
+
+from .batch_contents import contents_of
+from .batch_loads import (
+    BatchLoad,
+    Collate,
+    as_in_a_worker,
+    is_data_loader,
+    is_iterable_dataset,
+    item_of,
+    loads_of,
+    loads_of_map,
+    timed,
+    without_threads,
+)
+from .bench_report import BenchReport, LoadBreakdown, Percentiles
+from .cache import CacheDataLoader
+from .dataset import Dataset, Split
+from .dataset import open as open_dataset
+from .errors import UsageError
+from .loader import Loader
+
+Stream = Callable[[], Iterator[tuple[Any, float]]]
+"""Starts an epoch; gives values and the seconds that each took."""
+
+
+def bench(
+    source: Any,
+    *,
+    seconds: float = 5.0,
+    items: int | None = None,
+    warmup: int = 2,
+    repeat: int = 3,
+    batch_size: int | None = None,
+    collate_fn: Collate | None = None,
+    shuffle: bool = True,
+    seed: int = 0,
+    unit: Literal["auto", "item", "batch"] = "auto",
+    trace: str | os.PathLike[str] | None = None,
+) -> BenchReport:
+    """Measures how fast `source` delivers: a map-style or iterable dataset, a `DataLoader`, a `Split`, `Loader` or path
+    of a dsconvert dataset, or any other iterable of items or batches.
+
+    Each of `repeat` runs takes `seconds`, or ends after `items` items or with the data. Before it, `warmup` batches (or
+    items) are not counted. A `DataLoader` is also measured from inside: its dataset and `collate_fn` are called in this
+    process for another `seconds`, which gives the load time of a batch, and its sampler is iterated once more.
+
+    `batch_size`, `collate_fn`, `shuffle` and `seed` make batches of a map-style dataset. `unit` tells whether another
+    iterable gives items or batches; `auto` takes what has a `batch_size` or `batch_sampler` for a loader of batches.
+    `trace` is a file for the load times, which `dsconvert simulate --load-trace` reads.
+    """
+    _check(seconds, items, warmup, repeat, batch_size)
+    limits = _Limits(seconds, items, warmup)
+    subject = _subject(source, batch_size, collate_fn, shuffle, seed, unit)
+    if trace is not None and subject.loads is None and not subject.gives_batches:
+        raise UsageError(
+            "trace needs batches, and the source gives single items",
+            remedy="pass batch_size= for a map-style dataset, or a loader",
+        )
+    if hasattr(source, "__next__"):  # an iterator gives everything once
+        repeat = 1
+    runs = [_run(subject, limits) for _ in range(repeat)]
+    inside = None if subject.loads is None else _run_inside(subject.loads, limits)
+    if trace is not None:
+        _write_trace(trace, inside.load_seconds if inside else [s for run in runs for s in run.times])
+    return _report(subject, runs, inside)
+
+
+class _Limits(NamedTuple):
+    seconds: float
+    items: int | None
+    warmup: int
+
+
+class _Subject(NamedTuple):
+    """What is measured, and how."""
+
+    name: str
+    stream: Stream
+    gives_batches: bool
+    loads_ahead: bool
+    """Whether anything is loaded between two calls of `next()`: then the clock does not stop there."""
+    loads: Callable[[], Iterator[BatchLoad]] | None
+    """Loads batches in this process."""
+    is_split: bool = True
+    """Whether the time of `loads` is split into `__getitem__` and `collate_fn`."""
+
+
+@dataclass
+class _Run:
+    """One repeat."""
+
+    seconds: float = 0.0
+    times: list[float] = field(default_factory=list)
+    items: int = 0
+    bytes: int = 0
+    tokens: int | None = None
+    elements: int = 0
+    padding: int | None = None
+    ended_early: bool = False
+
+
+@dataclass
+class _Inside:
+    """Times of loading in this process."""
+
+    load_seconds: list[float] = field(default_factory=list)
+    item_seconds: list[float] = field(default_factory=list)
+    fetch_seconds: float = 0.0
+    collate_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+
+def _check(seconds: float, items: int | None, warmup: int, repeat: int, batch_size: int | None) -> None:
+    if not 0 < seconds <= 86_400:
+        raise UsageError(f"seconds is {seconds}: it must be above 0 and at most 86400")
+    for name, number, least in (
+        ("items", items, 1), ("warmup", warmup, 0), ("repeat", repeat, 1), ("batch_size", batch_size, 1),
+    ):
+        if number is not None and number < least:
+            raise UsageError(f"{name} is {number}: it must be at least {least}")
+
+
+def _subject(
+    source: Any,
+    batch_size: int | None,
+    collate_fn: Collate | None,
+    shuffle: bool,
+    seed: int,
+    unit: Literal["auto", "item", "batch"],
+) -> _Subject:
+    if unit not in ("auto", "item", "batch"):
+        raise UsageError(f"unit is {unit!r}: it must be auto, item or batch")
+    name = type(source).__name__
+    if isinstance(source, (str, os.PathLike)):
+        source = open_dataset(source)
+    if isinstance(source, Dataset):
+        source = source.default
+    is_loader = is_data_loader(source) or isinstance(source, (Loader, CacheDataLoader))
+    if is_loader or is_iterable_dataset(source):
+        if batch_size is not None or collate_fn is not None:
+            raise UsageError(f"batch_size and collate_fn do not apply: a {name} decides itself what it gives")
+        if not hasattr(source, "__iter__"):
+            raise UsageError(
+                f"a {name} cannot be measured: it has neither __getitem__ nor __iter__",
+                remedy="pass a dataset, a DataLoader or another iterable",
+            )
+    if is_data_loader(source):
+        batch = "" if source.batch_size is None else f", batch size {source.batch_size}"
+        workers = f"{source.num_workers} workers" if source.num_workers != 1 else "1 worker"
+        return _Subject(
+            f"{name} over {type(source.dataset).__name__}, {workers}{batch}",
+            _iterated(source, "the loader"),
+            # Without automatic batching, the dataset gives batches or items. Batches are what training takes.
+            gives_batches=unit != "item",
+            loads_ahead=source.num_workers > 0,
+            loads=lambda: loads_of(source),
+        )
+    if isinstance(source, Loader):
+        return _Subject(
+            f"dsconvert.Loader over {source.split!r}",
+            _iterated(source, "the loader"),
+            gives_batches=True,
+            loads_ahead=True,
+            loads=lambda: _loads_of_next(without_threads(source)),
+            is_split=False,
+        )
+    if is_loader or is_iterable_dataset(source):
+        batches = is_loader or hasattr(source, "batch_size") or hasattr(source, "batch_sampler")
+        return _Subject(
+            name, _iterated(source, "the loader"), unit == "batch" or (unit == "auto" and batches), True, None
+        )
+    return _map_subject(source, batch_size, collate_fn, shuffle, seed)
+
+
+def _map_subject(
+    source: Any, batch_size: int | None, collate_fn: Collate | None, shuffle: bool, seed: int
+) -> _Subject:
+    if not hasattr(source, "__len__"):
+        raise UsageError(f"a {type(source).__name__} without length cannot be measured by ordinals")
+    if collate_fn is not None and batch_size is None:
+        raise UsageError("collate_fn needs batch_size")
+    name = repr(source) if isinstance(source, Split) else type(source).__name__
+
+    def order() -> list[int]:
+        ordinals = list(range(len(source)))
+        if shuffle:
+            random.Random(seed).shuffle(ordinals)
+        return ordinals
+
+    def one_by_one() -> Iterator[tuple[Any, float]]:
+        for index in order():
+            begin = perf_counter()
+            item = item_of(source, index)
+            yield item, perf_counter() - begin
+
+    if batch_size is None:
+        return _Subject(name, one_by_one, gives_batches=False, loads_ahead=False, loads=None)
+    size = batch_size
+
+    def loads() -> Iterator[BatchLoad]:
+        ordinals = order()
+        return loads_of_map(
+            source, (ordinals[i : i + size] for i in range(0, len(ordinals), size)), collate_fn
+        )
+
+    return _Subject(
+        f"{name}, batch size {size}",
+        lambda: ((load.batch, load.seconds) for load in loads()),
+        gives_batches=True,
+        loads_ahead=False,
+        loads=loads,
+    )
+
+
+def _iterated(source: Iterable[Any], name: str) -> Stream:
+    return lambda: timed(iter(source), name)
+
+
+def _loads_of_next(loader: Loader) -> Iterator[BatchLoad]:
+    for batch, seconds in timed(iter(loader), "the loader"):
+        yield BatchLoad(batch, [], seconds, 0.0)
+
+
+def _run(subject: _Subject, limits: _Limits) -> _Run:
+    run = _Run()
+    begin = perf_counter()
+    for number, (value, seconds) in enumerate(subject.stream()):
+        now = perf_counter()
+        if number < limits.warmup:
+            begin = now
+            continue
+        run.seconds = now - begin if subject.loads_ahead else run.seconds + seconds
+        run.times.append(seconds)
+        contents = contents_of(value)
+        run.items += contents.rows if subject.gives_batches else 1
+        run.bytes += contents.bytes
+        if contents.tokens is not None:
+            run.tokens = (run.tokens or 0) + contents.tokens
+        if contents.padding is not None:
+            run.padding = (run.padding or 0) + contents.padding
+            run.elements += contents.elements
+        if run.seconds >= limits.seconds or (limits.items is not None and run.items >= limits.items):
+            return run
+    run.ended_early = True
+    if not run.times:
+        unit = "batches" if subject.gives_batches else "items"
+        raise UsageError(
+            f"nothing to measure: {subject.name} gave no more than the {limits.warmup} {unit} of the warm-up",
+            remedy="use a longer source, or a smaller warmup",
+        )
+    return run
+
+
+def _run_inside(
+    loads: Callable[[], Iterator[BatchLoad]], limits: _Limits, batches: int | None = None
+) -> _Inside:
+    inside = _Inside()
+    rows, cpu = 0, process_time()
+    with as_in_a_worker():
+        for number, load in enumerate(loads()):
+            used, cpu = process_time() - cpu, process_time()
+            if number < limits.warmup:
+                continue
+            inside.load_seconds.append(load.seconds)
+            inside.item_seconds += load.item_seconds
+            inside.fetch_seconds += load.fetch_seconds
+            inside.collate_seconds += load.collate_seconds
+            inside.cpu_seconds += used
+            rows += len(load.item_seconds) or contents_of(load.batch).rows
+            enough = sum(inside.load_seconds) >= limits.seconds or len(inside.load_seconds) == batches
+            if enough or (limits.items is not None and rows >= limits.items):
+                break
+            cpu = process_time()
+    return inside
+
+
+def load_times(loader: Any, batches: int, seconds: float) -> tuple[list[float], float]:
+    """Seconds to load up to `batches` batches of a `DataLoader` or `Loader` in this process, and the share of CPU time."""
+    loads = (lambda: _loads_of_next(without_threads(loader))) if isinstance(loader, Loader) else lambda: loads_of(loader)
+    # The first batch opens files.
+    inside = _run_inside(loads, _Limits(seconds, None, warmup=1), batches)
+    return inside.load_seconds, inside.cpu_seconds / max(sum(inside.load_seconds), 1e-9)
+
+
+def _write_trace(path: str | os.PathLike[str], seconds: list[float]) -> None:
+    if not seconds:
+        raise UsageError("there is no load time for the trace: the warm-up took all batches")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("# milliseconds to load each batch\n")
+        # The simulator refuses a time of 0, which a coarse clock may give.
+        file.writelines(f"{max(1e-6, s * 1e3):.6f}\n" for s in seconds)
+
+
+def _report(subject: _Subject, runs: list[_Run], inside: _Inside | None) -> BenchReport:
+    def rate(count: Callable[[_Run], float]) -> float:
+        return statistics.median(count(run) / max(run.seconds, 1e-9) for run in runs)
+
+    per_item = [run.items / max(run.seconds, 1e-9) for run in runs]
+    items_per_second = rate(lambda run: run.items)
+    elements = sum(run.elements for run in runs)
+    all_times = [s for run in runs for s in run.times]
+    load = Percentiles.of(inside.load_seconds) if inside else None
+    breakdown = None
+    if inside is not None and load is not None:
+        total = max(sum(inside.load_seconds), 1e-9)
+        breakdown = LoadBreakdown(
+            load,
+            inside.fetch_seconds / total if subject.is_split else None,
+            inside.collate_seconds / total if subject.is_split else None,
+            inside.cpu_seconds / total,
+        )
+    item_seconds = inside.item_seconds if inside else [] if subject.gives_batches else all_times
+    has_tokens = any(run.tokens is not None for run in runs)
+    return BenchReport(
+        source=subject.name,
+        items=sum(run.items for run in runs),
+        batches=len(all_times) if subject.gives_batches else None,
+        seconds=sum(run.seconds for run in runs),
+        repeats=len(runs),
+        items_per_second=items_per_second,
+        batches_per_second=rate(lambda run: len(run.times)) if subject.gives_batches else None,
+        bytes_per_second=rate(lambda run: run.bytes),
+        tokens_per_second=rate(lambda run: run.tokens or 0) if has_tokens else None,
+        spread=(max(per_item) - min(per_item)) / items_per_second if len(runs) > 1 and items_per_second else None,
+        item=Percentiles.of(item_seconds),
+        batch=Percentiles.of(all_times) if subject.gives_batches else None,
+        padding_share=sum(run.padding or 0 for run in runs) / elements if elements else None,
+        load=breakdown,
+        ended_early=all(run.ended_early for run in runs),
+    )

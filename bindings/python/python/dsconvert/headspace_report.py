@@ -1,0 +1,227 @@
+"""What a headspace measurement found."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from .bench_report import duration
+from .step_time_plot import step_time_svg
+from .worker_prediction import WorkerPrediction
+
+WORTH_IT = 0.02
+"""Gains below this share are called small."""
+ENOUGH = 0.02
+"""So near to the step time without loading, more workers gain nothing."""
+
+# Quantile 0.975 of Student's t for 1, 2, … degrees of freedom.
+_T975 = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
+    2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
+
+
+class Stretch(NamedTuple):
+    """Consecutive steps between two readings of the clock."""
+
+    is_real: bool
+    """Whether the batches came from the loader; else from the cache."""
+    pair: int
+    """Ordinal of the pair of stretches it belongs to."""
+    first_step: int
+    steps: int
+    elements: int
+    """Padded elements that were delivered."""
+    seconds: float = 0.0
+    wait_seconds: float = 0.0
+    """Time spent in `next()` of the loader."""
+
+
+@dataclass(frozen=True)
+class HeadspaceReport:
+    """Step time with and without loading. `repr()` is a table, and `to_svg()` a plot."""
+
+    step_ms: float
+    """Mean time of a step with loading."""
+    cached_step_ms: float
+    """Mean time of a step on cached batches: without loading."""
+    gain: float
+    """Share of the training time that loading costs."""
+    gain_interval: tuple[float, float] | None
+    """95% interval of the gain, from the differences within pairs; None with one pair."""
+    hours: float | None
+    """Hours that a run of `total_steps` steps would gain."""
+    total_steps: int | None
+    wait_ms: float
+    """Mean time in `next()` per step: a diagnostic. It overlaps work that is queued on the device."""
+    padding_share: float | None
+    """Padding as a share of the elements; None where batches tell neither mask nor lengths."""
+    padding_ms: float | None
+    """That share of a step without loading: about what padding costs, if the time of a step grows with its elements."""
+    elements_per_step: float
+    """Padded elements of a real step."""
+    cached_elements_per_step: float
+    """Padded elements of a cached step."""
+    pairs: int
+    planned_pairs: int
+    """Fewer pairs are measured when the loop or the loader ends early."""
+    seconds: float
+    """Duration of the measurement."""
+    workers: tuple[WorkerPrediction, ...]
+    """Simulated step times with other numbers of workers; empty where load times cannot be measured."""
+    workers_error: str | None
+    """Why they could not be simulated."""
+    stretches: tuple[Stretch, ...]
+
+    @classmethod
+    def of(
+        cls,
+        stretches: Sequence[Stretch],
+        *,
+        planned_pairs: int,
+        total_steps: int | None,
+        seconds: float,
+        padding_share: float | None,
+        predict: Callable[[float], list[WorkerPrediction]] | None,
+    ) -> HeadspaceReport:
+        """The report of complete pairs."""
+        numbers = sorted({stretch.pair for stretch in stretches})
+        real = [_per_step(stretches, pair, True) for pair in numbers]
+        cached = [_per_step(stretches, pair, False) for pair in numbers]
+        step_s, cached_s = statistics.fmean(real), statistics.fmean(cached)
+        step_s = max(step_s, 1e-12)
+        gain = (step_s - cached_s) / step_s
+        workers: list[WorkerPrediction] = []
+        error = None
+        if predict is not None:
+            try:
+                workers = predict(cached_s * 1e3)
+            except Exception as failure:  # the dataset of the user, outside of a worker
+                error = f"{type(failure).__name__}: {failure}"
+        real_stretches = [stretch for stretch in stretches if stretch.is_real]
+        real_steps = sum(stretch.steps for stretch in real_stretches)
+        cached_steps = sum(stretch.steps for stretch in stretches) - real_steps
+        real_elements = sum(stretch.elements for stretch in real_stretches)
+        return cls(
+            step_ms=step_s * 1e3,
+            cached_step_ms=cached_s * 1e3,
+            gain=gain,
+            gain_interval=_interval([(a - b) / step_s for a, b in zip(real, cached, strict=True)]),
+            hours=None if total_steps is None else (step_s - cached_s) * total_steps / 3600,
+            total_steps=total_steps,
+            wait_ms=sum(stretch.wait_seconds for stretch in real_stretches) / real_steps * 1e3,
+            padding_share=padding_share,
+            padding_ms=None if padding_share is None else padding_share * cached_s * 1e3,
+            elements_per_step=real_elements / real_steps,
+            cached_elements_per_step=(sum(stretch.elements for stretch in stretches) - real_elements) / cached_steps,
+            pairs=len(numbers),
+            planned_pairs=planned_pairs,
+            seconds=seconds,
+            workers=tuple(workers),
+            workers_error=error,
+            stretches=tuple(stretches),
+        )
+
+    @property
+    def verdict(self) -> str:
+        """What to do, in words."""
+        low = self.gain if self.gain_interval is None else self.gain_interval[0]
+        high = self.gain if self.gain_interval is None else self.gain_interval[1]
+        if high < WORTH_IT:
+            return "loading is not the bottleneck: optimise the model instead"
+        if low <= 0:
+            return (
+                f"unclear: loading costs between nothing and {high:.1%} of the training time; measure more steps, or on a "
+                "quieter machine"
+            )
+        if self.gain < WORTH_IT:
+            return f"loading costs little, {self.gain:.1%} of the training time: optimise the model instead"
+        return f"loading costs {self.gain:.1%} of the training time{self._remedy()}"
+
+    def _remedy(self) -> str:
+        if not self.workers:
+            return ""
+        enough = next((w for w in self.workers if w.step_ms <= self.cached_step_ms * (1 + ENOUGH)), None)
+        if enough is not None:
+            workers = "1 worker" if enough.workers == 1 else f"{enough.workers} workers"
+            return f"; by simulation, {workers} would remove it"
+        best = min(self.workers, key=lambda w: w.step_ms)
+        return (
+            f"; by simulation, more workers help up to {best.workers}, with {duration(best.step_ms)} per step: make loading "
+            "itself faster, for example with a converted dataset"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields and the verdict, as JSON can hold them."""
+        fields = asdict(self)
+        fields["stretches"] = [stretch._asdict() for stretch in self.stretches]
+        return {**fields, "verdict": self.verdict}
+
+    def to_svg(self, title: str = "Step time with and without loading") -> str:
+        """A plot of the step time of each stretch, as SVG."""
+        return step_time_svg(
+            [(s.is_real, s.first_step, s.steps, s.seconds / s.steps * 1e3) for s in self.stretches],
+            self.step_ms,
+            self.cached_step_ms,
+            title,
+        )
+
+    def __repr__(self) -> str:
+        interval = ""
+        if self.gain_interval is not None:
+            low, high = self.gain_interval
+            interval = f" (95% interval {low * 100:.1f} to {high:.1%})"
+        gained = [f"{self.gain:.1%}{interval}"]
+        if self.hours is not None:
+            gained.append(f"{self.hours:.2g} hours in {self.total_steps:,} steps")
+        planned = "" if self.pairs == self.planned_pairs else f" of {self.planned_pairs}"
+        steps = sum(stretch.steps for stretch in self.stretches)
+        rows = [
+            ("step time", f"{duration(self.step_ms)} → {duration(self.cached_step_ms)}, {', '.join(gained)}"),
+            ("measured", f"{self.pairs}{planned} pairs of stretches, {steps} steps, {self.seconds:.3g} s in all"),
+            (
+                "wait",
+                f"{duration(self.wait_ms)} in next(), {self.wait_ms / self.step_ms:.1%} of a step; a diagnostic, since it "
+                "overlaps queued work of the device",
+            ),
+        ]
+        if self.padding_share is not None and self.padding_ms is not None:
+            rows.append(
+                ("padding", f"{self.padding_share:.1%} of the elements, about {duration(self.padding_ms)} of a step")
+            )
+        if self.elements_per_step > 0:
+            off = self.cached_elements_per_step / self.elements_per_step - 1
+            rows.append(
+                (
+                    "elements",
+                    f"{self.elements_per_step:,.0f} per real step, {self.cached_elements_per_step:,.0f} per cached step "
+                    f"({off:+.1%})",
+                )
+            )
+        if self.workers:
+            rows.append(
+                ("simulated", ", ".join(f"{w.workers} workers {duration(w.step_ms)}" for w in self.workers))
+            )
+        elif self.workers_error is not None:
+            rows.append(("simulated", f"not possible: {self.workers_error}"))
+        rows.append(("verdict", self.verdict))
+        return "\n".join(f"{name:<12}  {value}" for name, value in rows)
+
+
+def _per_step(stretches: Sequence[Stretch], pair: int, is_real: bool) -> float:
+    chosen = [s for s in stretches if s.pair == pair and s.is_real == is_real]
+    return sum(s.seconds for s in chosen) / sum(s.steps for s in chosen)
+
+
+def _interval(gains: Sequence[float]) -> tuple[float, float] | None:
+    """95% interval of the mean, by Student's t."""
+    if len(gains) < 2:
+        return None
+    freedom = len(gains) - 1
+    t = _T975[freedom - 1] if freedom <= len(_T975) else 1.96 + 2.5 / freedom
+    mean = statistics.fmean(gains)
+    half = t * statistics.stdev(gains) / math.sqrt(len(gains))
+    return mean - half, mean + half

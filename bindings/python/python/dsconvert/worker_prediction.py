@@ -1,0 +1,96 @@
+"""What other numbers of workers would give, by simulation."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from .batch_loads import is_data_loader
+from .benchmark import load_times
+from .loader import Loader
+from .simulation import simulate
+
+BATCHES = 24
+SECONDS = 10.0
+"""At most so many batches, and so long, are loaded to predict."""
+SIMULATED = 400
+"""Batches of a simulation."""
+NEEDS_A_CORE = 0.5
+"""Share of CPU time above which workers compete for cores."""
+
+
+@dataclass(frozen=True)
+class WorkerPrediction:
+    """Simulated training with a number of workers (threads, of a `Loader`)."""
+
+    workers: int
+    step_ms: float
+    """Mean time of a step, loading included."""
+
+
+def predict_workers(loader: Any, step_ms: float) -> list[WorkerPrediction]:
+    """Step times with 1, 2, 4, … workers and those of `loader`, where a step without loading takes `step_ms`.
+
+    Empty for loaders other than `DataLoader` and `Loader`, whose load times cannot be measured.
+    """
+    if is_data_loader(loader):
+        current = int(loader.num_workers)
+        # 2 is the default of DataLoader, for one without workers.
+        prefetch = int(loader.prefetch_factor or 2)
+        in_order = getattr(loader, "in_order", True)
+    elif isinstance(loader, Loader):
+        current, prefetch, in_order = int(loader._options["num_threads"]), 2, True
+    else:
+        return []
+    times, cpu_share = load_times(loader, BATCHES, SECONDS)
+    if not times:
+        return []
+    trace = [max(1e-6, seconds * 1e3) for seconds in times]
+    load_ms = sum(trace) / len(trace)
+    step_ms = max(step_ms, 1e-3)
+    enough = math.ceil(load_ms / step_ms)
+    counts = {2**i for i in range(0, 7) if 2**i <= 2 * max(enough, current, 2)} | {current, min(enough, 1024)} - {0}
+    return [
+        WorkerPrediction(
+            workers,
+            simulated_step_ms(
+                trace, step_ms, workers, prefetch, in_order=in_order, cores=cores_of(cpu_share), batches=SIMULATED
+            ),
+        )
+        for workers in sorted(counts)
+        if 0 < workers <= 1024
+    ]
+
+
+def cores_of(cpu_share: float) -> int | None:
+    """Loads that can run at the same time on the cores of this process; None when loading hardly needs them."""
+    if cpu_share < NEEDS_A_CORE:
+        return None
+    return max(1, int(len(os.sched_getaffinity(0)) / cpu_share))
+
+
+def simulated_step_ms(
+    trace: list[float],
+    step_ms: float,
+    workers: int,
+    prefetch: int,
+    *,
+    in_order: bool = True,
+    cores: int | None = None,
+    transfer_ms: float | None = None,
+    batches: int = SIMULATED,
+) -> float:
+    """Mean time of a step after the first batch has arrived."""
+    done = simulate(
+        load_trace=trace,
+        step_ms=step_ms,
+        workers=workers,
+        prefetch=prefetch,
+        order="pytorch" if in_order else "completed",
+        cores=cores if cores is not None and cores < workers else None,
+        transfer_ms=transfer_ms,
+        batches=batches,
+    )
+    return (float(done["seconds"]) * 1e3 - float(done["first_batch_ms"])) / int(done["batches"])

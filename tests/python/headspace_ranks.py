@@ -1,0 +1,51 @@
+"""One rank of test_package_headspace.py: DDP training of which only rank 0 loads slowly."""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+import dsconvert
+
+LOAD_S = 0.02
+STEP_S = 0.04
+
+distributed.init_process_group("gloo")
+rank = distributed.get_rank()
+torch.set_num_threads(1)
+model = DistributedDataParallel(nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+class Loader:
+    def __len__(self):
+        return 200 + 50 * rank  # the shorter one decides
+
+    def __iter__(self):
+        for i in range(len(self)):
+            if rank == 0:
+                time.sleep(LOAD_S)
+            yield {"x": torch.randn(8, 4), "real": i}
+
+
+# Another seed on each rank: the schedule is that of rank 0.
+probe = dsconvert.HeadspaceProbe(Loader(), steps=60, stretch=10 + 2 * rank, warmup=3, ahead=rank, seed=rank)
+real = []
+for _ in range(3):
+    for batch in probe:
+        real.append(batch["real"])
+        optimizer.zero_grad()
+        model(batch["x"]).sum().backward()
+        optimizer.step()
+        time.sleep(STEP_S)
+report = probe.report(predict=False)
+kinds = [stretch.is_real for stretch in report.stretches for _ in range(stretch.steps)]
+Path(sys.argv[1], f"{rank}.json").write_text(json.dumps({"kinds": kinds, "gain": report.gain}))
+distributed.barrier()
+distributed.destroy_process_group()
+os._exit(0)

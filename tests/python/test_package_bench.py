@@ -1,0 +1,221 @@
+"""The Python package: `bench` times datasets and loaders of any kind, and `simulate` is the command as a function."""
+
+import json
+import re
+import time
+
+import numpy as np
+import pytest
+
+import dsconvert
+from dsconvert.batch_contents import contents_of
+
+QUICK = {"seconds": 0.3, "repeat": 2, "warmup": 1}
+
+
+class Slow:
+    """A map-style dataset whose items take a while."""
+
+    def __init__(self, length=60, item_s=0.004):
+        self.length, self.item_s = length, item_s
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        time.sleep(self.item_s)
+        return np.full(10, index, dtype=np.float64)
+
+
+class SlowBatches(Slow):
+    """The same, which fetches batches."""
+
+    def __getitems__(self, indices):
+        return [self[i] for i in indices]
+
+
+def slow_collate(items):
+    time.sleep(0.002 * len(items))
+    return np.stack(items)
+
+
+def test_items_of_a_map_style_dataset():
+    report = dsconvert.bench(Slow(), items=20, repeat=2)
+    assert report.items == 40 and report.batches is None and report.batch is None and report.load is None
+    assert report.item.count == 40 and report.item.p99_ms >= report.item.p50_ms >= 4
+    # 80 bytes each.
+    assert report.bytes_per_second == pytest.approx(80 * report.items_per_second)
+    assert report.items_per_second < 250 and report.spread is not None
+
+
+@pytest.mark.parametrize("dataset", [Slow(), SlowBatches()])
+def test_getitem_and_collate_of_a_map_style_dataset(dataset):
+    report = dsconvert.bench(dataset, batch_size=5, collate_fn=slow_collate, **QUICK)
+    assert report.batches and report.items_per_second == pytest.approx(5 * report.batches_per_second, rel=0.1)
+    # 20 ms and 10 ms of each batch, by sleeping.
+    assert report.load.collate_share == pytest.approx(1 / 3, abs=0.12)
+    assert report.load.getitem_share + report.load.collate_share == pytest.approx(1)
+    assert report.load.cpu_share < 0.5
+    assert report.batch.p50_ms == pytest.approx(report.load.batch.p50_ms, rel=0.5) and report.batch.p50_ms >= 30
+
+
+def test_a_data_loader_is_measured_from_outside_and_inside(tmp_path):
+    torch_data = pytest.importorskip("torch.utils.data")
+    torch = pytest.importorskip("torch")
+    loader = torch_data.DataLoader(Slow(120, 0.006), batch_size=4, num_workers=2, shuffle=True)
+    before = torch.get_rng_state(), torch.get_num_threads()
+    trace = tmp_path / "loads.txt"
+    report = dsconvert.bench(loader, seconds=0.5, repeat=1, trace=trace)
+    assert "2 workers, batch size 4" in report.source and report.load.getitem_share > 0.5
+    # Two workers load about twice as fast as one process.
+    alone = 1e3 / report.load.batch.mean_ms
+    assert 1.2 * alone < report.batches_per_second < 2.6 * alone
+    # A trace that the simulator reads.
+    simulated = dsconvert.simulate(load_trace=trace, step_ms=0.001, workers=1, batches=50)
+    assert simulated["batches_per_second"] == pytest.approx(alone, rel=0.3)
+    assert torch.get_num_threads() == before[1]
+
+
+def test_iterable_datasets():
+    torch_data = pytest.importorskip("torch.utils.data")
+
+    class Lines(torch_data.IterableDataset):
+        def __iter__(self):
+            for i in range(40):
+                time.sleep(0.002)
+                yield f"line {i}"
+
+    report = dsconvert.bench(Lines(), seconds=30, repeat=2, warmup=0)
+    assert report.items == 80 and report.ended_early and report.batches is None
+    report = dsconvert.bench(torch_data.DataLoader(Lines(), batch_size=8), seconds=30, repeat=1, warmup=1)
+    assert report.batches == 4 and report.items == 32 and report.load.batch.count == 4
+    assert report.load.getitem_share > 0.8
+    # A generator can be measured once.
+    report = dsconvert.bench((i for i in range(30)), warmup=5)
+    assert report.items == 25 and report.repeats == 1 and report.spread is None
+    assert dsconvert.bench(([i] * 3 for i in range(30)), warmup=0, unit="batch").items == 90
+
+
+def test_splits_and_loaders_of_dsconvert(corpus_in, tmp_path):
+    path = corpus_in("arrow").path
+    split = dsconvert.open(path, "train")
+    assert dsconvert.bench(split, **QUICK).item.count > 10
+    assert dsconvert.bench(str(path), items=20, repeat=1).items == 20
+    loader = dsconvert.Loader(split, batch_size=4, num_threads=1, seed=3)
+    epoch = loader.epoch
+    trace = tmp_path / "trace.txt"
+    report = dsconvert.bench(loader, seconds=20, repeat=1, warmup=0, trace=trace)
+    totals = [loader.totals() for _ in loader]
+    lengths = split.lengths()
+    assert report.batches == len(loader) and report.items == len(lengths)
+    tokens = report.tokens_per_second * report.seconds
+    assert tokens == pytest.approx(int(lengths.sum()), rel=1e-6)
+    # Padding of random batches of four: another epoch has about as much.
+    padding = 1 - sum(t.tokens for t in totals) / sum(t.padded_tokens for t in totals)
+    assert report.padding_share == pytest.approx(padding, abs=0.1) and padding > 0.05
+    assert len(trace.read_text().splitlines()) == 1 + len(loader)
+    assert loader.epoch == epoch + 1 and report.load.collate_share is None
+
+
+def test_report_is_a_readable_table():
+    report = dsconvert.bench(Slow(), batch_size=5, collate_fn=slow_collate, **QUICK)
+    said = repr(report)
+    assert re.search(r"^throughput +[\d.,]+ items/s, [\d.,]+ batches/s, .* MB/s$", said, re.MULTILINE), said
+    assert re.search(r"^item +p50 [\d.]+ ms, p99 [\d.]+ ms$", said, re.MULTILINE), said
+    assert "__getitem__ " in said and "collate " in said and "Slow, batch size 5" in said
+    as_json = json.loads(json.dumps(report.to_dict()))
+    assert as_json["item"]["p50_ms"] == report.item.p50_ms and as_json["load"]["cpu_share"] == report.load.cpu_share
+
+
+def test_contents_of_batches():
+    mask = np.array([[1, 1, 0, 0], [1, 1, 1, 0]])
+    padded = {"input_ids": np.ones((2, 4)), "attention_mask": mask}
+    assert contents_of(padded)[:1] + contents_of(padded)[2:] == (2, 8, 5, 3)
+    lengths = {"input_ids": np.ones((2, 4)), "lengths": np.array([2, 4])}
+    assert contents_of((lengths, np.zeros(2)))[2:] == (8, 6, 2)
+    additive = {"input_ids": np.ones((2, 4)), "attention_mask": np.where(mask, 0.0, -1e9)}
+    assert contents_of(additive)[2:] == (8, None, None)
+    flat = {"input_ids": np.ones(9), "cu_seqlens": np.array([0, 4, 9])}
+    assert contents_of(flat)[:1] + contents_of(flat)[2:] == (2, 9, 9, None)
+    images = [np.zeros((5, 3, 2, 2), np.uint8), np.zeros(5, np.int64)]
+    assert contents_of(images) == (5, 60 + 40, 60, None, None)
+    assert contents_of([{"text": "é"}, {"text": "ab"}, {}]) == (3, 4, 0, None, None)
+    assert contents_of({"image": [b"abc", b"de"], "label": np.zeros(2)}).rows == 2
+    assert contents_of(7) == (1, 0, 0, None, None)
+
+
+@pytest.mark.parametrize(("source", "says"), [
+    ([], "nothing to measure"),
+    (iter(()), "nothing to measure"),
+    ([1, 2], "gave no more than the 2 items"),
+    (3, "neither __getitem__ nor __iter__"),
+])
+def test_sources_without_anything_to_measure(source, says):
+    with pytest.raises(dsconvert.UsageError, match=says):
+        dsconvert.bench(source)
+
+
+@pytest.mark.parametrize("options", [
+    {"seconds": 0}, {"seconds": -1}, {"seconds": float("nan")}, {"items": 0}, {"warmup": -1}, {"repeat": 0},
+    {"batch_size": 0}, {"collate_fn": list}, {"unit": "rows"}, {"trace": "loads.txt"},
+])
+def test_options_that_make_no_sense_are_refused(options):
+    with pytest.raises(dsconvert.UsageError):
+        dsconvert.bench(Slow(), **options)
+    with pytest.raises(dsconvert.UsageError, match="do not apply"):
+        dsconvert.bench(iter([1, 2, 3]), batch_size=2)
+
+
+def test_errors_of_the_dataset_say_where():
+    class Broken(Slow):
+        def __getitem__(self, index):
+            if index == 7:
+                raise ValueError("bad JPEG")
+            return index
+
+    with pytest.raises(ValueError, match="bad JPEG") as caught:
+        dsconvert.bench(Broken(), shuffle=False)
+    assert caught.value.__notes__ == ["raised by Broken.__getitem__(7)"]
+
+    def collate(items):
+        raise TypeError("shapes differ")
+
+    with pytest.raises(TypeError) as caught:
+        dsconvert.bench(Slow(), batch_size=2, collate_fn=collate)
+    assert caught.value.__notes__ == ["raised by collate_fn"]
+
+    def batches():
+        yield 1
+        raise OSError("gone")
+
+    with pytest.raises(OSError) as caught:
+        dsconvert.bench(batches())
+    assert caught.value.__notes__ == ["raised by the loader, after 1 of them were delivered"]
+
+
+def test_simulate(tmp_path):
+    found = dsconvert.simulate(load_ms=2000, step_ms=100, workers=7)
+    assert found["batches"] == 98 and found["verdict"] == "loading"
+    swept = dsconvert.simulate(load_ms=400, load_cv=0.5, step_ms=100, seed=2**63, sweep="workers=1..3", stagger=20)
+    assert [point["value"] for point in swept["points"]] == [1, 2, 3]
+    assert dsconvert.simulate(load_ms=300, step_ms=100, workers=3, stagger=True)["batches"] > 0
+    traced = dsconvert.simulate(load_trace=np.array([100.0, 300.0]), step_ms=1, workers=1, batches=10)
+    assert traced["seconds"] == pytest.approx(2.0, rel=0.01)
+    picture = tmp_path / "run.svg"
+    dsconvert.simulate(load_ms=20, step_ms=10, workers=2, batches=5, svg=picture)
+    assert picture.read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize(("options", "says"), [
+    ({"load_ms": 1, "step_ms": 1}, "--workers"),
+    ({"load_ms": -1, "step_ms": 1, "workers": 1}, "--load-ms"),
+    ({"load_ms": "2 s", "step_ms": 1, "workers": 1}, "not a number"),
+    ({"load_ms": 1, "step_ms": 1, "workers": 10**6}, "workers"),
+    ({"load_trace": [], "step_ms": 1, "workers": 1}, "has no load time"),
+    ({"load_trace": ["x"], "step_ms": 1, "workers": 1}, "not a number"),
+    ({"load_trace": "missing.txt", "step_ms": 1, "workers": 1}, "cannot read"),
+    ({"step_ms": 1, "workers": 1}, "--load-ms"),
+])
+def test_bad_simulations_are_refused(options, says):
+    with pytest.raises(dsconvert.UsageError, match=says):
+        dsconvert.simulate(**options)

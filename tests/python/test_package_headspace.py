@@ -1,0 +1,338 @@
+"""The Python package: `headspace` finds what loading costs, on a device that computes asynchronously."""
+
+import json
+import random
+import re
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+
+import dsconvert
+from conftest import ROOT
+from dsconvert import headspace_probe
+from dsconvert.headspace_probe import choose
+from fake_device import FakeDevice, VirtualDevice, VirtualTime, VirtualWorkers
+
+
+class Loader:
+    """Calls `load` for each batch, while it is waited for."""
+
+    def __init__(self, length, load=lambda: None, batch=None):
+        self.length, self.load = length, load
+        self.batch = batch or (lambda i: {"x": np.full((4, 8), i)})
+
+    def __len__(self):
+        return self.length
+
+    def __iter__(self):
+        for i in range(self.length):
+            self.load()
+            yield self.batch(i)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Virtual time for the probe."""
+    clock = VirtualTime()
+    monkeypatch.setattr(headspace_probe, "perf_counter", clock)
+    return clock
+
+
+def measure(clock, load_s, step_s, waits, workers=0, **options):
+    """A report of loading and computing that take so long, in virtual time. A step that waits ends with the device."""
+    device = VirtualDevice(clock)
+
+    def step(_):
+        device.submit(step_s)
+        if waits:
+            device.synchronize()
+
+    load = load_s if callable(load_s) else lambda _: load_s
+    loader = VirtualWorkers(clock, 2000, load, max(1, workers))
+    if not workers:
+        loader = Loader(2000, lambda: clock.sleep(load_s))
+    options = {"steps": 240, "warmup": 2, "ahead": loader.ahead if workers else 0, "predict": False, **options}
+    return dsconvert.headspace(loader, step, synchronize=device.synchronize, **options)
+
+
+def test_a_delay_of_loading_is_found(clock):
+    report = measure(clock, 0.06, 0.12, waits=True)
+    assert report.gain == pytest.approx(1 / 3) and report.gain_interval == pytest.approx((1 / 3, 1 / 3))
+    assert (report.step_ms, report.cached_step_ms, report.wait_ms) == pytest.approx((180, 120, 60))
+    assert report.verdict == "loading costs 33.3% of the training time"
+
+
+def test_loading_that_overlaps_the_device_costs_nothing(clock):
+    # next() takes 100 ms in each step, and the device is busy all the time.
+    report = measure(clock, 0.1, 0.12, waits=False)
+    assert report.wait_ms == pytest.approx(100) and report.gain == pytest.approx(0)
+    assert report.verdict == "loading is not the bottleneck: optimise the model instead"
+    report = measure(clock, 0.24, 0.12, waits=False)
+    assert report.gain == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("load_s", [0.1, 0.3, 0.36, 0.39, 0.45, 0.6, 1.2])
+def test_workers_that_load_ahead(clock, load_s, waits):
+    # Three workers are enough up to 0.36 s. Nothing is gained by what they prepare during cached stretches.
+    report = measure(clock, load_s, 0.12, waits, workers=3, stretch=24)
+    gain = max(0, 1 - 0.36 / load_s)
+    assert abs(report.gain - gain) < max(0.01, 0.1 * gain), report
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_workers_with_random_load_times(clock, workers):
+    rng = random.Random(3)
+    loads = [rng.gammavariate(4, 0.1 * workers) for _ in range(3000)]
+    # Steps of half the time that the workers need per batch.
+    report = measure(clock, loads.__getitem__, 0.2, True, workers=workers, steps=1600, stretch=40)
+    assert abs(report.gain - 0.5) < 0.1, report
+    assert report.gain_interval[0] < report.gain < report.gain_interval[1]
+
+
+def test_a_steady_drift_cancels_out(clock):
+    # Steps become slower all the time, as those of a device that gets hot.
+    def step(_):
+        clock.sleep(0.1 + clock.now * 1e-3)
+
+    report = dsconvert.headspace(
+        Loader(2000, lambda: clock.sleep(0.1)), step, ahead=0, predict=False, synchronize=lambda: None
+    )
+    loading = (report.step_ms - report.cached_step_ms) / 100
+    assert loading == pytest.approx(1, rel=0.02), report
+
+
+def test_on_a_thread_that_computes():
+    device = FakeDevice()
+
+    def gain():
+        loader = Loader(400, lambda: time.sleep(0.01))
+        report = dsconvert.headspace(
+            loader, lambda _: device.submit(0.005), steps=64, stretch=16, warmup=2, ahead=0,
+            synchronize=device.synchronize, predict=False,
+        )
+        return report.gain
+
+    # A half, with room for a machine that is busy with other things.
+    assert any(0.3 < gain() < 0.7 for _ in range(5))
+
+
+def test_only_ends_of_stretches_are_synchronized():
+    calls = []
+    report = dsconvert.headspace(
+        Loader(300), lambda _: None, steps=80, stretch=10, warmup=2, ahead=2, predict=False,
+        synchronize=lambda: calls.append(1),
+    )
+    assert report.pairs == 4 and len(calls) == 6 * 4
+    assert sum(s.steps for s in report.stretches if s.is_real) == sum(s.steps for s in report.stretches if not s.is_real)
+
+
+def test_a_pair_is_a_real_stretch_between_halves_of_a_cached_one():
+    report = dsconvert.headspace(Loader(900), lambda _: None, steps=400, warmup=2, ahead=0, predict=False)
+    kinds = [[s.is_real for s in report.stretches if s.pair == pair] for pair in range(report.pairs)]
+    assert kinds == [[False, True, False]] * report.pairs
+    lengths = [s.steps for s in report.stretches if s.is_real]
+    assert len(set(lengths)) > 1, "stretches of one length could fall in with something periodic"
+    again = dsconvert.headspace(Loader(900), lambda _: None, steps=400, warmup=2, ahead=0, predict=False)
+    assert [s.steps for s in again.stretches] == [s.steps for s in report.stretches]
+
+
+def test_two_lines_in_an_existing_loop():
+    seen = []
+    probe = dsconvert.HeadspaceProbe(Loader(70), steps=40, stretch=10, warmup=3, ahead=1, synchronize=lambda: None)
+    for _ in range(4):  # epochs
+        for batch in probe:
+            seen.append(int(batch["x"][0, 0]))
+            batch["x"] = None  # steps may replace what is in a batch
+    assert probe.is_done and probe.pairs_done == 2 and probe.steps_done == len(seen)
+    assert seen[:3] == [0, 1, 2]
+    assert "step time" in repr(probe.report())
+
+
+def test_with_stop_false_the_epoch_goes_on_with_real_batches():
+    probe = dsconvert.HeadspaceProbe(Loader(90), steps=24, stretch=12, warmup=2, ahead=0, stop=False)
+    seen = [int(batch["x"][0, 0]) for batch in probe]
+    assert probe.is_done and seen[-1] == 89
+    rest = list(probe)
+    assert len(rest) == 90
+
+
+def padded(i):
+    width = 16 + i * 37 % 100
+    mask = np.zeros((4, width), dtype=np.int64)
+    mask[:, :12] = 1
+    return {"input_ids": np.ones((4, width), dtype=np.int64), "attention_mask": mask}
+
+
+def test_cached_stretches_have_the_padded_elements_of_real_ones(clock):
+    # A step takes as long as its batch is wide.
+    device = VirtualDevice(clock)
+    report = dsconvert.headspace(
+        Loader(800, batch=padded), lambda batch: device.submit(batch["input_ids"].size * 1e-4), warmup=16, ahead=0,
+        synchronize=device.synchronize, predict=False,
+    )
+    assert report.cached_elements_per_step == pytest.approx(report.elements_per_step, rel=0.002)
+    assert abs(report.gain) < 0.005, report
+    assert 0.6 < report.padding_share < 0.9
+    assert report.padding_ms == pytest.approx(report.padding_share * report.cached_step_ms)
+    assert "padding" in repr(report)
+
+
+def test_batches_are_chosen_for_a_sum():
+    rng = random.Random(5)
+    for _ in range(50):
+        sizes = [rng.randrange(50, 400) for _ in range(16)]
+        real = [rng.choice(sizes) for _ in range(12)]
+        found = choose(rng, sizes, 12, sum(real))
+        assert len(found) == 12 and abs(sum(sizes[i] for i in found) - sum(real)) <= 0.01 * sum(real)
+    assert choose(rng, [], 3, 10) == [] and choose(rng, [1, 2], 0, 10) == []
+    assert choose(rng, [7], 3, 1000) == [0, 0, 0]
+
+
+def test_report(clock):
+    report = measure(clock, 0.01, 0.005, waits=True, total_steps=360_000)
+    gained = (report.step_ms - report.cached_step_ms) * 100 / 1e3
+    assert report.hours == pytest.approx(gained, rel=1e-6)
+    said = json.loads(json.dumps(report.to_dict()))
+    assert said["gain"] == report.gain and said["verdict"] == report.verdict and said["stretches"][0]["steps"] > 0
+    assert re.search(r"^step time .* ms → .* ms, .*%.* hours in 360,000 steps$", repr(report), re.MULTILINE)
+    hostile = report.to_svg("<script>&")
+    root = ElementTree.fromstring(hostile)
+    assert "<script>" not in hostile
+    lines = [e for e in root.iter() if "stretch" in e.get("class", "")]
+    assert len(lines) == len(report.stretches)
+
+
+def test_more_workers_are_simulated():
+    torch_data = pytest.importorskip("torch.utils.data")
+
+    class Slow(torch_data.Dataset):
+        def __len__(self):
+            return 300
+
+        def __getitem__(self, index):
+            time.sleep(0.03)
+            return index
+
+    loader = torch_data.DataLoader(Slow(), batch_size=1, num_workers=1)
+    device = FakeDevice()
+    report = dsconvert.headspace(
+        loader, lambda _: device.submit(0.012), steps=48, stretch=12, warmup=2, synchronize=device.synchronize
+    )
+    steps = {w.workers: w.step_ms for w in report.workers}
+    assert {1, 2, 4} <= set(steps) and steps[1] > 1.5 * steps[2] > steps[4], report
+    assert report.workers_error is None and "simulated" in repr(report)
+    if report.gain_interval[0] > 0:
+        assert "by simulation, " in report.verdict
+
+
+def test_a_dataset_that_fails_outside_of_workers_is_told():
+    torch_data = pytest.importorskip("torch.utils.data")
+
+    class OnlyInWorkers(torch_data.Dataset):
+        def __len__(self):
+            return 300
+
+        def __getitem__(self, index):
+            if torch_data.get_worker_info() is None:
+                raise RuntimeError("no handle")
+            return index
+
+    loader = torch_data.DataLoader(OnlyInWorkers(), batch_size=1, num_workers=1)
+    report = dsconvert.headspace(loader, lambda _: None, steps=8, stretch=4, warmup=2)
+    assert report.workers == () and report.workers_error == "RuntimeError: no handle"
+    assert "not possible: RuntimeError: no handle" in repr(report)
+
+
+def test_a_loader_that_raises():
+    class Breaks(Loader):
+        def __iter__(self):
+            for i, batch in enumerate(super().__iter__()):
+                if i == 20:
+                    raise OSError("no such disk")
+                yield batch
+
+    with pytest.raises(OSError, match="no such disk") as caught:
+        dsconvert.headspace(Breaks(100), lambda _: None, stretch=10, ahead=0)
+    assert caught.value.__notes__ == ["raised by the loader, after 20 batches of the epoch"]
+
+
+def test_a_step_that_fails():
+    def step(batch):
+        if batch["x"][0, 0] == 6:
+            raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError, match="out of memory") as caught:
+        dsconvert.headspace(Loader(100), step, ahead=0)
+    assert caught.value.__notes__ == ["raised by step, in step 7 of headspace"]
+
+
+@pytest.mark.parametrize("loader", [Loader(0), [], iter(())])
+def test_an_empty_loader(loader):
+    with pytest.raises(dsconvert.UsageError, match="the loader gave no batch"):
+        dsconvert.headspace(loader, lambda _: None)
+    with pytest.raises(dsconvert.UsageError, match="was not iterated"):
+        dsconvert.HeadspaceProbe(loader).report()
+
+
+@pytest.mark.parametrize("make", [lambda: Loader(30), lambda: (batch for batch in Loader(30))])
+def test_too_few_batches_for_one_pair(make):
+    with pytest.raises(dsconvert.UsageError, match=r"one pair needs \d+ batches in one epoch") as caught:
+        dsconvert.headspace(make(), lambda _: None, stretch=40, ahead=0)
+    assert "smaller stretch" in caught.value.remedy
+
+
+def test_a_loader_that_ends_early_gives_the_pairs_that_are_complete():
+    report = dsconvert.headspace((b for b in Loader(90)), lambda _: None, steps=400, stretch=20, warmup=2, ahead=0)
+    assert 0 < report.pairs < report.planned_pairs == 10
+    assert f"{report.pairs} of 10 pairs" in repr(report)
+
+
+def test_short_epochs_get_shorter_stretches():
+    report = dsconvert.headspace(Loader(30), lambda _: None, steps=40, warmup=2, ahead=0, predict=False)
+    assert report.pairs == report.planned_pairs and max(s.steps for s in report.stretches) < 20
+
+
+@pytest.mark.parametrize("options", [
+    {"steps": 1}, {"stretch": 1}, {"warmup": 0}, {"ahead": -1}, {"num_caches": 0}, {"total_steps": 0},
+    {"steps": 30, "stretch": 20},
+])
+def test_options_that_make_no_sense_are_refused(options):
+    with pytest.raises(dsconvert.UsageError):
+        dsconvert.HeadspaceProbe(Loader(10), **options)
+
+
+def test_the_step_time_on_cuda():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("there is no CUDA device")
+    weights = torch.randn(4096, 4096, device="cuda")
+
+    def step(batch):
+        x = batch["x"].cuda(non_blocking=True)
+        for _ in range(20):
+            x = x @ weights
+        return x
+
+    loader = Loader(400, lambda: time.sleep(0.05), batch=lambda i: {"x": torch.full((512, 4096), float(i))})
+    report = dsconvert.headspace(loader, step, steps=48, stretch=12, ahead=0, predict=False)
+    assert report.gain > 0.2 and report.step_ms > 50
+
+
+def test_ranks_switch_together(tmp_path):
+    pytest.importorskip("torch.distributed")
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+         ROOT / "tests/python/headspace_ranks.py", tmp_path],
+        capture_output=True, text=True, timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
+    assert ranks[0]["kinds"] == ranks[1]["kinds"] and len(set(ranks[0]["kinds"])) == 2
+    for rank in ranks:
+        # Only the loader of rank 0 is slow, and both wait for it: a third of the time.
+        assert 0.2 < rank["gain"] < 0.5, ranks
