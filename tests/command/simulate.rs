@@ -73,6 +73,7 @@ fn every_option_changes_the_run_and_the_seed_repeats_it() {
         "--stagger",
         "--stagger=200",
         "--cores 2",
+        "--cores 2 --step-core",
         "--tick-ms 100",
         "--transfer-ms 10",
         "--startup-ms 500",

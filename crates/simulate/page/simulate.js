@@ -228,7 +228,14 @@ const Simulate = (() => {
 
     const tick = (ns) => divideUp(ns, options.tick_ns) * options.tick_ns;
     const startTime = (worker) => tick(options.startup_ns + worker * options.stagger_ns);
-    const isShared = () => cores !== null && cores < loading.size;
+    // Loading workers, and the model if it needs one of their cores.
+    const active = () => loading.size + (model !== null && model.target !== undefined ? 1 : 0);
+    const isShared = () => cores !== null && cores < active();
+    // The time at which `work` reaches `target` if nothing happens before.
+    const timeOfWork = (target) => {
+      const left = Math.max(0, target - work);
+      return tick(now + (isShared() ? divideUp(left * active(), cores) : left));
+    };
     const log = (kind, batch) => { events.push({ ns: now, kind, batch, worker: batches[batch].worker }); };
 
     function newBatch(worker) {
@@ -260,12 +267,8 @@ const Simulate = (() => {
     function nextTime() {
       let next = Infinity;
       if (started < count) next = Math.min(next, startTime(started));
-      if (loading.size > 0) {
-        const left = Math.max(0, loading.peek().target - work);
-        const time = isShared() ? divideUp(left * loading.size, cores) : left;
-        next = Math.min(next, tick(now + time));
-      }
-      if (model !== null) next = Math.min(next, model.until);
+      if (loading.size > 0) next = Math.min(next, timeOfWork(loading.peek().target));
+      if (model !== null) next = Math.min(next, model.target === undefined ? model.until : timeOfWork(model.target));
       return next;
     }
 
@@ -315,13 +318,16 @@ const Simulate = (() => {
     }
 
     function compute(batch) {
-      model = { batch, until: tick(now + draw(options.step, stepRandom)), computing: true };
+      const ns = draw(options.step, stepRandom);
+      model = options.step_core
+        ? { batch, target: work + ns, computing: true }
+        : { batch, until: tick(now + ns), computing: true };
       batches[batch].step = now;
       log("step", batch);
     }
 
     function advanceModel() {
-      if (model === null || model.until !== now) return;
+      if (model === null || (model.target === undefined ? model.until !== now : model.target > work)) return;
       const { batch, computing } = model;
       if (!computing) {
         compute(batch);
@@ -356,9 +362,9 @@ const Simulate = (() => {
 
     function stepTo(time) {
       const passed = time - now;
-      work += isShared() ? divideDown(passed * cores, loading.size) : passed;
+      work += isShared() ? divideDown(passed * cores, active()) : passed;
       now = time;
-      const wasLoading = loading.size;
+      const wasActive = active();
       while (started < count && startTime(started) <= time) {
         workers[started].state = "idle";
         idle.push(started);
@@ -370,7 +376,7 @@ const Simulate = (() => {
       const ready = idle.sort((a, b) => a - b);
       idle = [];
       ready.forEach(startLoad);
-      if (cores !== null && loading.size !== wasLoading) speed.push({ ns: time, work });
+      if (cores !== null && active() !== wasActive) speed.push({ ns: time, work });
       if (finished > MAX_BATCHES) throw new Error(`the run takes more than ${MAX_BATCHES} batches`);
     }
 
@@ -413,7 +419,9 @@ const Simulate = (() => {
       return a.work + (b.work - a.work) * ((ns - a.ns) / (b.ns - a.ns));
     }
     const loading = result.batches.filter((b) => b.start !== null && b.done === null).length;
-    return a.work + (ns - a.ns) * Math.min(1, options.cores / Math.max(1, loading));
+    const computing = result.batches.some((b) => b.step !== null && b.end === null);
+    const active = loading + (options.step_core && computing ? 1 : 0);
+    return a.work + (ns - a.ns) * Math.min(1, options.cores / Math.max(1, active));
   }
 
   function progress(result, batch, ns) {

@@ -17,7 +17,7 @@
   const constant = (ms) => ({ shape: "constant", mean_ns: Math.round(ms * MS), cv: 0 });
   const situation = (changes) => ({
     workers: 7, prefetch: 2, order: "pytorch", queue: null, load: constant(2000), slow: null, step: constant(100),
-    transfer_ns: 0, startup_ns: 0, stagger_ns: 0, cores: null, tick_ns: 1, seed: [1, 0], stop: { after_ns: 30e9 }, ...changes,
+    transfer_ns: 0, startup_ns: 0, stagger_ns: 0, cores: null, step_core: false, tick_ns: 1, seed: [1, 0], stop: { after_ns: 30e9 }, ...changes,
   });
   const PRESETS = [
     { name: "This run", about: "The run that this page was made for.", options: given },

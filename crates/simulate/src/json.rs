@@ -107,6 +107,7 @@ pub(crate) fn options(options: &Options, used: usize) -> String {
         .raw("startup_ns", options.startup_ns)
         .raw("stagger_ns", options.stagger_ns)
         .optional("cores", options.cores)
+        .raw("step_core", options.step_core)
         .raw("tick_ns", options.tick_ns)
         .raw("seed", format!("[{},{}]", options.seed as u32, options.seed >> 32))
         .raw("stop", stop.finish())

@@ -92,6 +92,8 @@ pub struct Options {
     pub stagger_ns: u64,
     /// Processor cores that the workers share; `None` is one for each worker.
     pub cores: Option<u32>,
+    /// Whether the model computes on one of `cores`, and slows down with the workers when there are not enough.
+    pub step_core: bool,
     /// Granularity of the clock: everything ends at a multiple of it. 1 is an exact clock.
     pub tick_ns: u64,
     /// Seed of all random times.
@@ -135,6 +137,7 @@ impl Options {
             startup_ns: 0,
             stagger_ns: 0,
             cores: None,
+            step_core: false,
             tick_ns: 1,
             seed: 0,
             stop: Stop::AfterNs(30_000_000_000),
@@ -161,6 +164,9 @@ impl Options {
         }
         if let Some(cores) = self.cores {
             check_count("cores", cores, MAX_WORKERS)?;
+        } else if self.step_core {
+            return Err(Error::new("step-core", "there is no limit of cores that the step could share")
+                .help("give the number of cores"));
         }
         match &self.load {
             LoadTimes::Drawn(load) => load.check("load-ms", "load-cv")?,

@@ -78,7 +78,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// A point of the work clock, which runs slower than time while workers share cores.
+/// A point of the work clock, which runs slower than time while cores are shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SpeedChange {
     pub(crate) ns: u64,
@@ -156,8 +156,10 @@ impl Run {
             (Some(a), None) => {
                 let loading =
                     self.batches.iter().filter(|b| b.start_ns.is_some() && b.done_ns.is_none()).count();
+                let computing = self.batches.iter().any(|b| b.step_ns.is_some() && b.end_ns.is_none());
+                let active = loading + usize::from(self.options.step_core && computing);
                 let cores = self.options.cores.map_or(1.0, f64::from);
-                a.work_ns + ((ns - a.ns) as f64 * (cores / loading.max(1) as f64).min(1.0)) as u64
+                a.work_ns + ((ns - a.ns) as f64 * (cores / active.max(1) as f64).min(1.0)) as u64
             }
             (None, _) => ns,
         }

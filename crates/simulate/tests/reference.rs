@@ -128,6 +128,39 @@ fn cores_are_shared_evenly() {
 }
 
 #[test]
+fn a_step_on_the_cpu_shares_the_cores_of_the_workers() {
+    // One core: loads and steps of 100 ms each add up, with any number of workers.
+    for workers in [1, 2, 5] {
+        let options = Options {
+            cores: Some(1),
+            step_core: true,
+            stop: Stop::Batches(20),
+            ..Options::new(100.0, 100.0, workers).unwrap()
+        };
+        // Shares of nanoseconds are rounded.
+        assert!(simulate(&options).unwrap().end_ns().abs_diff(20 * 200 * MS) < 1_000);
+    }
+    // The first load has a core for itself. Then the first step shares it with the second load, and both take 200 ms.
+    let options = Options {
+        cores: Some(1),
+        step_core: true,
+        stop: Stop::Batches(2),
+        ..Options::new(100.0, 100.0, 1).unwrap()
+    };
+    let run = simulate(&options).unwrap();
+    assert_eq!((run.batches()[0].step_ns, run.batches()[0].end_ns), (Some(100 * MS), Some(300 * MS)));
+    assert_eq!(run.batches()[1].done_ns, Some(300 * MS));
+    assert!((run.progress(1, 200 * MS) - 0.5).abs() < 1e-6);
+    // With a core for each, nothing changes.
+    let shared = Options { cores: Some(3), step_core: true, ..base(200.0) };
+    let free = Options { workers: 2, ..base(200.0) };
+    let shared = Options { workers: 2, ..shared };
+    assert_eq!(simulate(&shared).unwrap().events(), simulate(&free).unwrap().events());
+    // There must be cores to share.
+    assert!(Options { step_core: true, ..base(200.0) }.check().is_err());
+}
+
+#[test]
 fn ties_are_resolved_in_the_documented_order() {
     let options = Options { stop: Stop::Batches(2), ..Options::new(10.0, 10.0, 2).unwrap() };
     let log: Vec<String> = simulate(&options).unwrap().events().iter().map(ToString::to_string).collect();

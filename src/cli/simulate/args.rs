@@ -93,6 +93,10 @@ pub(in crate::cli) struct Args {
     #[arg(long, allow_hyphen_values = true, value_name = "N", help_heading = "Loader")]
     cores: Option<u32>,
 
+    /// The model computes on one of --cores, as training on the CPU does
+    #[arg(long, requires = "cores", help_heading = "Model")]
+    step_core: bool,
+
     /// Mean time in which the model computes one step, in milliseconds
     #[arg(long, value_name = "MS", value_parser = positive_ms, allow_hyphen_values = true, help_heading = "Model")]
     step_ms: u64,
@@ -276,6 +280,7 @@ impl Args {
             transfer_ns: self.transfer_ms,
             startup_ns: self.startup_ms,
             cores: self.cores,
+            step_core: self.step_core,
             tick_ns: self.tick_ms.unwrap_or(1),
             seed: self.seed,
             stop,

@@ -34,6 +34,7 @@ def simulate(
     startup_ms: float | None = None,
     stagger: bool | float | None = None,
     cores: int | None = None,
+    step_core: bool = False,
     step_ms: float,
     step_distribution: Distribution | None = None,
     step_cv: float | None = None,

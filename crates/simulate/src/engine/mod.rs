@@ -56,6 +56,8 @@ enum Model {
     Free,
     Transferring { batch: u32, until: u64 },
     Computing { batch: u32, until: u64 },
+    /// Computes on a core that workers use too, until `work` reaches `target`.
+    Sharing { batch: u32, target: u64 },
 }
 
 #[derive(Debug)]
@@ -67,7 +69,7 @@ struct Engine<'a> {
     horizon: u64,
     /// The most batches that the loader assigns.
     limit: u64,
-    /// Work done so far by a worker that has always been loading: time, unless workers share cores.
+    /// Work done so far by a worker that has always been loading: time, unless cores are shared.
     work: u64,
     /// Workers that are loading, by the value of `work` at which they finish.
     loading: BinaryHeap<Reverse<(u64, u32)>>,
@@ -164,25 +166,34 @@ impl<'a> Engine<'a> {
         self.tick(self.options.startup_ns + worker as u64 * self.options.stagger_ns)
     }
 
-    /// Loading workers, and the cores they share if there are fewer.
+    /// Loading workers, and the model if it needs one of their cores.
+    fn active(&self) -> u64 {
+        self.loading.len() as u64 + u64::from(matches!(self.model, Model::Sharing { .. }))
+    }
+
+    /// [`Self::active`], and the cores they share if there are fewer.
     fn sharing(&self) -> (u64, Option<u64>) {
-        let loading = self.loading.len() as u64;
-        (loading, self.options.cores.map(u64::from).filter(|&cores| cores < loading))
+        let active = self.active();
+        (active, self.options.cores.map(u64::from).filter(|&cores| cores < active))
+    }
+
+    /// The time at which `work` reaches `target` if nothing happens before.
+    fn time_of_work(&self, target: u64) -> u64 {
+        let left = target.saturating_sub(self.work);
+        let time = match self.sharing() {
+            (active, Some(cores)) => (left * active).div_ceil(cores),
+            _ => left,
+        };
+        self.tick(self.now + time)
     }
 
     fn next_time(&self) -> Option<u64> {
         let start = (self.started < self.workers.len()).then(|| self.start_time(self.started));
-        let load = self.loading.peek().map(|Reverse((target, _))| {
-            let left = target.saturating_sub(self.work);
-            let time = match self.sharing() {
-                (loading, Some(cores)) => (left * loading).div_ceil(cores),
-                _ => left,
-            };
-            self.tick(self.now + time)
-        });
+        let load = self.loading.peek().map(|Reverse((target, _))| self.time_of_work(*target));
         let model = match self.model {
             Model::Free => None,
             Model::Transferring { until, .. } | Model::Computing { until, .. } => Some(until),
+            Model::Sharing { target, .. } => Some(self.time_of_work(target)),
         };
         [start, load, model].into_iter().flatten().min()
     }
@@ -194,11 +205,11 @@ impl<'a> Engine<'a> {
     fn step_to(&mut self, time: u64) -> Result<(), Error> {
         let passed = time - self.now;
         self.work += match self.sharing() {
-            (loading, Some(cores)) => passed * cores / loading,
+            (active, Some(cores)) => passed * cores / active,
             _ => passed,
         };
         self.now = time;
-        let was_loading = self.loading.len();
+        let was_active = self.active();
 
         while self.started < self.workers.len() && self.start_time(self.started) <= time {
             self.workers[self.started].state = WorkerState::Idle;
@@ -219,7 +230,7 @@ impl<'a> Engine<'a> {
         for worker in std::mem::take(&mut self.idle) {
             self.start_load(worker);
         }
-        if self.options.cores.is_some() && self.loading.len() != was_loading {
+        if self.options.cores.is_some() && self.active() != was_active {
             self.speed.push(SpeedChange { ns: time, work_ns: self.work });
         }
         if self.finished > MAX_BATCHES {

@@ -94,20 +94,26 @@ impl Engine<'_> {
     pub(super) fn advance_model(&mut self) {
         match self.model {
             Model::Transferring { batch, until } if until == self.now => self.compute(batch),
-            Model::Computing { batch, until } if until == self.now => {
-                self.batches[batch as usize].end_ns = Some(self.now);
-                self.finished += 1;
-                self.model = Model::Free;
-                self.log(EventKind::End, batch, self.batches[batch as usize].worker);
-            }
+            Model::Computing { batch, until } if until == self.now => self.step_ended(batch),
+            Model::Sharing { batch, target } if target <= self.work => self.step_ended(batch),
             _ => {}
         }
     }
 
+    fn step_ended(&mut self, batch: u32) {
+        self.batches[batch as usize].end_ns = Some(self.now);
+        self.finished += 1;
+        self.model = Model::Free;
+        self.log(EventKind::End, batch, self.batches[batch as usize].worker);
+    }
+
     fn compute(&mut self, batch: u32) {
         let step_ns = self.steps.next_ns();
-        let until = self.tick(self.now + step_ns);
-        self.model = Model::Computing { batch, until };
+        self.model = if self.options.step_core {
+            Model::Sharing { batch, target: self.work + step_ns }
+        } else {
+            Model::Computing { batch, until: self.tick(self.now + step_ns) }
+        };
         let record = &mut self.batches[batch as usize];
         record.step_ns = Some(self.now);
         let worker = record.worker;

@@ -55,7 +55,7 @@ impl Dice {
             LoadTimes::Drawn(self.times())
         };
         let workers = 1 + if self.chance(5) { self.below(200) } else { self.below(16) } as u32;
-        Options {
+        let mut options = Options {
             workers,
             prefetch: 1 + self.below(6) as u32,
             order: [Order::Pytorch, Order::Completed, Order::Pool][self.below(3) as usize],
@@ -71,6 +71,7 @@ impl Dice {
             startup_ns: if self.chance(30) { self.ns() } else { 0 },
             stagger_ns: if self.chance(30) { self.ns() } else { 0 },
             cores: self.chance(40).then(|| 1 + self.below(u64::from(workers) + 2) as u32),
+            step_core: false,
             tick_ns: if self.chance(25) { self.ns() } else { 1 },
             seed: self.next(),
             stop: if self.chance(50) {
@@ -79,7 +80,9 @@ impl Dice {
                 // About a hundred steps, so that the logs stay short.
                 Stop::AfterNs(1 + self.below(20_000_000_000))
             },
-        }
+        };
+        options.step_core = options.cores.is_some() && self.chance(50);
+        options
     }
 }
 
