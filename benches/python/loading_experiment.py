@@ -3,9 +3,9 @@
     python benches/python/loading_experiment.py [--images DIR] [--parts simulate,headspace] [--batches 60] [--repeats 3]
 
 simulate: DataLoaders with 0 to 4 workers over a raw folder of images, the converted dataset, and the raw folder with a wait of
-30 ms per image, as of a network disk. They feed a device that is busy for a known time, or a small CNN on the CPU. The load times
-of one process (a trace by `dsconvert.bench`) and the step time on cached batches predict the throughput with 1 to 4 workers, which
-the trace has not seen. A row holds if the prediction is within max(5%, twice the spread of the repeats) of what is measured.
+30 ms per image, as of a network disk. They feed a device that is busy for a known time, or a small CNN on the CPU. A trace of one
+worker, the time to hand over a batch that is ready, and the step time on cached batches predict the throughput with 2 to 4 workers,
+which the trace has not seen. A row holds if the prediction is within max(5%, twice the spread of the repeats) of what is measured.
 
 headspace: a delay is injected into loading. A row holds if the gain found is within max(1 point, 10% of the gain) of the
 difference between whole runs with loading and whole runs without.
@@ -30,6 +30,8 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 import dsconvert
+from dsconvert.benchmark import load_times
+from dsconvert.worker_prediction import cores_of
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests/python"))
@@ -39,6 +41,7 @@ SIDE = 64
 BATCH_SIZE = 8
 WAIT_S = 0.03
 PREFETCH = 2
+TAKEN_READY = 8
 CORES = len(os.sched_getaffinity(0))
 
 warnings.filterwarnings("ignore", message="This DataLoader will create")
@@ -157,51 +160,68 @@ def step_ms_of(dataset, step, batches):
     return statistics.fmean(times) * 1e3
 
 
+def trace_of(dataset, batches):
+    """Milliseconds between the batches of one worker that is never waited for, and of `next()` when a batch is ready."""
+    batches_of_one = iter(loader_of(dataset, 1))
+    next(batches_of_one)
+    loads = []
+    for _ in range(batches - 1 - TAKEN_READY):
+        begin = time.perf_counter()
+        next(batches_of_one)
+        loads.append((time.perf_counter() - begin) * 1e3)
+    ready = []
+    for _ in range(TAKEN_READY):
+        time.sleep(1.5 * max(loads) / 1e3)
+        begin = time.perf_counter()
+        next(batches_of_one)
+        ready.append((time.perf_counter() - begin) * 1e3)
+    return loads, statistics.median(ready)
+
+
 def check_simulate(datasets, steps, args):
     print(f"\n{CORES} cores, batches of {BATCH_SIZE}, {args.batches} batches, median of {args.repeats} runs\n")
-    print("| data | step | load, CPU | step time | workers | measured | spread | simulated | error | min(W/load, 1/step) | error | holds |")
+    print("| data | load, CPU | hand-over | step | workers | measured | spread | simulated | off by | min(W/load, 1/step) | off by | holds |")
     print("|---|---|---|---|---|---|---|---|---|---|---|---|")
     held = rows = better = knees = 0
     for data_name, dataset in datasets.items():
+        loads, transfer_ms = trace_of(dataset, args.batches)
+        load_ms = statistics.fmean(loads)
+        _, cpu = load_times(loader_of(dataset, 0), 20, 60)
         for step_name, step in steps.items():
-            with tempfile.NamedTemporaryFile("r", suffix=".txt") as trace:
-                report = dsconvert.bench(
-                    loader_of(dataset, 0), seconds=60, items=args.batches * BATCH_SIZE, repeat=1, trace=trace.name
-                )
-                loads = [float(line) for line in trace if not line.startswith("#")]
             step_ms = step_ms_of(dataset, step, args.batches)
-            load_ms, cpu = statistics.fmean(loads), report.load.cpu_share
             for workers in range(5):
                 runs = [batches_per_second(dataset, workers, step) for _ in range(args.repeats)]
                 measured = statistics.median(runs)
                 spread = (max(runs) - min(runs)) / measured
                 formula = 1e3 / max(load_ms / workers, step_ms) if workers else 1e3 / (load_ms + step_ms)
                 # Without workers there is nothing to simulate: the two times add up.
-                simulated = simulate(loads, step_ms, workers, cpu, step.uses_a_core, args.batches) if workers else formula
+                simulated = formula
+                if workers:
+                    simulated = simulate(loads, step_ms, transfer_ms, workers, cpu, step.uses_a_core, args.batches)
                 error, formula_error = simulated / measured - 1, formula / measured - 1
                 holds = abs(error) <= max(0.05, 2 * spread)
-                is_knee = workers > 0 and 0.6 <= load_ms / workers / step_ms <= 1.6
-                if workers:
+                is_knee = workers > 1 and 0.6 <= load_ms / workers / step_ms <= 1.6
+                if workers > 1:
                     rows, held = rows + 1, held + holds
                 knees, better = knees + is_knee, better + (is_knee and abs(error) <= abs(formula_error))
+                verdict = "" if workers == 0 else "(trace)" if workers == 1 else "yes" if holds else "no"
                 print(
-                    f"| {data_name} | {step_name} | {load_ms:.1f} ms, {cpu:.0%} | {step_ms:.1f} ms | {workers} | {measured:.2f}/s "
-                    f"| {spread:.1%} | {simulated:.2f}/s | {error:+.1%} | {formula:.2f}/s | {formula_error:+.1%} "
-                    f"| {'yes' if holds else 'no'}{', knee' if is_knee else ''} |",
+                    f"| {data_name} | {load_ms:.1f} ms, {cpu:.0%} | {transfer_ms:.1f} ms | {step_name}, {step_ms:.1f} ms "
+                    f"| {workers} | {measured:.2f}/s | {spread:.1%} | {simulated:.2f}/s | {error:+.1%} | {formula:.2f}/s "
+                    f"| {formula_error:+.1%} | {verdict}{', knee' if is_knee else ''} |",
                     flush=True,
                 )
     print(f"\n{held} of {rows} predictions hold; at the knee, {better} of {knees} are at least as near as the formula.")
 
 
-def simulate(loads, step_ms, workers, cpu, step_uses_a_core, batches):
+def simulate(loads, step_ms, transfer_ms, workers, cpu, step_uses_a_core, batches):
     """Predicted batches per second. What needs a core shares those of the machine."""
-    options = {}
-    if cpu >= 0.5:
-        options["cores"] = max(1, int(CORES / cpu))
-        if step_uses_a_core:
-            options["step_core"] = True
+    options = {"cores": cores_of(cpu)} if cores_of(cpu) is not None else {}
+    if options and step_uses_a_core:
+        options["step_core"] = True
     done = dsconvert.simulate(
-        load_trace=loads, step_ms=step_ms, workers=workers, prefetch=PREFETCH, batches=batches, **options
+        load_trace=loads, step_ms=step_ms, transfer_ms=transfer_ms, workers=workers, prefetch=PREFETCH, batches=batches,
+        **options,
     )
     return done["batches"] / (done["seconds"] - done["first_batch_ms"] / 1e3)
 
@@ -247,13 +267,13 @@ def check_headspace(args):
     for name, (step, synchronize) in steps.items():
         for workers, delay_ms in ((0, 5), (0, 20), (0, 45), (2, 20), (2, 80), (2, 120)):
             dataset = Delayed(100_000, delay_ms / 1e3)
-            cached = [default_collate([dataset[1]] * BATCH_SIZE)] * (args.batches * 2 + 1)
+            cached = [default_collate([dataset[1]] * BATCH_SIZE)] * (args.batches + 1)
             # One after the other, so that a noisy minute meets both.
-            real, free = [], []
+            gains = []
             for _ in range(args.repeats):
-                real.append(whole_run_ms(loader_of(dataset, workers), step, synchronize, args.batches * 2))
-                free.append(whole_run_ms(cached, step, synchronize, args.batches * 2))
-            gain = 1 - statistics.median(free) / statistics.median(real)
+                real = whole_run_ms(loader_of(dataset, workers), step, synchronize, args.batches)
+                gains.append(1 - whole_run_ms(cached, step, synchronize, args.batches) / real)
+            gain = statistics.median(gains)
             report = dsconvert.headspace(
                 loader_of(dataset, workers), step, steps=args.batches * 8, synchronize=synchronize, predict=False
             )
@@ -262,7 +282,7 @@ def check_headspace(args):
             rows, held = rows + 1, held + holds
             low, high = report.gain_interval or (float("nan"),) * 2
             print(
-                f"| {name} | {workers} | {delay_ms} ms | {gain:.1%} | {report.gain:.1%} | {low:.1%} to {high:.1%} "
+                f"| {name} | {workers} | {delay_ms} ms | {gain:.1%} ({min(gains):.1%} to {max(gains):.1%}) | {report.gain:.1%} | {low:.1%} to {high:.1%} "
                 f"| {report.wait_ms:.1f} ms | {off * 100:.1f} points | {'yes' if holds else 'no'} |",
                 flush=True,
             )
