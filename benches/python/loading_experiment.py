@@ -139,12 +139,13 @@ def loader_of(dataset, workers):
 
 def batches_per_second(dataset, workers, step):
     """Throughput from the arrival of the first batch to the end of the last step, as the simulation counts it."""
-    first, count = None, 0
+    first, count, end = None, 0, 0.0
     for batch in loader_of(dataset, workers):
         first = first or time.perf_counter()
         step(batch)
         count += 1
-    return count / (time.perf_counter() - first)
+        end = time.perf_counter()  # after the last batch, the loader waits for its workers to exit
+    return count / (end - first)
 
 
 def step_ms_of(dataset, step, batches):

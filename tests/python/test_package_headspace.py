@@ -1,6 +1,7 @@
 """The Python package: `headspace` finds what loading costs, on a device that computes asynchronously."""
 
 import json
+import os
 import random
 import re
 import subprocess
@@ -246,6 +247,33 @@ def test_a_dataset_that_fails_outside_of_workers_is_told():
     report = dsconvert.headspace(loader, lambda _: None, steps=8, stretch=4, warmup=2)
     assert report.workers == () and report.workers_error == "RuntimeError: no handle"
     assert "not possible: RuntimeError: no handle" in repr(report)
+
+
+def test_the_snippets_of_the_guide(tmp_path, monkeypatch):
+    torch_data = pytest.importorskip("torch.utils.data")
+    monkeypatch.chdir(tmp_path)
+    guide = (ROOT / "docs/headspace.md").read_text()
+    snippets = re.findall(r"^```python\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+    assert len(snippets) == 3
+    loader = torch_data.DataLoader([{"x": i} for i in range(4000)], batch_size=4)
+    names = {"loader": loader, "step": lambda batch: time.sleep(0.0005)}
+    for snippet in snippets:
+        exec(snippet, names)
+    assert names["report"].batches > 0 and "<svg" in (tmp_path / "workers.svg").read_text()
+
+
+def test_the_experiment_prints_its_tables(binary):
+    pytest.importorskip("torch")
+    done = subprocess.run(
+        [sys.executable, ROOT / "benches/python/loading_experiment.py", "--parts", "simulate", "--data", "converted",
+         "--batches", "12", "--repeats", "1"],
+        env={**os.environ, "DSCONVERT_BIN": str(binary)}, capture_output=True, text=True, timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [line for line in done.stdout.splitlines() if line.startswith("| converted ")]
+    # Two steps, and 0 to 4 workers.
+    assert [int(row.split("|")[5]) for row in rows] == [0, 1, 2, 3, 4] * 2
+    assert re.search(r"^\d of 6 predictions hold", done.stdout, re.MULTILINE)
 
 
 def test_a_loader_that_raises():
