@@ -135,7 +135,8 @@ where
             // The usage lines after the first paragraph are for a terminal.
             let text = e.render().to_string();
             let paragraph = text.split("\n\n").next().unwrap_or_default();
-            let words: Vec<&str> = paragraph.split_whitespace().skip_while(|word| *word == "error:").collect();
+            let words: Vec<&str> =
+                paragraph.split_whitespace().skip_while(|word| *word == "error:").collect();
             Err(Error::usage(words.join(" ")))
         }
     }

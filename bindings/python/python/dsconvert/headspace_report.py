@@ -146,8 +146,7 @@ class HeadspaceReport:
             return ""
         enough = next((w for w in self.workers if w.step_ms <= self.cached_step_ms * (1 + ENOUGH)), None)
         if enough is not None:
-            workers = "1 worker" if enough.workers == 1 else f"{enough.workers} workers"
-            return f"; by simulation, {workers} would remove it"
+            return f"; by simulation, {_workers(enough.workers)} would remove it"
         best = min(self.workers, key=lambda w: w.step_ms)
         return (
             f"; by simulation, more workers help up to {best.workers}, with {duration(best.step_ms)} per step: make loading "
@@ -203,12 +202,16 @@ class HeadspaceReport:
             )
         if self.workers:
             rows.append(
-                ("simulated", ", ".join(f"{w.workers} workers {duration(w.step_ms)}" for w in self.workers))
+                ("simulated", ", ".join(f"{_workers(w.workers)} {duration(w.step_ms)}" for w in self.workers))
             )
         elif self.workers_error is not None:
             rows.append(("simulated", f"not possible: {self.workers_error}"))
         rows.append(("verdict", self.verdict))
         return "\n".join(f"{name:<12}  {value}" for name, value in rows)
+
+
+def _workers(count: int) -> str:
+    return "1 worker" if count == 1 else f"{count} workers"
 
 
 def _per_step(stretches: Sequence[Stretch], pair: int, is_real: bool) -> float:

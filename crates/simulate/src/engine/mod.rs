@@ -54,10 +54,19 @@ struct Worker {
 #[derive(Debug, Clone, Copy)]
 enum Model {
     Free,
-    Transferring { batch: u32, until: u64 },
-    Computing { batch: u32, until: u64 },
+    Transferring {
+        batch: u32,
+        until: u64,
+    },
+    Computing {
+        batch: u32,
+        until: u64,
+    },
     /// Computes on a core that workers use too, until `work` reaches `target`.
-    Sharing { batch: u32, target: u64 },
+    Sharing {
+        batch: u32,
+        target: u64,
+    },
 }
 
 #[derive(Debug)]
