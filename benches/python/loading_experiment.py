@@ -1,6 +1,6 @@
 """Do `simulate` and `headspace` tell the truth about real training loops? Prints the tables of docs/headspace.md.
 
-    python benches/python/loading_experiment.py [--images DIR] [--parts simulate,headspace] [--batches 60] [--repeats 3]
+    python benches/python/loading_experiment.py [--images DIR] [--parts simulate,headspace] [--only NAME] [--batches 60] [--repeats 3]
 
 simulate: DataLoaders with 0 to 4 workers over a raw folder of images, the converted dataset, and the raw folder with a wait of
 30 ms per image, as of a network disk. They feed a device that is busy for a known time, or a small CNN on the CPU. A trace of one
@@ -266,6 +266,8 @@ def check_headspace(args):
     print("|---|---|---|---|---|---|---|---|---|")
     held = rows = 0
     for name, (step, synchronize) in steps.items():
+        if args.only not in name:
+            continue
         for workers, delay_ms in ((0, 5), (0, 20), (0, 45), (2, 20), (2, 80), (2, 120)):
             dataset = Delayed(100_000, delay_ms / 1e3)
             cached = [default_collate([dataset[1]] * BATCH_SIZE)] * (args.batches + 1)
@@ -303,7 +305,7 @@ def main():
     parser.add_argument("--parts", default="simulate,headspace", help="what to do")
     parser.add_argument("--batches", type=int, default=60, help="batches of a run")
     parser.add_argument("--repeats", type=int, default=3, help="runs of which the median is taken")
-    parser.add_argument("--data", help="only the data whose name contains this")
+    parser.add_argument("--only", default="", help="only data (simulate) and steps (headspace) whose name contains this")
     args = parser.parse_args()
     torch.set_num_threads(1)
     if "simulate" in args.parts:
@@ -316,7 +318,7 @@ def main():
                 "raw": Folder(files, length),
                 "converted": Converted(split, length),
             }
-            datasets = {name: data for name, data in datasets.items() if (args.data or "") in name}
+            datasets = {name: data for name, data in datasets.items() if args.only in name}
             check_simulate(datasets, {"device": Busy(0.08), "CNN": Cnn()}, args)
     if "headspace" in args.parts:
         check_headspace(args)

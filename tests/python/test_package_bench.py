@@ -8,22 +8,33 @@ import numpy as np
 import pytest
 
 import dsconvert
+from dsconvert import batch_loads, benchmark
 from dsconvert.batch_contents import contents_of
+from fake_device import VirtualTime
 
 QUICK = {"seconds": 0.3, "repeat": 2, "warmup": 1}
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Virtual time for what happens in this process."""
+    clock = VirtualTime()
+    monkeypatch.setattr(benchmark, "perf_counter", clock)
+    monkeypatch.setattr(batch_loads, "perf_counter", clock)
+    return clock
 
 
 class Slow:
     """A map-style dataset whose items take a while."""
 
-    def __init__(self, length=60, item_s=0.004):
-        self.length, self.item_s = length, item_s
+    def __init__(self, length=60, item_s=0.004, sleep=time.sleep):
+        self.length, self.item_s, self.sleep = length, item_s, sleep
 
     def __len__(self):
         return self.length
 
     def __getitem__(self, index):
-        time.sleep(self.item_s)
+        self.sleep(self.item_s)
         return np.full(10, index, dtype=np.float64)
 
 
@@ -32,11 +43,6 @@ class SlowBatches(Slow):
 
     def __getitems__(self, indices):
         return [self[i] for i in indices]
-
-
-def slow_collate(items):
-    time.sleep(0.002 * len(items))
-    return np.stack(items)
 
 
 def test_items_of_a_map_style_dataset():
@@ -48,32 +54,38 @@ def test_items_of_a_map_style_dataset():
     assert report.items_per_second < 250 and report.spread is not None
 
 
-@pytest.mark.parametrize("dataset", [Slow(), SlowBatches()])
-def test_getitem_and_collate_of_a_map_style_dataset(dataset):
-    report = dsconvert.bench(dataset, batch_size=5, collate_fn=slow_collate, **QUICK)
-    assert report.batches and report.items_per_second == pytest.approx(5 * report.batches_per_second, rel=0.1)
-    # 20 ms and 10 ms of each batch, by sleeping.
-    assert report.load.collate_share == pytest.approx(1 / 3, abs=0.12)
-    assert report.load.getitem_share + report.load.collate_share == pytest.approx(1)
-    assert report.load.cpu_share < 0.5
-    assert report.batch.p50_ms == pytest.approx(report.load.batch.p50_ms, rel=0.5) and report.batch.p50_ms >= 30
+@pytest.mark.parametrize("kind", [Slow, SlowBatches])
+def test_getitem_and_collate_of_a_map_style_dataset(clock, kind):
+    def collate(items):
+        clock.sleep(0.002 * len(items))
+        return np.stack(items)
+
+    report = dsconvert.bench(kind(sleep=clock.sleep), batch_size=5, collate_fn=collate, **QUICK)
+    # 20 ms and 10 ms of each batch.
+    assert report.load.collate_share == pytest.approx(1 / 3)
+    assert report.load.getitem_share == pytest.approx(2 / 3)
+    assert report.batch.p50_ms == pytest.approx(30) and report.load.batch.p99_ms == pytest.approx(30)
+    assert report.item.p50_ms == pytest.approx(4) and report.spread == pytest.approx(0)
+    assert report.batches_per_second == pytest.approx(1000 / 30) and report.items_per_second == pytest.approx(5000 / 30)
+    # 300 ms are 10 batches; there are two runs.
+    assert report.batches == 20 and not report.ended_early
 
 
 def test_a_data_loader_is_measured_from_outside_and_inside(tmp_path):
     torch_data = pytest.importorskip("torch.utils.data")
     torch = pytest.importorskip("torch")
     loader = torch_data.DataLoader(Slow(120, 0.006), batch_size=4, num_workers=2, shuffle=True)
-    before = torch.get_rng_state(), torch.get_num_threads()
+    threads = torch.get_num_threads()
     trace = tmp_path / "loads.txt"
     report = dsconvert.bench(loader, seconds=0.5, repeat=1, trace=trace)
     assert "2 workers, batch size 4" in report.source and report.load.getitem_share > 0.5
-    # Two workers load about twice as fast as one process.
-    alone = 1e3 / report.load.batch.mean_ms
-    assert 1.2 * alone < report.batches_per_second < 2.6 * alone
+    assert report.batches > 0 and report.items == 4 * report.batches and report.load.batch.p50_ms >= 24
     # A trace that the simulator reads.
-    simulated = dsconvert.simulate(load_trace=trace, step_ms=0.001, workers=1, batches=50)
-    assert simulated["batches_per_second"] == pytest.approx(alone, rel=0.3)
-    assert torch.get_num_threads() == before[1]
+    loads = [float(line) for line in trace.read_text().splitlines()[1:]]
+    assert sum(loads) / len(loads) == pytest.approx(report.load.batch.mean_ms)
+    simulated = dsconvert.simulate(load_trace=trace, step_ms=0.001, workers=1, batches=len(loads))
+    assert simulated["seconds"] * 1e3 == pytest.approx(sum(loads), rel=0.01)
+    assert torch.get_num_threads() == threads
 
 
 def test_iterable_datasets():
@@ -118,7 +130,7 @@ def test_splits_and_loaders_of_dsconvert(corpus_in, tmp_path):
 
 
 def test_report_is_a_readable_table():
-    report = dsconvert.bench(Slow(), batch_size=5, collate_fn=slow_collate, **QUICK)
+    report = dsconvert.bench(Slow(), batch_size=5, collate_fn=np.stack, **QUICK)
     said = repr(report)
     assert re.search(r"^throughput +[\d.,]+ items/s, [\d.,]+ batches/s, .* MB/s$", said, re.MULTILINE), said
     assert re.search(r"^item +p50 [\d.]+ ms, p99 [\d.]+ ms$", said, re.MULTILINE), said

@@ -265,7 +265,7 @@ def test_the_snippets_of_the_guide(tmp_path, monkeypatch):
 def test_the_experiment_prints_its_tables(binary):
     pytest.importorskip("torch")
     done = subprocess.run(
-        [sys.executable, ROOT / "benches/python/loading_experiment.py", "--parts", "simulate", "--data", "converted",
+        [sys.executable, ROOT / "benches/python/loading_experiment.py", "--parts", "simulate", "--only", "converted",
          "--batches", "12", "--repeats", "1"],
         env={**os.environ, "DSCONVERT_BIN": str(binary)}, capture_output=True, text=True, timeout=300,
     )
