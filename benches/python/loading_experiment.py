@@ -1,4 +1,4 @@
-"""Do `simulate` and `headspace` tell the truth about real training loops? Prints the tables of docs/headspace.md.
+"""Do `simulate` and `headspace` tell the truth about real training loops? Prints the tables of docs/reference/headspace.md.
 
     python benches/python/loading_experiment.py [--images DIR] [--parts simulate,headspace] [--only NAME] [--batches 60] [--repeats 3]
 

@@ -252,7 +252,7 @@ def test_a_dataset_that_fails_outside_of_workers_is_told():
 def test_the_snippets_of_the_guide(tmp_path, monkeypatch):
     torch_data = pytest.importorskip("torch.utils.data")
     monkeypatch.chdir(tmp_path)
-    guide = (ROOT / "docs/headspace.md").read_text()
+    guide = (ROOT / "docs/reference/headspace.md").read_text()
     snippets = re.findall(r"^```python\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
     assert len(snippets) == 3
     loader = torch_data.DataLoader([{"x": i} for i in range(4000)], batch_size=4)
