@@ -22,6 +22,8 @@ pub mod options;
 #[cfg(feature = "convert")]
 pub mod pipeline;
 #[cfg(feature = "convert")]
+pub mod report;
+#[cfg(feature = "convert")]
 pub mod source;
 #[cfg(feature = "convert")]
 mod stored_path;

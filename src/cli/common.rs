@@ -8,7 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::progress::Display;
 use super::signals::Watch;
-use super::{Ending, print, summary};
+use super::{Ending, inspect, print, summary};
 use crate::error::{Error, Result};
 use crate::format::Format;
 use crate::options::{
@@ -18,7 +18,8 @@ use crate::options::{
 use crate::panics;
 use crate::pipeline::testing::panic_point;
 use crate::pipeline::{Job, Progress, Report, Stop, check_output};
-use crate::storage::stat;
+use crate::report::RunReport;
+use crate::storage::{stat, write_file};
 use crate::threads;
 
 /// Arguments of both conversions.
@@ -99,6 +100,11 @@ pub(super) struct CommonArgs {
     /// Exit with status 1 when anything was rejected
     #[arg(long, help_heading = "Run")]
     strict: bool,
+
+    /// Write what the run took as JSON to FILE, outside of the output directory: time per stage, rates, memory, retries, the
+    /// machine. `dsconvert inspect --html` shows it
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run", help_heading = "Run")]
+    report: Option<PathBuf>,
 
     /// Print what would be done, and do nothing
     #[arg(long, help_heading = "Run")]
@@ -195,6 +201,24 @@ impl CommonArgs {
         })
     }
 
+    /// Refuses a run report that could not be written, before there is anything to report.
+    fn check_report(&self) -> Result<()> {
+        let Some(path) = &self.report else { return Ok(()) };
+        if self.plan_only {
+            return Err(Error::usage("--report: a plan converts nothing that could be reported"));
+        }
+        local("--report", path)?;
+        inspect::inside("--report", path, &self.out)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if !stat(folder)?.is_some_and(|meta| meta.is_dir()) {
+            return Err(Error::usage("--report: there is no such folder").at_path(folder));
+        }
+        if stat(path)?.is_some_and(|meta| meta.is_dir()) {
+            return Err(Error::usage("--report names a folder").at_path(path).help("name a file"));
+        }
+        Ok(())
+    }
+
     /// Plans by `plan`, and runs unless it is a dry run, which ends with `preview`. Only sources that are walked must lie
     /// apart from the output: what is named one by one cannot be part of it.
     pub(super) fn exec_with<J: Job + Sync>(
@@ -219,13 +243,16 @@ impl CommonArgs {
         more: impl FnOnce(&Report, &Path) -> Result<String>,
     ) -> Result<Ending> {
         let options = self.run_options()?;
+        self.check_report()?;
         if !self.dry_run {
             check_output(&options, if walked { &sources } else { &[] })?;
         }
         // Never taken apart: the process ends soon, and a tokenizer is some hundred thousand strings.
         panic_point("plan");
+        let began = Instant::now();
         let job = ManuallyDrop::new(plan(sources)?);
         let plan = job.summary();
+        let planning = began.elapsed();
         if !self.quiet {
             for warning in summary::warnings(&plan.warnings) {
                 print::say(warning);
@@ -246,10 +273,22 @@ impl CommonArgs {
             }
             return Ok(Ending::Fine);
         }
-        let report =
-            drawn(plan.items, self.quiet, watch, |progress, stop| job.run(&options, progress, stop))?;
+        let (report, took) = drawn(plan.items, self.quiet, watch, |progress, stop| {
+            let report = job.run(&options, progress, stop)?;
+            let took = RunReport::new(&report, &options, progress, planning, began.elapsed());
+            Ok((report, took))
+        })?;
+        // The dataset is committed, whatever can be written about it.
+        if let Some(path) = &self.report
+            && let Err(error) = took.to_json().and_then(|json| write_file(path, &json))
+        {
+            print::say(format!(
+                "warning: the dataset is committed, but its run report is not written: {error}"
+            ));
+        }
         if !self.quiet {
             let mut text = summary::report(&report, &plan, &options.out, started.elapsed());
+            text.push_str(&summary::times(&took));
             match panics::caught(|| more(&report, &options.out)) {
                 Ok(Ok(more)) => text.push_str(&more),
                 Ok(Err(error)) => print::say(format!("the lengths cannot be shown: {error}")),

@@ -9,6 +9,7 @@ use indicatif::{HumanBytes, HumanCount};
 use crate::manifest::Manifest;
 use crate::pipeline::{Estimate, PlanSummary, Prediction, Report, SplitBy, Warning};
 use crate::printable::{printable, printable_path};
+use crate::report::RunReport;
 
 /// Class names that are printed before the rest is left out.
 const SHOWN_CLASSES: usize = 8;
@@ -211,6 +212,33 @@ pub(super) fn merged(report: &Report, out: &Path) -> String {
         lines.add(format!("  rejected: {} {code} (see {out}/rejects.jsonl)", HumanCount(*count)));
     }
     lines.0
+}
+
+/// Where the time of a run went, in one line; nothing when there was nothing to do.
+pub(super) fn times(took: &RunReport) -> String {
+    let stages = took.thread_seconds.of_workers();
+    let all: f64 = stages.iter().map(|stage| stage.1).sum();
+    if took.was_complete || all <= 0.0 {
+        return String::new();
+    }
+    let shares: Vec<String> =
+        stages.iter().map(|(name, time)| format!("{:.0}% {name}", time / all * 100.0)).collect();
+    let phases = took.seconds;
+    let memory = took
+        .peak_memory_bytes
+        .map_or_else(String::new, |peak| format!("; {} at most in memory", HumanBytes(peak)));
+    let threads = if took.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", took.threads) };
+    let retries = match took.retries {
+        0 => String::new(),
+        1 => "; 1 read was repeated".to_owned(),
+        n => format!("; {} reads were repeated", HumanCount(n)),
+    };
+    format!(
+        "  {threads}: {}; plan {:.1} s, commit {:.1} s{memory}{retries}\n",
+        shares.join(", "),
+        phases.plan,
+        phases.commit
+    )
 }
 
 fn outcomes(manifest: &Manifest) -> String {

@@ -30,6 +30,7 @@ mod schedule;
 mod shuffle;
 pub(crate) mod testing;
 mod text;
+mod timing;
 mod unit;
 mod units;
 mod workers;
@@ -45,6 +46,7 @@ pub use text::{
     DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, LengthRange, MAX_PACK_TOKENS, Overflow, TextInput,
     TextJob, TextOptions, TextShape,
 };
+pub use timing::{Phase, Stage};
 
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;

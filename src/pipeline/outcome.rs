@@ -1,5 +1,7 @@
 //! What becomes of items.
 
+use std::time::Duration;
+
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use crate::format::MAX_RECORD_BYTES;
@@ -80,6 +82,8 @@ pub(super) struct Outcomes {
     pub content: Vec<u128>,
     /// What this task says of the members of a compressed file.
     pub member: Member,
+    /// Time that the task took to read files.
+    pub reading: Duration,
 }
 
 /// Converted items of the members of a compressed file.

@@ -3,7 +3,9 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
+use super::timing::{Phase, Stage, Timing};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Counters that a display polls.
@@ -16,6 +18,7 @@ pub struct Progress {
     total_files: AtomicU64,
     total_bytes: AtomicU64,
     notes: Mutex<Vec<String>>,
+    pub(super) timing: Timing,
 }
 
 /// What a person can do when a bug has ended a run.
@@ -55,6 +58,16 @@ impl Progress {
             total_files: self.total_files.load(Relaxed),
             total_bytes: self.total_bytes.load(Relaxed),
         }
+    }
+
+    /// How long `phase` took, on the wall.
+    pub fn phase_time(&self, phase: Phase) -> Duration {
+        self.timing.phase(phase)
+    }
+
+    /// How long all threads together were in `stage`.
+    pub fn stage_time(&self, stage: Stage) -> Duration {
+        self.timing.stage(stage)
     }
 
     /// Takes the notes that were added since the last call: what a person should hear of, though the run goes on.

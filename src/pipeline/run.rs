@@ -1,6 +1,7 @@
 //! A run from its plan to its commit.
 
 use std::path::Path;
+use std::time::Instant;
 
 use super::commit::Commit;
 use super::conversion::Conversion;
@@ -10,6 +11,7 @@ use super::output::{self, OutputDir, Start};
 use super::plan::{Plan, PlanSummary, differing_option};
 use super::progress::{Progress, Stop, resumable};
 use super::testing::panic_point;
+use super::timing::Phase;
 use super::units::Units;
 use crate::error::{Error, Result};
 use crate::manifest::{Manifest, PlanInfo, Sources};
@@ -112,6 +114,7 @@ pub(super) fn commit(
     progress: &Progress,
 ) -> Result<Report> {
     let plan = Plan { options: &header.options, units: header.units, files };
+    let started = Instant::now();
     let dirs = UnitDirs::new(&dir.work());
     let mut text_bytes = 0;
     for unit in 0..header.units {
@@ -139,6 +142,7 @@ pub(super) fn commit(
         fingerprint: &|content| plan.fingerprint(content),
     }
     .run();
+    progress.timing.end(Phase::Commit, started);
     match committed {
         Ok(manifest) => {
             note_leftovers(progress, dir.remove_work());

@@ -18,11 +18,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use super::conversion::{Conversion, Converting, Feed};
 use super::outcome::{Outcome, Outcomes};
 use super::progress::{Progress, Stop, resumable};
 use super::testing::panic_point;
+use super::timing::{Stage, Timing};
 use super::unit::{ClosedShard, ClosedUnit, UnitShard, UnitSink};
 use crate::error::{Error, ErrorKind, Result};
 use crate::panics::{Panic, caught};
@@ -66,7 +68,7 @@ pub(super) fn run<C: Conversion>(schedule: &Schedule<'_, C>, units: Vec<u32>) ->
     };
     let (closing, closed) = sync_channel(CLOSING_QUEUE);
     std::thread::scope(|scope| -> Result<()> {
-        let close = || close_all(&shared, schedule.stop, closed);
+        let close = || close_all(&shared, schedule, closed);
         threads::named("close").spawn_scoped(scope, close).map_err(threads::refused)?;
         threads::start_up_to(schedule.threads, |_| {
             let worker = Worker { schedule, shared: &shared, closing: closing.clone() };
@@ -199,7 +201,9 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
                 match self.next_action(&mut state) {
                     Action::Wait => {
                         self.shared.idle.fetch_add(1, Ordering::Relaxed);
+                        let started = Instant::now();
                         state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                        self.timing().add(Stage::Wait, started.elapsed());
                         self.shared.idle.fetch_sub(1, Ordering::Relaxed);
                     }
                     action => break action,
@@ -233,6 +237,10 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
         if self.shared.idle.load(Ordering::Relaxed) > 0 {
             self.shared.changed.notify_all();
         }
+    }
+
+    fn timing(&self) -> &Timing {
+        &self.schedule.progress.timing
     }
 
     fn lock(&self) -> MutexGuard<'_, State<'c, C::Task>> {
@@ -312,8 +320,10 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
     }
 
     fn open(&self, unit: u32, careful: bool) -> Result<()> {
+        let started = Instant::now();
         let opened =
             (self.schedule.sink)(unit).map(|sink| (sink, self.schedule.conversion.open(unit, careful)));
+        self.timing().add(Stage::Read, started.elapsed());
         let mut state = self.lock();
         state.opening -= 1;
         let (sink, feed) = opened?;
@@ -340,7 +350,9 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
 
     fn feed(&self, unit: u32, mut feed: Box<dyn Feed<C::Task> + 'c>) {
         panic_point("feed");
+        let started = Instant::now();
         let next = feed.next();
+        self.timing().add(Stage::Read, started.elapsed());
         let mut state = self.lock();
         let Some(open) = state.open.iter_mut().find(|u| u.unit == unit) else { return };
         match next {
@@ -363,7 +375,10 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
         let Numbered { number, task, bytes } = task;
         panic_point("convert");
         let mut outcomes = Outcomes::default();
+        let started = Instant::now();
         let converted = self.schedule.conversion.convert(task, scratch, &mut outcomes);
+        self.timing().add(Stage::Transform, started.elapsed().saturating_sub(outcomes.reading));
+        self.timing().add(Stage::Read, outcomes.reading);
         let mut state = self.lock();
         let Some(open) = state.open.iter_mut().find(|u| u.unit == unit) else { return };
         match converted {
@@ -386,6 +401,7 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
         finished: bool,
     ) -> Result<()> {
         panic_point("write");
+        let started = Instant::now();
         let mut closed = Vec::new();
         let tasks = ready.len() as u64;
         let mut freed = 0;
@@ -394,6 +410,7 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
             self.count(&outcomes);
             sink.write(outcomes, &mut closed)?;
         }
+        self.timing().add(Stage::Write, started.elapsed());
         // Handed over before anyone else can go on with the unit: its shards go before its end.
         self.hand_over(closed.drain(..).map(Closing::shard));
         let mut state = self.lock();
@@ -404,7 +421,9 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
         if finished && open.failure.is_none() {
             state.open.remove(at);
             drop(state);
+            let started = Instant::now();
             let end = sink.close(&mut closed)?;
+            self.timing().add(Stage::Write, started.elapsed());
             self.hand_over(closed.into_iter().map(Closing::shard).chain([Closing::Unit(Box::new(end))]));
         } else {
             open.sink = Some(sink);
@@ -440,21 +459,26 @@ impl Closing {
     }
 }
 
-fn close_all<T>(shared: &Shared<'_, T>, stop: &Stop, closing: Receiver<Closing>) {
-    match caught(|| try_close_all(closing)) {
+fn close_all<C: Conversion>(
+    shared: &Shared<'_, C::Task>,
+    schedule: &Schedule<'_, C>,
+    closing: Receiver<Closing>,
+) {
+    match caught(|| try_close_all(closing, &schedule.progress.timing)) {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
             shared.state.lock().unwrap_or_else(PoisonError::into_inner).fatal.get_or_insert(error);
             shared.changed.notify_all();
         }
-        Err(panic) => shared.end_by(panic, "finishing shards", stop),
+        Err(panic) => shared.end_by(panic, "finishing shards", schedule.stop),
     }
 }
 
-fn try_close_all(closing: Receiver<Closing>) -> Result<()> {
+fn try_close_all(closing: Receiver<Closing>, timing: &Timing) -> Result<()> {
     let mut shards: BTreeMap<u64, Vec<(usize, UnitShard)>> = BTreeMap::new();
     for message in closing {
         panic_point("close");
+        let started = Instant::now();
         match message {
             Closing::Shard(shard) => {
                 let attempt = shard.attempt();
@@ -465,6 +489,7 @@ fn try_close_all(closing: Receiver<Closing>) -> Result<()> {
                 end.finish(shards)?;
             }
         }
+        timing.add(Stage::Sync, started.elapsed());
     }
     Ok(())
 }

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use super::conversion::{Conversion, Cuts};
 use super::finished::{Check, UnitDirs, UnitState};
 use super::job_file::JobHeader;
 use super::progress::{Progress, Stop};
 use super::schedule::{FailedUnits, Schedule, run};
+use super::timing::Phase;
 use super::unit::UnitSink;
 use super::workers::on_threads;
 use crate::error::{Error, ErrorKind, Result};
@@ -35,6 +37,7 @@ impl Units<'_> {
         progress: &Progress,
         stop: &Stop,
     ) -> Result<Vec<u32>> {
+        let started = Instant::now();
         let mut todo = Vec::new();
         for (unit, state) in self.check(units, check, threads, stop)? {
             match state {
@@ -51,6 +54,7 @@ impl Units<'_> {
                 }
             }
         }
+        progress.timing.end(Phase::Prepare, started);
         Ok(todo)
     }
 
@@ -97,7 +101,10 @@ impl Units<'_> {
             return Ok(());
         }
         let (threads, count) = (options.threads.max(1), todo.len());
+        let started = Instant::now();
         conversion.prepare(&self.dirs.work(), threads, stop)?;
+        progress.timing.end(Phase::Prepare, started);
+        let started = Instant::now();
         let output = &self.header.output;
         let cuts = Cuts {
             format: output.format,
@@ -114,6 +121,7 @@ impl Units<'_> {
         let memory_bytes = options.memory_bytes / 4;
         let failed = run(&Schedule { conversion, threads, memory_bytes, progress, stop, sink: &sink }, todo)?;
         writeback.check()?;
+        progress.timing.end(Phase::Convert, started);
         all_failures(failed, count).map_or(Ok(()), Err)
     }
 }

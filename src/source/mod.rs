@@ -22,6 +22,7 @@ pub mod webdataset;
 
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 pub use name::portable_name;
@@ -32,6 +33,14 @@ use crate::error::{Error, Result};
 
 /// Pauses between attempts at an operation that failed in the operating system.
 const RETRY_PAUSES_MS: [u64; 2] = [50, 250];
+
+/// Attempts of this process that were repeated.
+static RETRIES: AtomicU64 = AtomicU64::new(0);
+
+/// How many operations on source files this process has repeated because they failed in the operating system.
+pub fn retries() -> u64 {
+    RETRIES.load(Relaxed)
+}
 
 /// Whether a failure is there to stay: no such file, no permission, a link or a socket where a file was.
 fn is_final(error: &io::Error) -> bool {
@@ -46,6 +55,7 @@ fn retried<T>(mut operation: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for pause in RETRY_PAUSES_MS {
         match operation() {
             Err(e) if !is_final(&e) => {
+                RETRIES.fetch_add(1, Relaxed);
                 std::thread::sleep(Duration::from_millis(pause));
             }
             other => return other,

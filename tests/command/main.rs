@@ -14,6 +14,7 @@ mod memory;
 mod open_files;
 mod output_directory;
 mod parts;
+mod report;
 mod resume;
 mod simulate;
 mod source_names;

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use bytes::Bytes;
 use dsconvert::error::{Error, ErrorKind, Result};
 use dsconvert::reader;
+use dsconvert::report::{DatasetReport, ReportOptions, summary_html};
 use dsconvert::schema::{HEIGHT, IMAGE, WIDTH};
 use dsconvert::storage::Access;
 use pyo3::prelude::*;
@@ -108,7 +109,21 @@ impl Dataset {
         })
         .map_err(raise)
     }
+
+    /// A compact description as HTML, for notebooks.
+    fn summary_html(&self, py: Python<'_>) -> PyResult<String> {
+        let options = ReportOptions {
+            thumbnails: NOTEBOOK_THUMBNAILS,
+            documents: 0,
+            compact: true,
+            ..ReportOptions::default()
+        };
+        py.detach(|| DatasetReport::of(&self.0, &options).map(|report| summary_html(&report))).map_err(raise)
+    }
 }
+
+/// Thumbnails of each split in a notebook.
+const NOTEBOOK_THUMBNAILS: usize = 12;
 
 /// One split of a dataset.
 #[pyclass(frozen, module = "dsconvert._native")]

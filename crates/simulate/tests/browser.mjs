@@ -1,107 +1,13 @@
 // Opens pages and pictures in headless Chromium and uses them: node browser.mjs DIRECTORY [SCREENSHOTS]
-//
-// Chromium is driven by the DevTools protocol over a pipe, which needs no package. Every message of the console, every
-// exception and every request that fails is a failure.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
-import { pathToFileURL } from "node:url";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+
+import { start } from "./chromium.mjs";
 
 const [directory, screenshots] = process.argv.slice(2);
 const expected = JSON.parse(readFileSync(join(directory, "expected.json"), "utf8"));
-const profile = mkdtempSync(join(tmpdir(), "dsconvert-browser-"));
-const chromium = spawn("chromium", [
-  "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
-  "--remote-debugging-pipe", `--user-data-dir=${profile}`,
-], { stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"] });
-
-const answers = new Map();
-const complaints = [];
-let listeners = [];
-let lastId = 0;
-let unread = "";
-chromium.stdio[4].setEncoding("utf8");
-chromium.stdio[4].on("data", (data) => {
-  const messages = (unread + data).split("\0");
-  unread = messages.pop();
-  for (const text of messages) {
-    const message = JSON.parse(text);
-    if (message.id) {
-      answers.get(message.id)(message);
-      answers.delete(message.id);
-    } else if (["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"].includes(message.method)) {
-      complaints.push(JSON.stringify(message.params).slice(0, 500));
-    }
-    listeners = listeners.filter(({ method, done }) => (message.method === method ? (done(), false) : true));
-  }
-});
-
-function send(method, params = {}, sessionId = undefined) {
-  lastId += 1;
-  const id = lastId;
-  return new Promise((done, fail) => {
-    answers.set(id, ({ result, error }) => (error ? fail(new Error(`${method}: ${error.message}`)) : done(result)));
-    chromium.stdio[3].write(`${JSON.stringify({ id, method, params, sessionId })}\0`);
-  });
-}
-
-const { targetId } = await send("Target.createTarget", { url: "about:blank" });
-const { sessionId } = await send("Target.attachToTarget", { targetId, flatten: true });
-const call = (method, params) => send(method, params, sessionId);
-for (const domain of ["Page", "Runtime", "Log", "DOM"]) await call(`${domain}.enable`);
-
-async function open(file, { width, height, dark = false, still = true, script = true }) {
-  await call("Emulation.setScriptExecutionDisabled", { value: !script });
-  await call("Emulation.setDeviceMetricsOverride", { width, height, deviceScaleFactor: 1, mobile: width < 600 });
-  await call("Emulation.setEmulatedMedia", {
-    features: [
-      { name: "prefers-color-scheme", value: dark ? "dark" : "light" },
-      { name: "prefers-reduced-motion", value: still ? "reduce" : "no-preference" },
-    ],
-  });
-  const loaded = new Promise((done) => listeners.push({ method: "Page.loadEventFired", done }));
-  await call("Page.navigate", { url: pathToFileURL(resolve(directory, file)).href });
-  await loaded;
-  if (script) await frames();
-}
-
-async function js(expression) {
-  const { result, exceptionDetails } = await call("Runtime.evaluate", { expression, awaitPromise: true, returnByValue: true });
-  assert.equal(exceptionDetails, undefined, `${expression}: ${exceptionDetails?.exception?.description}`);
-  return result.value;
-}
-
-const frames = () => js("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(() => done(1)))))");
-const text = (selector) => js(`document.querySelector(${JSON.stringify(selector)}).textContent`);
-const count = (selector) => js(`document.querySelectorAll(${JSON.stringify(selector)}).length`);
-
-async function press(key, times = 1) {
-  const code = { " ": "Space" }[key] ?? key;
-  const codes = { ArrowRight: 39, ArrowLeft: 37, Home: 36, Tab: 9, " ": 32, Enter: 13 };
-  for (let i = 0; i < times; i += 1) {
-    const event = { key, code, windowsVirtualKeyCode: codes[key] };
-    await call("Input.dispatchKeyEvent", { type: "keyDown", text: key === " " ? " " : undefined, ...event });
-    await call("Input.dispatchKeyEvent", { type: "keyUp", ...event });
-  }
-  await frames();
-}
-
-async function click(selector) {
-  await js(`document.querySelector(${JSON.stringify(selector)}).scrollIntoView({ block: "center" })`);
-  const box = await js(`(() => { const b = document.querySelector(${JSON.stringify(selector)}).getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()`);
-  for (const type of ["mousePressed", "mouseReleased"]) {
-    await call("Input.dispatchMouseEvent", { type, x: box[0], y: box[1], button: "left", clickCount: 1 });
-  }
-  await frames();
-}
-
-async function shoot(name) {
-  if (!screenshots) return;
-  const { data } = await call("Page.captureScreenshot", { format: "png", captureBeyondViewport: true });
-  writeFileSync(join(screenshots, name), Buffer.from(data, "base64"));
-}
+const { call, open, js, frames, text, count, press, click, shoot, run } = await start(directory, screenshots);
 
 const batches = () => text("#numbers b");
 // Different colours on the canvas: an empty one has one.
@@ -281,19 +187,4 @@ const tests = {
   },
 };
 
-let failed = 0;
-for (const [name, test] of Object.entries(tests)) {
-  try {
-    complaints.length = 0;
-    await test();
-    assert.deepEqual(complaints, []);
-    console.log(`ok: ${name}`);
-  } catch (error) {
-    failed += 1;
-    console.log(`FAILED: ${name}\n${error.stack}`);
-  }
-}
-await send("Browser.close").catch(() => {});
-await new Promise((done) => chromium.once("exit", done));
-rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
-process.exit(failed > 0 ? 1 : 0);
+await run(tests);

@@ -2,9 +2,11 @@
 
 mod describe;
 mod record;
+mod report;
 mod verify;
 
 pub(super) use describe::print_histogram;
+pub(super) use report::inside;
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -22,7 +24,7 @@ pub(super) struct Args {
     #[arg(value_name = "PATH")]
     path: PathBuf,
 
-    /// Split to show records of [default: train, or the first one]
+    /// Split to show records of [default: train, or the first one; a report shows all]
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
 
@@ -53,6 +55,9 @@ pub(super) struct Args {
     /// Read files instead of mapping them: safe when another process may cut them short
     #[arg(long)]
     no_mmap: bool,
+
+    #[command(flatten)]
+    report: report::ReportArgs,
 }
 
 /// Standard output, with errors that name it.
@@ -80,6 +85,9 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
         Ending::Fine
     } else if let Some(head) = args.head {
         show_head(args, access, head, &mut out)?;
+        Ending::Fine
+    } else if args.report.is_asked_for() {
+        report::exec(args, access, &mut out)?;
         Ending::Fine
     } else {
         let description = describe_path(&args.path, access)?;

@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use self::find::{describe, find, shuffle, tables_beside};
 pub use self::predict::Prediction;
@@ -422,8 +423,10 @@ impl<'a> Images<'a> {
                 continue;
             }
             let planned = self.job.planned(file);
+            let started = Instant::now();
             let bytes = Bytes::from(planned.read()?);
             out.read(&bytes);
+            out.reading += started.elapsed();
             out.source_bytes += file.bytes;
             let name = planned.path.file_name().map(crate::source::portable_name).unwrap_or_default();
             // What is named one by one is an item, whatever it is.

@@ -1,6 +1,7 @@
 //! From pieces of files to documents: UTF-8, lines, fields, rows.
 
 use std::borrow::Cow;
+use std::time::Instant;
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -141,8 +142,10 @@ impl TextJob {
         if let Err(reject) = self.check_length(file.bytes as usize) {
             return Ok(items.item(place, Err(reject), out));
         }
+        let started = Instant::now();
         let bytes = self.planned(self.parts[part].file).read()?;
         out.read(&bytes);
+        out.reading += started.elapsed();
         if let Some(found) = Compression::sniff(&bytes) {
             return Ok(items.item(place, Err(found.unexpected()), out));
         }

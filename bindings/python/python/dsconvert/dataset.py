@@ -279,6 +279,10 @@ class Dataset:
         described: dict[str, Any] = json.loads(self._source.native().describe())
         return described
 
+    def _repr_html_(self) -> str:
+        """Counts, splits, fields, lengths and, of images, examples: what a notebook shows."""
+        return self._source.native().summary_html()
+
     def __repr__(self) -> str:
         return f"<dsconvert.Dataset {self.path!r}: {self.kind}, {', '.join(self.splits)}>"
 

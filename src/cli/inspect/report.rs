@@ -1,0 +1,158 @@
+//! `--html`, `--plot` and `--contact-sheet`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::{Args, Out, is_file, is_shard, open_dataset, print_error, split_of};
+use crate::cli::common::local;
+use crate::error::{Error, Result};
+use crate::printable::printable_path;
+use crate::report::{DatasetReport, ReportOptions, RunReport, contact_sheet, page_html, plots_svg};
+use crate::source::read_file;
+use crate::storage::{Access, stat, write_file};
+
+/// Files that a report is written to, and what it shows.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Reports")]
+pub(super) struct ReportArgs {
+    /// Write a page with counts, plots and examples: one file that needs nothing else
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["head", "record", "verify", "json"])]
+    html: Option<PathBuf>,
+
+    /// Write a picture of up to 96 images
+    #[arg(long, value_name = "FILE.png", conflicts_with_all = ["head", "record", "verify", "json"])]
+    contact_sheet: Option<PathBuf>,
+
+    /// Write the plots: sizes of images; lengths and padding of text
+    #[arg(long, value_name = "FILE.svg", conflicts_with_all = ["head", "record", "verify", "json"])]
+    plot: Option<PathBuf>,
+
+    /// With --html: also show the run report that images or text wrote to FILE
+    #[arg(long, value_name = "FILE", requires = "html")]
+    report: Option<PathBuf>,
+
+    /// The tokenizer.json that made the ids, for a dataset that does not hold it
+    #[arg(long, value_name = "FILE", requires = "html")]
+    tokenizer: Option<PathBuf>,
+
+    /// Seed of the choice of examples
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+}
+
+impl ReportArgs {
+    /// Whether anything is to be written.
+    pub(super) fn is_asked_for(&self) -> bool {
+        self.html.is_some() || self.contact_sheet.is_some() || self.plot.is_some()
+    }
+
+    /// The files to be written, with their flags.
+    fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        [("--html", &self.html), ("--contact-sheet", &self.contact_sheet), ("--plot", &self.plot)]
+            .into_iter()
+            .filter_map(|(flag, path)| Some((flag, path.as_deref()?)))
+    }
+
+    /// Refuses files that would overwrite each other or a file that is read.
+    fn check(&self, dataset: &Path) -> Result<()> {
+        let files: Vec<(&str, &Path)> = self.files().collect();
+        for (at, (flag, path)) in files.iter().enumerate() {
+            local(flag, path)?;
+            let same = files.iter().skip(at + 1).find(|other| other.1 == *path);
+            if let Some((other, _)) = same {
+                return Err(Error::usage(format!("{flag} and {other} name the same file")).at_path(*path));
+            }
+            for (other, read) in [("--report", &self.report), ("--tokenizer", &self.tokenizer)] {
+                if read.as_deref() == Some(*path) {
+                    return Err(
+                        Error::usage(format!("{flag} would replace the file of {other}")).at_path(*path)
+                    );
+                }
+            }
+            inside(flag, path, dataset)?;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a file inside a dataset, whose directory holds what its manifest lists and nothing else.
+pub(in crate::cli) fn inside(flag: &str, file: &Path, dataset: &Path) -> Result<()> {
+    let folder = match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    // A folder that is not there yet, or cannot be examined, is found out when the file is written.
+    let (Ok(folder), Ok(dataset)) = (folder.canonicalize(), dataset.canonicalize()) else { return Ok(()) };
+    if folder.starts_with(&dataset) {
+        return Err(Error::usage(format!("{flag}: the file would be inside the dataset"))
+            .at_path(file)
+            .help("name a file outside of it"));
+    }
+    Ok(())
+}
+
+/// Gathers the report and writes what was asked for.
+pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
+    let wanted = &args.report;
+    if is_shard(&args.path)? {
+        return Err(Error::usage("a report needs a dataset, and this is one shard")
+            .at_path(&args.path)
+            .help("name the directory of the dataset"));
+    }
+    let dataset = open_dataset(&args.path, access)?;
+    wanted.check(dataset.path())?;
+    let run = wanted.report.as_deref().map(RunReport::read).transpose()?;
+    let tokenizer = wanted.tokenizer.as_deref().map(read_tokenizer).transpose()?;
+    let mut written = Vec::new();
+    let mut write = |path: &Path, bytes: &[u8]| -> Result<()> {
+        write_file(path, bytes)?;
+        written.push(format!(
+            "wrote {} ({})",
+            printable_path(path),
+            indicatif::HumanBytes(bytes.len() as u64)
+        ));
+        Ok(())
+    };
+    if wanted.html.is_some() || wanted.plot.is_some() {
+        let full = wanted.html.is_some();
+        let options = ReportOptions {
+            seed: wanted.seed,
+            access,
+            split: args.split.as_deref(),
+            tokenizer: tokenizer.as_deref(),
+            thumbnails: if full { ReportOptions::default().thumbnails } else { 0 },
+            documents: if full { ReportOptions::default().documents } else { 0 },
+            compact: false,
+        };
+        let report = DatasetReport::of(&dataset, &options)?;
+        for problem in &report.problems.listed {
+            super::super::print::say(format!("warning: {problem}"));
+        }
+        if let Some(path) = &wanted.html {
+            write(path, page_html(&report, run.as_ref()).as_bytes())?;
+        }
+        if let Some(path) = &wanted.plot {
+            write(path, plots_svg(&report).as_bytes())?;
+        }
+    }
+    if let Some(path) = &wanted.contact_sheet {
+        let split = split_of(&dataset, args.split.as_deref())?;
+        let (png, left_out) = contact_sheet(&dataset, &split, wanted.seed)?;
+        if left_out > 0 {
+            super::super::print::say(format!("warning: {left_out} images cannot be shown and are left out"));
+        }
+        write(path, &png)?;
+    }
+    written.iter().try_for_each(|line| writeln!(out, "{line}")).map_err(print_error)
+}
+
+/// The bytes of a `tokenizer.json`, or of that in a folder.
+fn read_tokenizer(path: &Path) -> Result<Vec<u8>> {
+    local("--tokenizer", path)?;
+    let is_folder = stat(path)?.is_some_and(|meta| meta.is_dir());
+    let file = if is_folder { path.join("tokenizer.json") } else { path.to_owned() };
+    if !is_file(&file)? {
+        return Err(Error::usage("there is no such tokenizer").at_path(&file));
+    }
+    read_file(&file)
+}

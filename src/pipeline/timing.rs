@@ -1,0 +1,79 @@
+//! Where the time of a run goes: sums in atomics, one addition per task.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// A part of a run that comes after another; measured by the clock on the wall.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Finished units are checked, and duplicates found.
+    Prepare,
+    /// Units are converted.
+    Convert,
+    /// Indexes and the manifest are written.
+    Commit,
+}
+
+/// What a thread does while units are converted; summed over all threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Source files are read and cut into items.
+    Read,
+    /// Items become records: decoding, resizing and encoding images, or tokenizing documents.
+    Transform,
+    /// Records are encoded into shards and handed to the system.
+    Write,
+    /// A separate thread makes finished shards durable.
+    Sync,
+    /// Workers have nothing to do.
+    Wait,
+}
+
+/// Times of one run.
+#[derive(Debug, Default)]
+pub(super) struct Timing {
+    phases: [AtomicU64; 3],
+    stages: [AtomicU64; 5],
+}
+
+impl Timing {
+    pub(super) fn add(&self, stage: Stage, time: Duration) {
+        self.stages[stage as usize].fetch_add(nanoseconds(time), Relaxed);
+    }
+
+    /// Ends `phase`, which began at `since`.
+    pub(super) fn end(&self, phase: Phase, since: Instant) {
+        self.phases[phase as usize].fetch_add(nanoseconds(since.elapsed()), Relaxed);
+    }
+
+    pub(super) fn phase(&self, phase: Phase) -> Duration {
+        Duration::from_nanos(self.phases[phase as usize].load(Relaxed))
+    }
+
+    pub(super) fn stage(&self, stage: Stage) -> Duration {
+        Duration::from_nanos(self.stages[stage as usize].load(Relaxed))
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_and_phases_are_summed_apart() {
+        let timing = Timing::default();
+        timing.add(Stage::Read, Duration::from_millis(2));
+        timing.add(Stage::Read, Duration::from_millis(3));
+        timing.add(Stage::Wait, Duration::from_millis(7));
+        assert_eq!(timing.stage(Stage::Read), Duration::from_millis(5));
+        assert_eq!(timing.stage(Stage::Wait), Duration::from_millis(7));
+        assert_eq!(timing.stage(Stage::Write), Duration::ZERO);
+        timing.end(Phase::Commit, Instant::now() - Duration::from_millis(4));
+        assert!(timing.phase(Phase::Commit) >= Duration::from_millis(4));
+        assert_eq!(timing.phase(Phase::Convert), Duration::ZERO);
+    }
+}

@@ -1,0 +1,95 @@
+//! Numbers for people.
+
+/// `1,234,567`
+pub(super) fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// `1 record`, `2 records`
+pub(super) fn plural(n: u64, one: &str) -> String {
+    format!("{} {one}{}", count(n), if n == 1 { "" } else { "s" })
+}
+
+/// `1.24 MiB`
+pub(super) fn bytes(n: u64) -> String {
+    let mut value = n as f64;
+    for unit in ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"] {
+        if value < 1000.0 || unit == "PiB" {
+            return if unit == "bytes" { format!("{n} {unit}") } else { format!("{} {unit}", three(value)) };
+        }
+        value /= 1024.0;
+    }
+    format!("{n} bytes")
+}
+
+/// Three significant digits, with `k`, `M`, `G` or `T` for thousands: the label of an axis.
+pub(super) fn short(value: f64) -> String {
+    let (mut value, sign) = (value.abs(), if value < 0.0 { "−" } else { "" });
+    for unit in ["", "k", "M", "G", "T"] {
+        if value < 999.5 {
+            return format!("{sign}{}{unit}", three(value));
+        }
+        value /= 1000.0;
+    }
+    format!("{sign}{value:.0}P")
+}
+
+/// At most three significant digits, without zeros behind the point.
+pub(super) fn three(value: f64) -> String {
+    let text = match value.abs() {
+        v if v >= 99.95 || v == 0.0 => format!("{value:.0}"),
+        v if v >= 9.995 => format!("{value:.1}"),
+        v if v >= 0.9995 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    };
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+/// `12.3%`
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.1}%", share * 100.0)
+}
+
+/// `0.42 s`, `3.1 min`, `2.5 h`
+pub(super) fn seconds(value: f64) -> String {
+    match value {
+        v if !v.is_finite() => "–".to_owned(),
+        v if v < 0.001 => format!("{} µs", three(v * 1e6)),
+        v if v < 1.0 => format!("{} ms", three(v * 1e3)),
+        v if v < 120.0 => format!("{} s", three(v)),
+        v if v < 7200.0 => format!("{} min", three(v / 60.0)),
+        v => format!("{} h", three(v / 3600.0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_and_round() {
+        assert_eq!([0, 12, 999, 1000, 1_234_567].map(count), ["0", "12", "999", "1,000", "1,234,567"]);
+        assert_eq!([0, 1023, 1_000_000, 1 << 30].map(bytes), ["0 bytes", "0.999 KiB", "977 KiB", "1 GiB"]);
+        assert_eq!([0.0, 0.25, 1500.0, 2e6, 12.5].map(short), ["0", "0.25", "1.5k", "2M", "12.5"]);
+        assert_eq!(
+            [0.0004, 0.25, 90.0, 600.0, 9000.0].map(seconds),
+            ["400 µs", "250 ms", "90 s", "10 min", "2.5 h"]
+        );
+        assert_eq!(
+            (percent(0.1234), plural(1, "record"), plural(0, "record")),
+            ("12.3%".into(), "1 record".into(), "0 records".into())
+        );
+        assert_eq!(u64::MAX.to_string().len(), count(u64::MAX).replace(',', "").len());
+    }
+}

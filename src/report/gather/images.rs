@@ -1,0 +1,108 @@
+//! Sizes, classes and thumbnails of images.
+
+use super::classes::{self, Classes};
+use super::sample::{evenly_spaced, seeded};
+use super::{Problems, ReportOptions};
+use crate::error::{Error, Result};
+use crate::reader::{Dataset, Record, Split};
+use crate::report::histogram::Histogram;
+use crate::report::thumbnail::Thumbnails;
+
+/// Records whose size is read from the index.
+const MAX_RECORDS: u64 = 100_000;
+/// Pixels of the longer side of a thumbnail on the page.
+const THUMBNAIL_SIDE: u32 = 192;
+
+/// Images of a split.
+#[derive(Debug, Default)]
+pub struct ImageStats {
+    /// Width and height in pixels of the records that were looked up, in record order.
+    pub sizes: Vec<(u32, u32)>,
+    /// Width ÷ height.
+    pub aspect: Histogram,
+    /// Stored bytes of a record.
+    pub bytes: Histogram,
+    /// Class balance, when the records have labels.
+    pub classes: Option<Classes>,
+    /// Examples, in record order.
+    pub thumbnails: Vec<Thumbnail>,
+}
+
+/// A small JPEG of an image.
+#[derive(Debug, Clone)]
+pub struct Thumbnail {
+    /// Ordinal of the record in its split.
+    pub record: u64,
+    /// Its key.
+    pub key: String,
+    /// Name of its class.
+    pub class: Option<String>,
+    /// Width and height of the stored image in pixels.
+    pub size: (u32, u32),
+    /// A JPEG, or the reason why there is none.
+    pub jpeg: Result<Vec<u8>, String>,
+    /// Width and height of the JPEG in pixels.
+    pub shown: (u32, u32),
+}
+
+pub(super) fn gather(
+    dataset: &Dataset,
+    split: &Split,
+    options: &ReportOptions<'_>,
+    problems: &mut Problems,
+) -> ImageStats {
+    let mut stats = ImageStats::default();
+    if !options.compact {
+        let mut sizes = Vec::new();
+        let mut bytes = Vec::new();
+        let read = evenly_spaced(split.len(), MAX_RECORDS).try_for_each(|ordinal| -> Result<()> {
+            let entry = split.entry(ordinal)?;
+            sizes.push((entry.width, entry.height));
+            bytes.push(entry.bytes as f64);
+            Ok(())
+        });
+        problems.kept(&format!("split {}: the record index cannot be read", split.name()), read);
+        let aspects =
+            sizes.iter().filter(|(w, h)| *w > 0 && *h > 0).map(|(w, h)| f64::from(*w) / f64::from(*h));
+        stats.aspect = Histogram::of(aspects.collect(), false);
+        stats.bytes = Histogram::of(bytes, true);
+        stats.sizes = sizes;
+        stats.classes = classes::gather(dataset, split, options, problems);
+    }
+    let mut thumbnails = Thumbnails::new(dataset.manifest().raw_channels(), THUMBNAIL_SIDE);
+    for ordinal in seeded(split.len(), options.thumbnails as u64, options.seed) {
+        match split.get(ordinal) {
+            Ok(record) => stats.thumbnails.push(thumbnail(&record, &mut thumbnails)),
+            Err(error) => problems.add(unreadable(&error)),
+        }
+    }
+    stats
+}
+
+fn thumbnail(record: &Record, thumbnails: &mut Result<Thumbnails>) -> Thumbnail {
+    let size = (record.width().unwrap_or(0), record.height().unwrap_or(0));
+    let jpeg = match thumbnails {
+        Ok(thumbnails) => thumbnails.jpeg(record),
+        Err(error) => Err(error.to_string()),
+    };
+    let (jpeg, shown) = match jpeg {
+        Ok(made) => (Ok(made.bytes), made.size),
+        Err(why) => (Err(why), (0, 0)),
+    };
+    Thumbnail {
+        record: record.ordinal(),
+        key: record.key().unwrap_or_default().to_owned(),
+        class: record.class_name().map(str::to_owned),
+        size,
+        jpeg,
+        shown,
+    }
+}
+
+/// A record that cannot be read, named by its shard: one problem for all records of a shard that cannot be opened.
+pub(super) fn unreadable(error: &Error) -> String {
+    match &error.place().shard {
+        Some(shard) if error.place().row.is_none() => format!("shard {shard} cannot be read: {error}"),
+        _ => format!("a record cannot be read: {error}"),
+    }
+}

@@ -1,0 +1,314 @@
+//! The statistics of a dataset, gathered once, in bounded memory.
+
+mod classes;
+mod images;
+mod padding;
+mod rejects;
+mod sample;
+mod text;
+
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+pub use self::classes::Classes;
+pub use self::images::{ImageStats, Thumbnail};
+pub use self::padding::Curves;
+pub use self::rejects::RejectExamples;
+pub(super) use self::sample::seeded;
+pub use self::text::{DecodedSample, ShownToken, TextStats, TokenCount};
+use super::histogram::Histogram;
+use super::vocabulary::Vocabulary;
+use crate::error::{Error, Result};
+use crate::manifest::{Manifest, Split as SplitInfo, open_listed};
+use crate::reader::{Dataset, OpenOptions, Split};
+use crate::schema::Kind;
+use crate::storage::{Access, resolve, stat};
+
+/// Splits that are shown in detail.
+pub(super) const MAX_SPLITS: usize = 12;
+/// Problems that are listed; the others are counted.
+const MAX_PROBLEMS: usize = 20;
+/// Name of the tokenizer in a dataset.
+const TOKENIZER_NAME: &str = "tokenizer.json";
+/// Largest tokenizer that is read.
+const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
+
+/// What a report shows.
+#[derive(Debug, Clone)]
+pub struct ReportOptions<'a> {
+    /// Decides which records are shown as examples.
+    pub seed: u64,
+    /// How files are read.
+    pub access: Access,
+    /// Only this split is looked into.
+    pub split: Option<&'a str>,
+    /// Bytes of the `tokenizer.json` that made the ids, for a dataset that does not hold it.
+    pub tokenizer: Option<&'a [u8]>,
+    /// Thumbnails of each split.
+    pub thumbnails: usize,
+    /// Decoded documents of each split.
+    pub documents: usize,
+    /// Only what is quick to read: no token counts, no padding, no classes.
+    pub compact: bool,
+}
+
+impl Default for ReportOptions<'_> {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            access: Access::Map,
+            split: None,
+            tokenizer: None,
+            thumbnails: 48,
+            documents: 6,
+            compact: false,
+        }
+    }
+}
+
+/// A dataset in numbers and examples.
+#[derive(Debug)]
+pub struct DatasetReport {
+    /// Name of the directory.
+    pub name: String,
+    /// What the dataset says about itself.
+    pub manifest: Manifest,
+    /// Seed of the examples.
+    pub seed: u64,
+    /// The splits that were looked into.
+    pub splits: Vec<SplitReport>,
+    /// Examples of rejects, by reason.
+    pub rejects: Vec<RejectExamples>,
+    /// Why ids cannot be shown as text.
+    pub no_text: Option<String>,
+    /// What could not be read, one sentence each.
+    pub problems: Problems,
+}
+
+/// A split in numbers and examples.
+#[derive(Debug)]
+pub struct SplitReport {
+    /// Name.
+    pub name: String,
+    /// What the manifest says of it.
+    pub info: SplitInfo,
+    /// Lengths of all records, in the unit of the kind; from the length index.
+    pub lengths: Option<Histogram>,
+    /// Of images.
+    pub images: Option<ImageStats>,
+    /// Of text.
+    pub text: Option<TextStats>,
+}
+
+/// What went wrong, without repetition.
+#[derive(Debug, Default, Clone)]
+pub struct Problems {
+    /// The first ones.
+    pub listed: Vec<String>,
+    /// How many more there are.
+    pub more: u64,
+}
+
+impl Problems {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.listed.is_empty()
+    }
+
+    pub(super) fn add(&mut self, problem: String) {
+        if self.listed.contains(&problem) {
+            return;
+        }
+        if self.listed.len() < MAX_PROBLEMS { self.listed.push(problem) } else { self.more += 1 }
+    }
+
+    /// Keeps the value, or the error as a problem with `what`.
+    pub(super) fn kept<T>(&mut self, what: &str, result: Result<T>) -> Option<T> {
+        result.map_err(|error| self.add(format!("{what}: {error}"))).ok()
+    }
+}
+
+impl DatasetReport {
+    /// Reads what a report needs of the dataset in the directory `path`. Damage of shards, indexes and other files is listed
+    /// in the report.
+    ///
+    /// # Errors
+    ///
+    /// When the dataset cannot be opened at all, has no split of the given name, or the given tokenizer is not the one
+    /// that made its ids.
+    pub fn gather(path: &Path, options: &ReportOptions<'_>) -> Result<Self> {
+        let dataset = OpenOptions::new().access(options.access).open(path)?;
+        Self::of(&dataset, options)
+    }
+
+    /// As [`DatasetReport::gather`], of an opened dataset.
+    ///
+    /// # Errors
+    ///
+    /// As [`DatasetReport::gather`].
+    pub fn of(dataset: &Dataset, options: &ReportOptions<'_>) -> Result<Self> {
+        let manifest = dataset.manifest().clone();
+        let mut problems = Problems::default();
+        let only = options.split.map(|name| dataset.split(name)).transpose()?;
+        let splits: Vec<Split> = match only {
+            Some(split) => vec![split],
+            None => dataset.splits().take(MAX_SPLITS).collect(),
+        };
+        let text = manifest.kind() == Kind::Text && options.documents > 0;
+        let (vocabulary, no_text) = match text.then(|| vocabulary(dataset, options.tokenizer)).transpose()? {
+            Some(Ok(vocabulary)) => (Some(vocabulary), None),
+            Some(Err(why)) => (None, Some(why)),
+            None => (None, None),
+        };
+        if !options.compact {
+            check_shards(dataset, &mut problems);
+        }
+        let splits = splits
+            .iter()
+            .map(|split| split_report(dataset, split, vocabulary.as_ref(), options, &mut problems))
+            .collect();
+        let rejects = match options.compact {
+            true => Vec::new(),
+            false => rejects::examples(dataset, options.access, &mut problems),
+        };
+        Ok(Self {
+            name: name_of(dataset.path()),
+            manifest,
+            seed: options.seed,
+            splits,
+            rejects,
+            no_text,
+            problems,
+        })
+    }
+}
+
+/// The last component of the path; of `.` that of the directory it stands for.
+fn name_of(path: &Path) -> String {
+    let named = path.file_name().map(std::ffi::OsStr::to_os_string);
+    let named = named.or_else(|| path.canonicalize().ok()?.file_name().map(std::ffi::OsStr::to_os_string));
+    named.map_or_else(|| "dataset".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Lists shards that are missing or of another size. Their content is checked where records are read.
+fn check_shards(dataset: &Dataset, problems: &mut Problems) {
+    for shard in dataset.shards().shards() {
+        let path = shard.path();
+        match resolve(dataset.path(), &path).and_then(|file| stat(&file)) {
+            Ok(Some(meta)) if meta.len() == shard.bytes => {}
+            Ok(Some(meta)) => problems.add(format!(
+                "shard {path} has {} bytes instead of {}; its records are left out where they cannot be read",
+                meta.len(),
+                shard.bytes
+            )),
+            Ok(None) => problems.add(format!("shard {path} is missing; its records are left out")),
+            Err(error) => problems.add(format!("shard {path} cannot be examined: {error}")),
+        }
+    }
+}
+
+fn split_report(
+    dataset: &Dataset,
+    split: &Split,
+    vocabulary: Option<&Vocabulary>,
+    options: &ReportOptions<'_>,
+    problems: &mut Problems,
+) -> SplitReport {
+    let name = split.name().to_owned();
+    let info = dataset.manifest().splits.get(&name).cloned();
+    let info = info.unwrap_or_else(|| empty_split(dataset.manifest().kind()));
+    let mut report = SplitReport { name, info, lengths: None, images: None, text: None };
+    if split.is_empty() {
+        return report;
+    }
+    let what = format!("split {}: the length index cannot be read", report.name);
+    report.lengths = problems.kept(&what, lengths(split));
+    match dataset.manifest().kind() {
+        Kind::Images => report.images = Some(images::gather(dataset, split, options, problems)),
+        Kind::Text => report.text = Some(text::gather(split, vocabulary, options, problems)),
+    }
+    report
+}
+
+fn empty_split(kind: Kind) -> SplitInfo {
+    let file =
+        || crate::index::IndexFile { path: String::new(), bytes: 0, sha256: String::new(), records: 0 };
+    SplitInfo {
+        counts: crate::manifest::Counts::default(),
+        records: 0,
+        shards: 0,
+        bytes: 0,
+        length: crate::index::LengthSummary {
+            unit: kind.length_unit(),
+            min: 0,
+            max: 0,
+            total: 0,
+            mean: 0.0,
+            p50: 0,
+            p90: 0,
+            p95: 0,
+            p99: 0,
+        },
+        record_index: Vec::new(),
+        length_index: Vec::new(),
+        length_histogram: file(),
+    }
+}
+
+/// The histogram of all lengths. Lengths that occur are at most as many as records, but as many bytes as the index has:
+/// neighbours are merged where there are more than [`MAX_RUNS`].
+fn lengths(split: &Split) -> Result<Histogram> {
+    /// Most distinct lengths that are kept apart.
+    const MAX_RUNS: usize = 1 << 20;
+    let mut values: Vec<(f64, u64)> = Vec::new();
+    for run in split.histogram()? {
+        let run = run?;
+        let full = values.len() >= MAX_RUNS;
+        match values.last_mut() {
+            Some(last) if full => last.1 = last.1.saturating_add(run.count),
+            _ => values.push((run.length as f64, run.count)),
+        }
+    }
+    Ok(Histogram::new(&values, true))
+}
+
+/// The vocabulary of the dataset, or the reason why there is none to be had.
+///
+/// # Errors
+///
+/// `given` is not the tokenizer that made the ids.
+fn vocabulary(dataset: &Dataset, given: Option<&[u8]>) -> Result<Result<Vocabulary, String>> {
+    let manifest = dataset.manifest();
+    let member = |name: &str| manifest.tokenizer.as_ref()?.get(name)?.as_str();
+    if member("model") == Some(crate::transform::text::BYTES) {
+        return Ok(Ok(Vocabulary::bytes()));
+    }
+    let expected = member("sha256");
+    let is_expected = |json: &[u8]| expected == Some(crate::storage::hex(&Sha256::digest(json)).as_str());
+    if let Some(json) = given {
+        return match is_expected(json) {
+            true => Ok(Ok(Vocabulary::from_json(json)?)),
+            false => Err(Error::usage("the tokenizer is not the one that made the ids of this dataset")
+                .help(format!(
+                    "its SHA-256 must be {}",
+                    expected.unwrap_or("known, and the manifest does not say it")
+                ))),
+        };
+    }
+    let Some(file) = manifest.files.iter().find(|file| file.path == TOKENIZER_NAME) else {
+        return Ok(Err("the dataset does not hold its tokenizer; name the file with --tokenizer".to_owned()));
+    };
+    let read = || -> Result<Vocabulary> {
+        if file.bytes > MAX_TOKENIZER_BYTES {
+            return Err(Error::corrupt("the tokenizer is too large to be one"));
+        }
+        let blob = open_listed(dataset.path(), &file.path, file.bytes, Access::Read)?;
+        let json = blob.read(0, blob.len())?;
+        if !is_expected(&json) {
+            return Err(Error::corrupt("the tokenizer.json of the dataset is not the one that made its ids"));
+        }
+        Vocabulary::from_json(&json)
+    };
+    Ok(read().map_err(|error| error.to_string()))
+}

@@ -1,0 +1,120 @@
+//! How much of a batch is padding, against its size.
+
+use super::sample::evenly_spaced;
+use crate::error::Result;
+use crate::index::LengthRun;
+use crate::reader::Split;
+use crate::reader::batch::{BatchSize, LengthsInMemory, PackOptions, PackPlan, padding};
+
+/// Records that stand for all.
+const SAMPLE_RECORDS: u64 = 1 << 15;
+/// Records of a batch.
+const BATCH_SIZES: [u64; 8] = [1, 4, 8, 16, 32, 64, 128, 256];
+/// Tokens of a batch, padding included.
+const BUDGETS: [u64; 8] = [1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072];
+/// Shortest and longest rows of packed batches.
+const ROW_TOKENS: std::ops::RangeInclusive<u64> = 64..=131_072;
+
+/// Shares of padding, from 0 to 1.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Curves {
+    /// Batch size, then padding of random, bucketed and packed batches.
+    pub by_records: Vec<(u64, [f64; 3])>,
+    /// The same against the token budget.
+    pub by_tokens: Vec<(u64, [f64; 3])>,
+    /// Tokens of the packed rows in `by_records`.
+    pub row_tokens: u64,
+    /// Records that stand for all; `None` when all were used.
+    pub sampled: Option<u64>,
+}
+
+impl Curves {
+    /// Names of the curves.
+    pub const NAMES: [&'static str; 3] = ["random", "bucketed", "packed"];
+}
+
+/// The curves of `split`, by the plans of the loader itself.
+pub(super) fn gather(split: &Split) -> Result<Curves> {
+    let lengths = sample(split)?;
+    let sampled = (lengths.len() as u64) < split.len();
+    let longest = lengths.last().copied().unwrap_or(0);
+    let p99 = lengths.get(lengths.len().saturating_sub(1) * 99 / 100).copied().unwrap_or(0);
+    let row_tokens = p99.max(1).next_power_of_two().clamp(*ROW_TOKENS.start(), *ROW_TOKENS.end());
+    let mut curves =
+        Curves { row_tokens, sampled: sampled.then_some(lengths.len() as u64), ..Curves::default() };
+    let packed_rows = packed(&lengths, row_tokens)?;
+    for size in BATCH_SIZES {
+        let found = padding(lengths.len() as u64, runs(&lengths), BatchSize::BatchSize(size))?;
+        curves.by_records.push((size, [found.random, found.bucketed, packed_rows]));
+    }
+    // A budget below most records would only show batches of one record.
+    let least = p99.clamp(1, *BUDGETS.last().unwrap_or(&1)).min(longest);
+    for budget in BUDGETS.into_iter().filter(|budget| *budget >= least) {
+        let found = padding(lengths.len() as u64, runs(&lengths), BatchSize::MaxTokens(budget))?;
+        curves.by_tokens.push((budget, [found.random, found.bucketed, packed(&lengths, budget)?]));
+    }
+    Ok(curves)
+}
+
+/// Lengths at evenly spaced ranks, ascending.
+fn sample(split: &Split) -> Result<Vec<u64>> {
+    let mut ranks = evenly_spaced(split.len(), SAMPLE_RECORDS).peekable();
+    let mut lengths = Vec::new();
+    for run in split.histogram()? {
+        let run = run?;
+        let end = run.first_rank.saturating_add(run.count);
+        while ranks.next_if(|rank| *rank < end).is_some() {
+            lengths.push(run.length);
+        }
+    }
+    Ok(lengths)
+}
+
+/// The lengths as runs.
+fn runs(lengths: &[u64]) -> impl Iterator<Item = Result<LengthRun>> {
+    let mut first_rank = 0;
+    lengths.chunk_by(|a, b| a == b).map(move |same| {
+        let (length, count) = (same.first().copied().unwrap_or(0), same.len() as u64);
+        let run = LengthRun { length, count, first_rank };
+        first_rank += count;
+        Ok(run)
+    })
+}
+
+/// Share of rows of `row_tokens` that holds no token when documents are packed by best fit.
+fn packed(lengths: &[u64], row_tokens: u64) -> Result<f64> {
+    let tokens: u64 = lengths.iter().fold(0, |sum, length| sum.saturating_add(*length));
+    if tokens == 0 {
+        return Ok(0.0);
+    }
+    let plan =
+        PackPlan::new("", LengthsInMemory::new(lengths.to_vec()), PackOptions::new(row_tokens, 1), 0, 1)?;
+    let (mut rows, mut filled) = (0u64, 0u64);
+    for step in plan.steps(&plan.start(0))? {
+        let (step, _) = step?;
+        rows += step.rows.len() as u64;
+        filled = filled.saturating_add(step.tokens());
+    }
+    let places = rows.saturating_mul(row_tokens);
+    Ok(if places == 0 { 0.0 } else { 1.0 - filled as f64 / places as f64 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packing_documents_that_fill_a_row_wastes_nothing() {
+        assert_eq!(packed(&[64; 100], 64).unwrap(), 0.0);
+        assert!((packed(&[40; 100], 64).unwrap() - 0.375).abs() < 1e-9);
+        assert_eq!(packed(&[], 64).unwrap(), 0.0);
+        assert_eq!(packed(&[0, 0], 64).unwrap(), 0.0);
+    }
+
+    #[test]
+    fn runs_are_those_of_the_lengths() {
+        let found: Vec<LengthRun> = runs(&[1, 1, 3]).map(Result::unwrap).collect();
+        let run = |length, count, first_rank| LengthRun { length, count, first_rank };
+        assert_eq!(found, [run(1, 2, 0), run(3, 1, 2)]);
+    }
+}

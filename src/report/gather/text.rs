@@ -1,0 +1,162 @@
+//! Tokens and decoded documents.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use super::padding::{self, Curves};
+use super::sample::{evenly_spaced, seeded};
+use super::{Problems, ReportOptions};
+use crate::reader::Split;
+use crate::report::vocabulary::{TokenText, Vocabulary};
+
+/// Records whose tokens are counted.
+const MAX_RECORDS: u64 = 20_000;
+/// Tokens that are counted.
+const MAX_TOKENS: u64 = 10_000_000;
+/// Different tokens that are counted apart.
+const MAX_DISTINCT: usize = 1 << 22;
+/// Records that are read together.
+const CHUNK: usize = 256;
+/// Tokens that are listed.
+const SHOWN_TOKENS: usize = 40;
+/// Tokens of a document that are shown.
+const DOCUMENT_TOKENS: usize = 240;
+
+/// Text of a split.
+#[derive(Debug, Default)]
+pub struct TextStats {
+    /// Records whose tokens were counted.
+    pub records: u64,
+    /// Tokens that were counted.
+    pub tokens: u64,
+    /// Different tokens among these.
+    pub distinct: u64,
+    /// The most frequent tokens.
+    pub top: Vec<TokenCount>,
+    /// Bytes of text that a token stands for; `None` when ids cannot be turned into text.
+    pub bytes_per_token: Option<f64>,
+    /// Examples, in record order.
+    pub documents: Vec<DecodedSample>,
+    /// Padding of batches.
+    pub padding: Option<Curves>,
+}
+
+/// A token and how often it occurs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenCount {
+    /// The id.
+    pub id: u32,
+    /// Its occurrences.
+    pub count: u64,
+    /// What it stands for.
+    pub shown: ShownToken,
+}
+
+/// A token as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ShownToken {
+    /// The bytes of text it stands for; `None` when they are not known.
+    pub bytes: Option<Vec<u8>>,
+    /// It is a special token.
+    pub special: bool,
+}
+
+/// The beginning of a document, token by token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecodedSample {
+    /// Ordinal of the record in its split.
+    pub record: u64,
+    /// Its key.
+    pub key: String,
+    /// Tokens of the whole record.
+    pub length: u64,
+    /// The first tokens.
+    pub tokens: Vec<(u32, ShownToken)>,
+}
+
+fn shown(vocabulary: Option<&Vocabulary>, id: u32) -> ShownToken {
+    match vocabulary.and_then(|vocabulary| vocabulary.token(id)) {
+        Some(TokenText { bytes, special }) => ShownToken { bytes: Some(bytes), special },
+        None => ShownToken::default(),
+    }
+}
+
+pub(super) fn gather(
+    split: &Split,
+    vocabulary: Option<&Vocabulary>,
+    options: &ReportOptions<'_>,
+    problems: &mut Problems,
+) -> TextStats {
+    let mut stats = TextStats::default();
+    for ordinal in seeded(split.len(), options.documents as u64, options.seed) {
+        match split.get(ordinal) {
+            Ok(record) => {
+                let ids = record.input_ids();
+                let tokens = ids.iter().flat_map(|ids| ids.iter()).take(DOCUMENT_TOKENS);
+                stats.documents.push(DecodedSample {
+                    record: ordinal,
+                    key: record.key().unwrap_or_default().to_owned(),
+                    length: ids.map_or(0, |ids| ids.len() as u64),
+                    tokens: tokens.map(|id| (id, shown(vocabulary, id))).collect(),
+                });
+            }
+            Err(error) => problems.add(super::images::unreadable(&error)),
+        }
+    }
+    if options.compact {
+        return stats;
+    }
+    count(split, vocabulary, &mut stats, problems);
+    let what = format!("split {}: padding cannot be computed", split.name());
+    stats.padding = problems.kept(&what, padding::gather(split));
+    stats
+}
+
+/// Counts the tokens of evenly spaced records.
+fn count(split: &Split, vocabulary: Option<&Vocabulary>, stats: &mut TextStats, problems: &mut Problems) {
+    let mean = split.info().map_or(1.0, |info| info.length.mean).max(1.0);
+    let most = ((MAX_TOKENS as f64 / mean) as u64).clamp(1, MAX_RECORDS);
+    let wanted: Vec<u64> = evenly_spaced(split.len(), most).collect();
+    let mut counts: HashMap<u32, u64> = HashMap::new();
+    // Of each record as many tokens as keep the sum in bounds.
+    let each = usize::try_from(2 * MAX_TOKENS / (wanted.len() as u64).max(1)).unwrap_or(usize::MAX);
+    let mut count = |record: &crate::reader::Record, stats: &mut TextStats| {
+        let Some(ids) = record.input_ids() else { return };
+        stats.records += 1;
+        for id in ids.iter().take(each) {
+            stats.tokens += 1;
+            if counts.len() < MAX_DISTINCT || counts.contains_key(&id) {
+                *counts.entry(id).or_default() += 1;
+            }
+        }
+    };
+    for chunk in wanted.chunks(CHUNK) {
+        match split.get_many(chunk) {
+            Ok(records) => records.iter().for_each(|record| count(record, stats)),
+            Err(_) => {
+                for &ordinal in chunk {
+                    match split.get(ordinal) {
+                        Ok(record) => count(&record, stats),
+                        Err(error) => problems.add(super::images::unreadable(&error)),
+                    }
+                }
+            }
+        }
+    }
+    stats.distinct = counts.len() as u64;
+    let mut order: Vec<(u32, u64)> = counts.into_iter().collect();
+    order.sort_unstable_by_key(|(id, count)| (Reverse(*count), *id));
+    if vocabulary.is_some() {
+        let (mut tokens, mut bytes) = (0u64, 0u64);
+        for (id, count) in &order {
+            let token = shown(vocabulary, *id);
+            if let Some(text) = token.bytes.filter(|_| !token.special) {
+                tokens = tokens.saturating_add(*count);
+                bytes = bytes.saturating_add(count.saturating_mul(text.len() as u64));
+            }
+        }
+        stats.bytes_per_token = (tokens > 0).then(|| bytes as f64 / tokens as f64);
+    }
+    let top = order.into_iter().take(SHOWN_TOKENS);
+    stats.top = top.map(|(id, count)| TokenCount { id, count, shown: shown(vocabulary, id) }).collect();
+}

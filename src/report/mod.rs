@@ -1,0 +1,34 @@
+//! Reports for people: an HTML page, plots and a contact sheet of a dataset, and the run report of a conversion.
+//!
+//! A report is made in two steps. [`DatasetReport::gather`] reads the dataset once, in bounded memory, into plain
+//! structs; the page, the plots and the summary for notebooks only format these. What cannot be read is listed as a
+//! problem of the report, and the rest goes on.
+//!
+//! ```text
+//! dataset ─▶ gather ─▶ DatasetReport ─▶ page (HTML), svg (plots), summary (notebooks)
+//!                └──── contact_sheet (PNG)
+//! ```
+//!
+//! Every string of a dataset passes through [`escape`] on its way into HTML or SVG.
+
+mod contact_sheet;
+mod escape;
+mod format;
+mod gather;
+mod histogram;
+mod page;
+mod run;
+mod svg;
+mod thumbnail;
+mod vocabulary;
+
+pub use contact_sheet::contact_sheet;
+pub use escape::escape;
+pub use gather::{
+    Classes, Curves, DatasetReport, DecodedSample, ImageStats, RejectExamples, ReportOptions, ShownToken,
+    SplitReport, TextStats, Thumbnail, TokenCount,
+};
+pub use histogram::{Bin, Histogram};
+pub use page::{page_html, summary_html};
+pub use run::{Host, RUN_REPORT_VERSION, RunReport, StageTimes, peak_memory_bytes};
+pub use svg::plots_svg;

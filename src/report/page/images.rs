@@ -1,0 +1,129 @@
+//! Classes and thumbnails.
+
+use super::parts::{add, bar, base64};
+use crate::report::escape::{clipped, escape};
+use crate::report::format::{count, percent, plural, three};
+use crate::report::gather::{Classes, ImageStats, Thumbnail};
+
+/// Characters of a class name.
+const NAME_CHARACTERS: usize = 80;
+
+pub(super) fn section(out: &mut String, images: &ImageStats) {
+    if !images.thumbnails.is_empty() {
+        add(
+            out,
+            format_args!(
+                "<section class=\"card\">\n<h3>{} of this split</h3>\n",
+                plural(images.thumbnails.len() as u64, "image")
+            ),
+        );
+        contact_sheet(out, &images.thumbnails);
+        out.push_str("</section>\n");
+    }
+    if let Some(classes) = &images.classes {
+        balance(out, classes);
+    }
+}
+
+/// Thumbnails side by side.
+pub(super) fn contact_sheet(out: &mut String, thumbnails: &[Thumbnail]) {
+    out.push_str("<div class=\"sheet\">\n");
+    for image in thumbnails {
+        let name = image.class.as_deref().unwrap_or(&image.key);
+        let (width, height) = image.size;
+        out.push_str("<figure><div class=\"frame\">");
+        match &image.jpeg {
+            Ok(jpeg) => add(
+                out,
+                format_args!(
+                    "<img src=\"data:image/jpeg;base64,{}\" width=\"{}\" height=\"{}\" alt=\"{}\" title=\"{}\">",
+                    base64(jpeg),
+                    image.shown.0,
+                    image.shown.1,
+                    clipped(&format!("Record {}, {name}", image.record), 200),
+                    clipped(&image.key, 300)
+                ),
+            ),
+            Err(why) => add(out, format_args!("<p>cannot be shown: {}</p>", clipped(why, 120))),
+        }
+        add(
+            out,
+            format_args!(
+                "</div><figcaption><b><bdi>{}</bdi></b><span class=\"soft\">{} · {width}×{height}</span></figcaption></figure>\n",
+                clipped(name, NAME_CHARACTERS),
+                count(image.record),
+            ),
+        );
+    }
+    out.push_str("</div>\n");
+}
+
+fn balance(out: &mut String, classes: &Classes) {
+    out.push_str("<section class=\"card\">\n<h3>Class balance</h3>\n");
+    let most = classes.top.first().map_or(0, |top| top.1);
+    let mut facts = vec![format!(
+        "{} {}",
+        count(classes.classes),
+        if classes.classes == 1 { "class" } else { "classes" }
+    )];
+    if most > 0 {
+        facts.push(format!(
+            "{} records in the largest, {} in the median, {} in the smallest",
+            count(most),
+            count(classes.median),
+            count(classes.least)
+        ));
+        facts.push(format!(
+            "the largest is {} times the smallest",
+            three(most as f64 / classes.least.max(1) as f64)
+        ));
+    }
+    if classes.empty > 0 {
+        facts.push(format!("{} without a record", count(classes.empty)));
+    }
+    if classes.unlabelled > 0 {
+        facts.push(format!("{} without a label", plural(classes.unlabelled, "record")));
+    }
+    add(
+        out,
+        format_args!(
+            "<p class=\"soft\">{}; counted in {}.</p>\n",
+            escape(&facts.join("; ")),
+            plural(classes.read, "record")
+        ),
+    );
+    if classes.top.is_empty() {
+        out.push_str("</section>\n");
+        return;
+    }
+    out.push_str("<table><thead><tr><th scope=\"col\">class</th><th scope=\"col\" class=\"bar\">records</th><th scope=\"col\" class=\"n\">number</th><th scope=\"col\" class=\"n\">share</th></tr></thead><tbody>\n");
+    for (name, number) in &classes.top {
+        add(
+            out,
+            format_args!(
+                "<tr><th scope=\"row\"><bdi>{}</bdi></th>{}<td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
+                clipped(name, NAME_CHARACTERS),
+                bar(*number as f64 / most.max(1) as f64),
+                count(*number),
+                percent(*number as f64 / classes.read.max(1) as f64)
+            ),
+        );
+    }
+    out.push_str("</tbody></table>\n");
+    let hidden = classes.classes.saturating_sub(classes.top.len() as u64);
+    if hidden > 0 {
+        let listed: u64 = classes.top.iter().map(|top| top.1).sum();
+        add(
+            out,
+            format_args!(
+                "<p class=\"note\">The {} most frequent classes; {} others have {} of the records.</p>\n",
+                classes.top.len(),
+                count(hidden),
+                percent(
+                    1.0 - (listed + classes.unlabelled).min(classes.read) as f64 / classes.read.max(1) as f64
+                )
+            ),
+        );
+    }
+    out.push_str("</section>\n");
+}

@@ -1,0 +1,73 @@
+//! The HTML page of a dataset: one file that needs nothing else, without scripts.
+
+mod images;
+mod overview;
+mod parts;
+mod run;
+mod splits;
+mod summary;
+mod text;
+
+use sha2::{Digest, Sha256};
+
+pub use self::summary::summary_html;
+use super::escape::escape;
+use super::gather::DatasetReport;
+use super::run::RunReport;
+use super::svg;
+
+/// Style of the page; that of the plots follows.
+const STYLE: &str = include_str!("style.css");
+
+/// The page of `report`, with the run report of its conversion when there is one.
+///
+/// It loads nothing: pictures are data, the content security policy allows no other, and only the one style sheet whose
+/// hash it names.
+pub fn page_html(report: &DatasetReport, run: Option<&RunReport>) -> String {
+    let style = format!("{STYLE}{}", svg::STYLE);
+    let mut body = String::new();
+    overview::header(&mut body, report, run.is_some());
+    overview::problems(&mut body, report);
+    overview::split_table(&mut body, report);
+    for (number, split) in report.splits.iter().enumerate() {
+        splits::section(&mut body, report, split, number);
+    }
+    overview::rejects(&mut body, report);
+    overview::schema(&mut body, report);
+    overview::options(&mut body, report);
+    if let Some(run) = run {
+        run::section(&mut body, report, run);
+    }
+    overview::footer(&mut body, report);
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-{}'; img-src data:; \
+         base-uri 'none'; form-action 'none'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"referrer\" content=\"no-referrer\">\n\
+         <link rel=\"icon\" href=\"data:,\">\n<title>{} – dsconvert</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n\
+         {body}</main>\n</body>\n</html>\n",
+        parts::base64(&Sha256::digest(style.as_bytes())),
+        escape(&report.name),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_policy_names_the_style_that_is_there() {
+        // The end of the element would end the style sheet.
+        assert!(!STYLE.contains("</") && !svg::STYLE.contains("</"));
+        // A policy without 'unsafe-inline' forbids style attributes.
+        for source in [
+            include_str!("parts.rs"),
+            include_str!("splits.rs"),
+            include_str!("images.rs"),
+            include_str!("text.rs"),
+        ] {
+            assert!(!source.contains(concat!("sty", "le=")));
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Pieces that sections share.
+
+use std::fmt::{self, Write};
+
+use crate::report::escape::{clipped, escape};
+use crate::report::format::{count, percent};
+use crate::report::histogram::Histogram;
+use crate::report::svg::bar_range;
+
+/// Appends markup. Text of a dataset must have been escaped.
+pub(super) fn add(out: &mut String, markup: fmt::Arguments<'_>) {
+    let _ = out.write_fmt(markup);
+}
+
+/// A heading with an address inside the page.
+pub(super) fn heading(out: &mut String, id: &str, title: &str) {
+    add(out, format_args!("<h2 id=\"{id}\">{}</h2>\n", escape(title)));
+}
+
+/// Tiles: name and value.
+pub(super) fn numbers(out: &mut String, tiles: &[(&str, String)]) {
+    out.push_str("<dl class=\"numbers\">\n");
+    for (name, value) in tiles {
+        add(out, format_args!("<div><dt>{}</dt><dd>{}</dd></div>\n", escape(name), escape(value)));
+    }
+    out.push_str("</dl>\n");
+}
+
+/// A table of names and values.
+pub(super) fn pairs(out: &mut String, rows: impl IntoIterator<Item = (String, String)>) {
+    out.push_str("<table class=\"wide\"><tbody>\n");
+    for (name, value) in rows {
+        add(
+            out,
+            format_args!(
+                "<tr><th scope=\"row\"><bdi>{}</bdi></th><td><bdi>{}</bdi></td></tr>\n",
+                clipped(&name, 120),
+                clipped(&value, 600)
+            ),
+        );
+    }
+    out.push_str("</tbody></table>\n");
+}
+
+/// A bar of `share` (0 to 1) of the width of its cell.
+pub(super) fn bar(share: f64) -> String {
+    let width = (share * 100.0).clamp(if share > 0.0 { 0.6 } else { 0.0 }, 100.0);
+    format!(
+        "<td class=\"bar\"><svg viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" aria-hidden=\"true\">\
+         <rect width=\"100\" height=\"10\"/><rect width=\"{width:.2}\" height=\"10\"/></svg></td>"
+    )
+}
+
+/// The numbers of a histogram as a table, closed.
+pub(super) fn data(out: &mut String, histogram: &Histogram, unit: &str, things: &str, whole: bool) {
+    out.push_str("<details class=\"data\"><summary>Numbers</summary><div class=\"scroll\" tabindex=\"0\"><table><thead><tr>");
+    add(
+        out,
+        format_args!(
+            "<th scope=\"col\">{unit}</th><th scope=\"col\" class=\"n\">{things}</th><th scope=\"col\" class=\"n\">share</th></tr></thead><tbody>\n"
+        ),
+    );
+    for bin in histogram.bins.iter().filter(|bin| bin.count > 0) {
+        add(
+            out,
+            format_args!(
+                "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
+                bar_range(bin, whole),
+                count(bin.count),
+                percent(bin.count as f64 / histogram.values.max(1) as f64)
+            ),
+        );
+    }
+    out.push_str("</tbody></table></div></details>\n");
+}
+
+/// Base64 with padding, as data addresses and hashes have it.
+pub(super) fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let bits =
+            chunk.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for place in 0..4 {
+            let digit = DIGITS[(bits >> (18 - 6 * place) & 63) as usize];
+            out.push(if place <= chunk.len() { char::from(digit) } else { '=' });
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_rfc_4648() {
+        let cases = [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")];
+        for (text, expected) in cases {
+            assert_eq!(base64(text.as_bytes()), expected);
+        }
+        assert_eq!(base64(&[0xff, 0xef, 0xbf]), "/++/");
+    }
+
+    #[test]
+    fn names_and_values_are_escaped_and_cut() {
+        let mut out = String::new();
+        pairs(&mut out, [("<b>".to_owned(), "x".repeat(10_000))]);
+        assert!(out.contains("&lt;b&gt;") && out.len() < 1000);
+    }
+}

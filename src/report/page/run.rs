@@ -1,0 +1,121 @@
+//! The run report.
+
+use super::overview::table_of;
+use super::parts::{add, heading, numbers, pairs};
+use crate::report::escape::escape;
+use crate::report::format::{bytes, count, percent, seconds};
+use crate::report::gather::DatasetReport;
+use crate::report::run::RunReport;
+
+pub(super) fn section(out: &mut String, report: &DatasetReport, run: &RunReport) {
+    heading(out, "run", "Run");
+    if run.fingerprint != report.manifest.fingerprint {
+        out.push_str("<p class=\"card warn\">The run report is that of another dataset: its fingerprint differs.</p>\n");
+    }
+    if run.was_complete {
+        out.push_str(
+            "<p class=\"card soft\">The dataset was complete before this run, which had nothing to do.</p>\n",
+        );
+    }
+    let per_second = |value: f64| format!("{}/s", bytes(value.max(0.0) as u64));
+    let mut tiles = vec![
+        ("Time", seconds(run.seconds.total)),
+        ("Items", format!("{}/s", crate::report::format::short(run.rates.items))),
+        ("Source", per_second(run.rates.bytes_in)),
+        ("Shards", per_second(run.rates.bytes_out)),
+    ];
+    if let Some(tokens) = run.rates.tokens {
+        tiles.push(("Tokens", format!("{}/s", crate::report::format::short(tokens))));
+    }
+    if let Some(peak) = run.peak_memory_bytes {
+        tiles.push(("Peak memory", bytes(peak)));
+    }
+    tiles.push(("Retries", count(run.retries)));
+    numbers(out, &tiles);
+    out.push_str("<div class=\"pair\">\n<section class=\"card\">\n<h3>Where the time went</h3>\n");
+    workers(out, run);
+    let phases = &run.seconds;
+    let named = [
+        ("Listing and planning", phases.plan),
+        ("Checks and duplicates", phases.prepare),
+        ("Converting", phases.convert),
+        ("Indexes and commit", phases.commit),
+        ("Total", phases.total),
+    ];
+    pairs(out, named.map(|(name, time)| (name.to_owned(), seconds(time))));
+    out.push_str("</section>\n<section class=\"card\">\n<h3>Machine and run</h3>\n");
+    let host = &run.host;
+    let unknown = || "unknown".to_owned();
+    pairs(
+        out,
+        [
+            ("Processor", host.cpu.clone().unwrap_or_else(unknown)),
+            ("Cores", count(host.cores as u64)),
+            ("Memory", host.memory_bytes.map_or_else(unknown, bytes)),
+            ("Kernel", host.kernel.clone().unwrap_or_else(unknown)),
+            ("File system", host.file_system.clone().unwrap_or_else(unknown)),
+            ("Threads", count(run.threads as u64)),
+            ("Memory limit", bytes(run.memory_bytes)),
+            ("Source bytes", bytes(run.bytes_in)),
+            ("Shard bytes", bytes(run.bytes_out)),
+            ("dsconvert", run.dsconvert.clone()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value)),
+    );
+    if let (Some(text), Some(tokens)) = (run.text_bytes, run.tokens.filter(|tokens| *tokens > 0)) {
+        let each = text as f64 / tokens as f64;
+        add(out, format_args!("<p class=\"note\">{each:.2} bytes of source text per token.</p>\n"));
+    }
+    out.push_str("<details><summary>Options of the run</summary>\n");
+    table_of(out, &run.options);
+    out.push_str("</details>\n</section>\n</div>\n");
+}
+
+/// Shares of the workers' time, as a bar with a key.
+fn workers(out: &mut String, run: &RunReport) {
+    let stages = run.thread_seconds.of_workers();
+    let sane = |time: f64| if time.is_finite() { time.max(0.0) } else { 0.0 };
+    let all: f64 = stages.iter().map(|stage| sane(stage.1)).sum();
+    if all <= 0.0 {
+        return;
+    }
+    let label: Vec<String> =
+        stages.iter().map(|(name, time)| format!("{name} {}", percent(sane(*time) / all))).collect();
+    add(
+        out,
+        format_args!(
+            "<p class=\"soft\">{} of work on {} while units were converted:</p>\n<div class=\"stack\"><svg viewBox=\"0 0 1000 22\" \
+             preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">",
+            seconds(all),
+            crate::report::format::plural(run.threads as u64, "thread"),
+            escape(&label.join(", "))
+        ),
+    );
+    let mut left = 0.0;
+    for (number, (_, time)) in stages.iter().enumerate() {
+        let width = sane(*time) / all * 1000.0;
+        add(
+            out,
+            format_args!("<rect class=\"s{number}\" x=\"{left:.1}\" width=\"{width:.1}\" height=\"22\"/>"),
+        );
+        left += width;
+    }
+    out.push_str("</svg></div>\n<ul class=\"keys\">\n");
+    for (number, (name, time)) in stages.iter().enumerate() {
+        add(
+            out,
+            format_args!(
+                "<li><svg viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect class=\"s{number}\" width=\"12\" height=\"12\" rx=\"2\"/></svg>{name} {}, {}</li>\n",
+                percent(sane(*time) / all),
+                seconds(sane(*time))
+            ),
+        );
+    }
+    add(
+        out,
+        format_args!(
+            "</ul>\n<p class=\"note\">A separate thread waited {} for the disk.</p>\n",
+            seconds(sane(run.thread_seconds.sync))
+        ),
+    );
+}

@@ -1,0 +1,110 @@
+//! What is said of a split.
+
+use super::parts::{add, data, heading};
+use super::{images, text};
+use crate::report::format::{count, plural};
+use crate::report::gather::{DatasetReport, SplitReport};
+use crate::report::svg::{histogram, padding_curves, sizes};
+use crate::schema::Kind;
+
+pub(super) fn section(out: &mut String, report: &DatasetReport, split: &SplitReport, number: usize) {
+    out.push_str("<section>\n");
+    heading(out, &format!("split-{number}"), &format!("Split {}", split.name));
+    if split.info.records == 0 {
+        out.push_str("<p class=\"card soft\">The split has no records.</p>\n</section>\n");
+        return;
+    }
+    let length = &split.info.length;
+    add(
+        out,
+        format_args!(
+            "<p class=\"soft\">{}; {} {} to {}, mean {:.1}, median {}, 90% up to {}, 99% up to {}.</p>\n",
+            plural(split.info.records, "record"),
+            length.unit.name(),
+            count(length.min),
+            count(length.max),
+            length.mean,
+            count(length.p50),
+            count(length.p90),
+            count(length.p99)
+        ),
+    );
+    plots(out, report.manifest.kind(), split);
+    if let Some(found) = &split.images {
+        images::section(out, found);
+    }
+    if let Some(found) = &split.text {
+        text::section(out, report, found);
+    }
+    out.push_str("</section>\n");
+}
+
+fn plots(out: &mut String, kind: Kind, split: &SplitReport) {
+    out.push_str("<div class=\"plots\">\n");
+    let mut note = None;
+    if let Some(found) = split.images.as_ref().filter(|found| !found.sizes.is_empty()) {
+        add(
+            out,
+            format_args!(
+                "<div class=\"card\">{}</div>\n",
+                sizes(&found.sizes, "Width and height").finish(None)
+            ),
+        );
+        card(out, &found.aspect, "Aspect ratio", ("width ÷ height", "image"), false);
+        card(out, &found.bytes, "Record size", ("bytes", "record"), true);
+        if (found.sizes.len() as u64) < split.info.records {
+            note = Some(format!(
+                "Width, height, aspect ratio and record size are those of {} evenly spaced records of {}.",
+                count(found.sizes.len() as u64),
+                count(split.info.records)
+            ));
+        }
+    }
+    match &split.lengths {
+        Some(lengths) => {
+            let (title, thing) = if kind == Kind::Images { ("Pixels", "image") } else { ("Record length", "record") };
+            card(out, lengths, title, (split.info.length.unit.name(), thing), true);
+        }
+        None => out.push_str(
+            "<div class=\"card soft\"><p>Lengths and padding are left out: the length index cannot be read.</p></div>\n",
+        ),
+    }
+    if let Some(padding) = split.text.as_ref().and_then(|found| found.padding.as_ref()) {
+        let curves = [(&padding.by_records, "records in a batch"), (&padding.by_tokens, "tokens in a batch")];
+        for (points, unit) in curves.into_iter().filter(|(points, _)| points.len() > 1) {
+            add(
+                out,
+                format_args!("<div class=\"card\">{}", padding_curves(points, "Padding", unit).finish(None)),
+            );
+            text::padding_data(out, points, unit);
+            out.push_str("</div>\n");
+        }
+        let sampled = padding.sampled.map(|n| format!(" {} evenly spaced lengths stand for all.", count(n)));
+        note = Some(format!(
+            "Padding is the share of a batch that holds no token: random batches pad to their longest record, bucketed \
+             ones hold records of similar length, packed ones are rows of {} tokens (or of the token budget) filled by \
+             best fit.{}",
+            count(padding.row_tokens),
+            sampled.unwrap_or_default()
+        ));
+    }
+    out.push_str("</div>\n");
+    if let Some(note) = note {
+        add(out, format_args!("<p class=\"note card\">{note}</p>\n"));
+    }
+}
+
+fn card(
+    out: &mut String,
+    found: &crate::report::histogram::Histogram,
+    title: &str,
+    (unit, thing): (&str, &str),
+    whole: bool,
+) {
+    add(
+        out,
+        format_args!("<div class=\"card\">{}", histogram(found, title, unit, thing, whole).finish(None)),
+    );
+    data(out, found, unit, &format!("{thing}s"), whole);
+    out.push_str("</div>\n");
+}

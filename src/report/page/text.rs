@@ -1,0 +1,154 @@
+//! Tokens and documents.
+
+use super::parts::{add, bar};
+use crate::report::escape::{clipped, push_escaped};
+use crate::report::format::{count, percent, plural, three};
+use crate::report::gather::{Curves, DatasetReport, ShownToken, TextStats};
+
+/// Classes of neighbouring tokens.
+const TINTS: [char; 5] = ['a', 'b', 'c', 'd', 'e'];
+/// Characters of a token in the list of frequent ones.
+const TOKEN_CHARACTERS: usize = 40;
+
+pub(super) fn section(out: &mut String, report: &DatasetReport, text: &TextStats) {
+    out.push_str("<div class=\"pair\">\n<section class=\"card\">\n<h3>Documents, token by token</h3>\n");
+    if let Some(why) = &report.no_text {
+        add(out, format_args!("<p class=\"soft\">Ids are shown, because {}.</p>\n", clipped(why, 400)));
+    }
+    for (number, document) in text.documents.iter().enumerate() {
+        let open = if number < 2 { " open" } else { "" };
+        add(
+            out,
+            format_args!(
+                "<details{open}><summary><bdi>{}</bdi> <span class=\"soft\">record {}, {}</span></summary>\n<div class=\"tokens\" dir=\"auto\" tabindex=\"0\">",
+                clipped(&document.key, 120),
+                count(document.record),
+                plural(document.length, "token")
+            ),
+        );
+        for ((id, token), tint) in document.tokens.iter().zip(TINTS.iter().cycle()) {
+            let special = if token.special { " special" } else { "" };
+            add(out, format_args!("<span class=\"{tint}{special}\" title=\"{id}\">"));
+            match &token.bytes {
+                Some(bytes) => push_bytes(out, bytes, true),
+                None => add(out, format_args!("{id} ")),
+            }
+            out.push_str("</span>");
+        }
+        let more = document.length.saturating_sub(document.tokens.len() as u64);
+        if more > 0 {
+            add(out, format_args!(" <i>… and {}</i>", plural(more, "more token")));
+        }
+        out.push_str("</div></details>\n");
+    }
+    if text.documents.is_empty() {
+        out.push_str("<p class=\"soft\">No record can be read.</p>\n");
+    }
+    out.push_str("</section>\n");
+    frequent(out, report, text);
+    out.push_str("</div>\n");
+}
+
+fn frequent(out: &mut String, report: &DatasetReport, text: &TextStats) {
+    out.push_str("<section class=\"card\">\n<h3>Most frequent tokens</h3>\n");
+    let mut facts = format!("{} in {}", plural(text.tokens, "token"), plural(text.records, "record"));
+    facts.push_str(&format!("; {} different ids", count(text.distinct)));
+    let vocabulary =
+        report.manifest.tokenizer.as_ref().and_then(|tokenizer| tokenizer.get("vocab_size")?.as_u64());
+    if let Some(size) = vocabulary.filter(|size| *size > 0) {
+        facts.push_str(&format!(" of {} in the vocabulary", count(size)));
+    }
+    match text.bytes_per_token {
+        Some(bytes) => facts.push_str(&format!("; {} bytes of decoded text per token", three(bytes))),
+        None => facts.push_str("; bytes per token are not known without the tokenizer"),
+    }
+    add(out, format_args!("<p class=\"soft\">{facts}.</p>\n"));
+    if text.top.is_empty() {
+        out.push_str("</section>\n");
+        return;
+    }
+    out.push_str("<table><thead><tr><th scope=\"col\">token</th><th scope=\"col\" class=\"n\">id</th><th scope=\"col\" class=\"bar\">occurrences</th><th scope=\"col\" class=\"n\">number</th><th scope=\"col\" class=\"n\">share</th></tr></thead><tbody>\n");
+    let most = text.top.first().map_or(1, |token| token.count.max(1));
+    for token in &text.top {
+        add(
+            out,
+            format_args!(
+                "<tr><th scope=\"row\">{}</th><td class=\"n\">{}</td>{}<td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
+                shown(&token.shown),
+                token.id,
+                bar(token.count as f64 / most as f64),
+                count(token.count),
+                percent(token.count as f64 / text.tokens.max(1) as f64)
+            ),
+        );
+    }
+    out.push_str("</tbody></table>\n</section>\n");
+}
+
+fn shown(token: &ShownToken) -> String {
+    let Some(bytes) = &token.bytes else { return "–".to_owned() };
+    let special = if token.special { " special" } else { "" };
+    let mut out = format!("<bdi class=\"token{special}\">");
+    push_bytes(&mut out, bytes.get(..TOKEN_CHARACTERS * 4).unwrap_or(bytes), false);
+    out.push_str("</bdi>");
+    out
+}
+
+/// Appends the text of a token: line ends, tabs and bytes that are no characters by themselves are marked. With `breaks`, line
+/// ends are also line ends of the page.
+fn push_bytes(out: &mut String, bytes: &[u8], breaks: bool) {
+    for chunk in bytes.utf8_chunks() {
+        for piece in chunk.valid().split_inclusive(['\n', '\t']) {
+            let (text, mark) = match (piece.strip_suffix('\n'), piece.strip_suffix('\t')) {
+                (Some(text), _) => (text, Some(if breaks { "<i>↵</i>\n" } else { "<i>↵</i>" })),
+                (_, Some(text)) => (text, Some("<i>→</i>\t")),
+                _ => (piece, None),
+            };
+            push_escaped(out, text);
+            out.push_str(mark.unwrap_or_default());
+        }
+        for byte in chunk.invalid() {
+            add(out, format_args!("<i>‹{byte:02x}›</i>"));
+        }
+    }
+}
+
+/// The numbers of a padding plot.
+pub(super) fn padding_data(out: &mut String, points: &[(u64, [f64; 3])], unit: &str) {
+    add(
+        out,
+        format_args!(
+            "<details class=\"data\"><summary>Numbers</summary><div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th scope=\"col\">{unit}</th>"
+        ),
+    );
+    for name in Curves::NAMES {
+        add(out, format_args!("<th scope=\"col\" class=\"n\">{name}</th>"));
+    }
+    out.push_str("</tr></thead><tbody>\n");
+    for (size, shares) in points {
+        add(out, format_args!("<tr><td>{}</td>", count(*size)));
+        for share in shares {
+            add(out, format_args!("<td class=\"n\">{}</td>", percent(*share)));
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody></table></div></details>\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_tokens_are_text_marks_or_hexadecimal() {
+        let shown = |bytes: &[u8], breaks| {
+            let mut out = String::new();
+            push_bytes(&mut out, bytes, breaks);
+            out
+        };
+        assert_eq!(shown(b"a<b\nc\t", true), "a&lt;b<i>↵</i>\nc<i>→</i>\t");
+        assert_eq!(shown(b"\n\n", false), "<i>↵</i><i>↵</i>");
+        assert_eq!(shown(b"\xe2\x82x\xff", true), "<i>‹e2›</i><i>‹82›</i>x<i>‹ff›</i>");
+        assert_eq!(shown("\u{202e}".as_bytes(), true), "\\u{202e}");
+    }
+}

@@ -1,0 +1,241 @@
+//! From token ids back to the bytes they stand for.
+//!
+//! Only the strings of a `tokenizer.json` are needed, so the file is read without the tokenizer's engine. A token is
+//! shown by itself, as the part of the text that it covers; what a decoder does across tokens (clean-up of spaces,
+//! joining of byte tokens) is left out.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+
+/// What the string of a token says about its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Scheme {
+    /// Every id is a byte.
+    Bytes,
+    /// Every character stands for a byte, as GPT-2 has it.
+    ByteLevel,
+    /// `▁` is a space; `<0x0A>` is a byte.
+    Metaspace,
+    /// Pieces that continue a word begin with this.
+    Continuing(String),
+    /// Pieces that end a word end with this.
+    Ending(String),
+    /// The string is the text.
+    Plain,
+}
+
+/// A token as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct TokenText {
+    /// The bytes of text it stands for; the name of a special token.
+    pub(super) bytes: Vec<u8>,
+    /// It is a special token and stands for no text.
+    pub(super) special: bool,
+}
+
+/// The tokens of a tokenizer by id.
+#[derive(Debug)]
+pub(super) struct Vocabulary {
+    scheme: Scheme,
+    tokens: HashMap<u32, String>,
+    added: HashMap<u32, (String, bool)>,
+}
+
+#[derive(Deserialize)]
+struct File {
+    model: Model,
+    #[serde(default)]
+    added_tokens: Vec<Added>,
+    #[serde(default)]
+    decoder: Value,
+    #[serde(default)]
+    pre_tokenizer: Value,
+}
+
+#[derive(Deserialize)]
+struct Model {
+    vocab: Vocab,
+    #[serde(default)]
+    continuing_subword_prefix: Option<String>,
+    #[serde(default)]
+    end_of_word_suffix: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Vocab {
+    Ids(HashMap<String, u32>),
+    /// Unigram: the place in the list is the id.
+    Scores(Vec<(String, f64)>),
+}
+
+#[derive(Deserialize)]
+struct Added {
+    id: u32,
+    content: String,
+    #[serde(default)]
+    special: bool,
+}
+
+impl Vocabulary {
+    /// Every byte is its own id; 256 and 257 are the ends of a document.
+    pub(super) fn bytes() -> Self {
+        let ends = [(256, ("<bos>".to_owned(), true)), (257, ("<eos>".to_owned(), true))];
+        Self { scheme: Scheme::Bytes, tokens: HashMap::new(), added: HashMap::from(ends) }
+    }
+
+    /// The vocabulary in a `tokenizer.json`.
+    pub(super) fn from_json(json: &[u8]) -> Result<Self> {
+        let file: File = serde_json::from_slice(json).map_err(|e| {
+            Error::usage("the tokenizer.json has no vocabulary that can be read").caused_by(e)
+        })?;
+        let scheme = scheme(&file);
+        let tokens = match file.model.vocab {
+            Vocab::Ids(ids) => ids.into_iter().map(|(token, id)| (id, token)).collect(),
+            Vocab::Scores(scores) => (0..).zip(scores).map(|(id, (token, _))| (id, token)).collect(),
+        };
+        let added = file.added_tokens.into_iter().map(|a| (a.id, (a.content, a.special))).collect();
+        Ok(Self { scheme, tokens, added })
+    }
+
+    /// What `id` stands for; `None` when the vocabulary does not have it.
+    pub(super) fn token(&self, id: u32) -> Option<TokenText> {
+        if let Some((content, special)) = self.added.get(&id) {
+            return Some(TokenText { bytes: content.clone().into_bytes(), special: *special });
+        }
+        let text = |bytes| Some(TokenText { bytes, special: false });
+        if self.scheme == Scheme::Bytes {
+            return text(vec![u8::try_from(id).ok()?]);
+        }
+        let token = self.tokens.get(&id)?;
+        text(match &self.scheme {
+            Scheme::ByteLevel => {
+                let bytes: Option<Vec<u8>> = token.chars().map(byte_of).collect();
+                bytes.unwrap_or_else(|| token.clone().into_bytes())
+            }
+            Scheme::Metaspace => match byte_token(token) {
+                Some(byte) => vec![byte],
+                None => token.replace('▁', " ").into_bytes(),
+            },
+            Scheme::Continuing(prefix) => match token.strip_prefix(prefix.as_str()) {
+                Some(rest) => rest.as_bytes().to_vec(),
+                None => format!(" {token}").into_bytes(),
+            },
+            Scheme::Ending(suffix) => match token.strip_suffix(suffix.as_str()) {
+                Some(word) => format!("{word} ").into_bytes(),
+                None => token.clone().into_bytes(),
+            },
+            Scheme::Bytes | Scheme::Plain => token.clone().into_bytes(),
+        })
+    }
+}
+
+/// Types of a part and of the parts of a sequence.
+fn types(part: &Value) -> Vec<&str> {
+    let inner = ["decoders", "pretokenizers"].iter().find_map(|name| part.get(name)?.as_array());
+    let parts = inner.map_or_else(|| std::slice::from_ref(part), Vec::as_slice);
+    parts.iter().filter_map(|part| part.get("type")?.as_str()).collect()
+}
+
+fn scheme(file: &File) -> Scheme {
+    let (decoder, pre_tokenizer) = (types(&file.decoder), types(&file.pre_tokenizer));
+    let either = |name: &str| decoder.contains(&name) || pre_tokenizer.contains(&name);
+    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    if either("ByteLevel") {
+        Scheme::ByteLevel
+    } else if either("Metaspace") || decoder.contains(&"ByteFallback") || decoder.contains(&"Replace") {
+        Scheme::Metaspace
+    } else if decoder.contains(&"WordPiece") || given(&file.model.continuing_subword_prefix).is_some() {
+        let prefix = file.decoder.get("prefix").and_then(Value::as_str).map(str::to_owned);
+        Scheme::Continuing(
+            given(&prefix)
+                .or_else(|| given(&file.model.continuing_subword_prefix))
+                .unwrap_or_else(|| "##".to_owned()),
+        )
+    } else if let Some(suffix) = given(&file.model.end_of_word_suffix) {
+        Scheme::Ending(suffix)
+    } else {
+        Scheme::Plain
+    }
+}
+
+/// The byte that `c` stands for in byte-level vocabularies: printable bytes stand for themselves, the others follow
+/// U+0100 in order.
+fn byte_of(c: char) -> Option<u8> {
+    let is_printable = |b: u8| matches!(b, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
+    match u32::from(c) {
+        code @ 0..=0xff => u8::try_from(code).ok().filter(|b| is_printable(*b)),
+        code => (0..=u8::MAX).filter(|b| !is_printable(*b)).nth(usize::try_from(code - 0x100).ok()?),
+    }
+}
+
+/// The byte of `<0x0A>`.
+fn byte_token(token: &str) -> Option<u8> {
+    let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
+    if digits.len() == 2 { u8::from_str_radix(digits, 16).ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn vocabulary(value: &Value) -> Vocabulary {
+        Vocabulary::from_json(value.to_string().as_bytes()).unwrap()
+    }
+
+    fn text(vocabulary: &Vocabulary, ids: &[u32]) -> String {
+        let bytes: Vec<u8> = ids.iter().flat_map(|id| vocabulary.token(*id).unwrap().bytes).collect();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn each_scheme_gives_the_text_back() {
+        let byte_level = vocabulary(&json!({
+            "model": {"type": "BPE", "vocab": {"Hi": 0, "Ġyou": 1, "Ċ": 2, "Ã": 3, "¤": 4}},
+            "added_tokens": [{"id": 9, "content": "<|end|>", "special": true}],
+            "decoder": {"type": "ByteLevel"},
+        }));
+        assert_eq!(text(&byte_level, &[0, 1, 2, 3, 4]), "Hi you\nä");
+        assert_eq!(byte_level.token(9), Some(TokenText { bytes: b"<|end|>".to_vec(), special: true }));
+        assert_eq!(byte_level.token(77), None);
+
+        let metaspace = vocabulary(&json!({
+            "model": {"type": "Unigram", "vocab": [["<unk>", 0.0], ["▁a", -1.0], ["<0xC3>", -2.0], ["<0xA4>", -2.0]]},
+            "decoder": {"type": "Sequence", "decoders": [{"type": "Replace"}, {"type": "ByteFallback"}]},
+        }));
+        assert_eq!(text(&metaspace, &[1, 2, 3]), " aä");
+
+        let word_piece = vocabulary(&json!({
+            "model": {"type": "WordPiece", "vocab": {"play": 0, "##ing": 1}, "continuing_subword_prefix": "##"},
+        }));
+        assert_eq!(text(&word_piece, &[0, 1]), " playing");
+
+        let ending = vocabulary(&json!({
+            "model": {"type": "BPE", "vocab": {"lo": 0, "w</w>": 1}, "end_of_word_suffix": "</w>"},
+        }));
+        assert_eq!(text(&ending, &[0, 1]), "low ");
+        assert_eq!(text(&Vocabulary::bytes(), &[0xc3, 0xa4]), "ä");
+        assert_eq!(Vocabulary::bytes().token(300), None);
+    }
+
+    #[test]
+    fn every_byte_has_one_character() {
+        let mut bytes: Vec<u8> = (0..0x200).filter_map(char::from_u32).filter_map(byte_of).collect();
+        bytes.sort_unstable();
+        assert!(bytes.into_iter().eq(0..=u8::MAX));
+        assert_eq!((byte_of('Ġ'), byte_of('Ċ'), byte_of('ń')), (Some(b' '), Some(b'\n'), Some(0xad)));
+    }
+
+    #[test]
+    fn something_else_is_an_error() {
+        for json in ["", "{}", "[]", r#"{"model": {"vocab": 7}}"#] {
+            assert!(Vocabulary::from_json(json.as_bytes()).is_err(), "{json}");
+        }
+    }
+}

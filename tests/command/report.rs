@@ -1,0 +1,504 @@
+//! `dsconvert inspect --html`, `--plot` and `--contact-sheet`, and run reports: what is in them, what is refused, and that
+//! nothing of a dataset becomes markup.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+/// Text that would do harm where it is not escaped.
+const HOSTILE: &str =
+    "</title></style><script>window.hacked=1</script><img src=x onerror=hacked=1>\"'&\u{202e}\u{200f}ünï";
+
+fn inspect(dataset: &Path, args: &[&str]) -> Ran {
+    let mut command = command(["inspect"]);
+    command.arg(dataset).args(args);
+    Ran::of(command.output().unwrap())
+}
+
+/// The page of a dataset.
+fn page(dataset: &Path, file: &Path, args: &[&str]) -> String {
+    let args: Vec<&str> = ["--html", file.to_str().unwrap()].iter().chain(args).copied().collect();
+    let told = inspect(dataset, &args).exits(0).stdout;
+    assert!(told.starts_with("wrote "), "{told}");
+    fs::read_to_string(file).unwrap()
+}
+
+/// The photographs, with four of every five in `train`.
+fn photos(dir: &Path, format: &str) -> PathBuf {
+    let out = dir.join(format!("photos-{format}"));
+    let options =
+        format!("--resize longer:96 --format {format} --max-rejects 50% --split train=0.8,validation=0.2");
+    convert("images", &fixture("photos"), &out, &options).exits(0);
+    out
+}
+
+/// Stories as ids of the tokenizer of the fixtures.
+fn stories(dir: &Path, format: &str) -> PathBuf {
+    let out = dir.join(format!("stories-{format}"));
+    let tokenizer = fixture("tokenizers/bpe.json");
+    let options = format!("--format {format} --tokenizer {} --add-eos", tokenizer.to_str().unwrap());
+    convert("text", &fixture("corpus/stories.jsonl"), &out, &options).exits(0);
+    out
+}
+
+#[track_caller]
+fn has(page: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(page.contains(part), "{part:?} is not in the page");
+    }
+}
+
+/// A page needs nothing but itself: no address but the name of SVG, no script, no style that the policy does not name.
+#[track_caller]
+fn is_self_contained(page: &str) {
+    assert_eq!(page.matches("://").count(), page.matches("http://www.w3.org/2000/svg").count());
+    for markup in ["<script", "<iframe", "<object", " onerror=\"", " style=\"", "@import", "url("] {
+        assert!(!page.contains(markup), "{markup} is in the page");
+    }
+    has(page, &["default-src 'none'; style-src 'sha256-", "name=\"viewport\"", "prefers-color-scheme: dark"]);
+}
+
+#[test]
+fn pages_of_images_show_sizes_classes_and_pictures_in_all_formats() {
+    let dir = tempfile::tempdir().unwrap();
+    for format in FORMATS {
+        let out = photos(dir.path(), format);
+        let before = tree(&out);
+        let file = dir.path().join("report.html");
+        let shown = page(&out, &file, &[]);
+        is_self_contained(&shown);
+        let parts = [
+            "Width and height",
+            "Aspect ratio",
+            "Record size",
+            "Class balance",
+            "Split train",
+            "Split validation",
+        ];
+        has(&shown, &parts);
+        has(&shown, &["dunes", "flowers", "forest", "night", "image.encode"]);
+        let manifest = manifest(&out);
+        let records: u64 =
+            manifest["splits"].as_object().unwrap().values().map(|s| s["records"].as_u64().unwrap()).sum();
+        assert_eq!(shown.matches("<img src=\"data:image/jpeg;base64,/9j/").count() as u64, records);
+        assert!(!shown.contains("cannot be shown"));
+        for (code, _) in manifest["reject_codes"].as_object().unwrap() {
+            has(&shown, &[&format!("<summary>{code}: ")]);
+        }
+        // Nothing of the dataset changes, and the same command writes the same page.
+        assert_same(&before, &tree(&out));
+        assert_eq!(page(&out, &file, &[]), shown);
+        let only = page(&out, &file, &["--split", "validation"]);
+        assert!(only.contains("Split validation") && !only.contains(">Split train"));
+    }
+}
+
+#[test]
+fn pages_of_text_show_lengths_padding_and_tokens_in_all_formats() {
+    let dir = tempfile::tempdir().unwrap();
+    for format in FORMATS {
+        let shown = page(&stories(dir.path(), format), &dir.path().join("report.html"), &[]);
+        is_self_contained(&shown);
+        has(&shown, &["Record length", "Padding", "random", "bucketed", "packed", "Most frequent tokens"]);
+        has(&shown, &["bytes of decoded text per token", "Documents, token by token", "tokens in a batch"]);
+        // Tokens are next to each other as in the text, each in an element of its own.
+        let text = shown.replace("<span class=\"", "\u{1}").replace("</span>", "");
+        let plain: String =
+            text.split('\u{1}').map(|piece| piece.split_once('>').map_or(piece, |p| p.1)).collect();
+        assert!(plain.contains("the ") || plain.contains(" the"), "{plain}");
+        assert!(!shown.contains("Ids are shown"));
+    }
+}
+
+#[test]
+fn pixels_without_a_file_format_are_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    for color in ["gray", "rgb", "rgba"] {
+        let out = dir.path().join(color);
+        let options =
+            format!("--resize exact:40x30 --enlarge --encode raw --color {color} --max-rejects 50%");
+        convert("images", &fixture("photos/dunes"), &out, &options).exits(0);
+        let shown = page(&out, &dir.path().join("report.html"), &[]);
+        assert!(shown.contains("<img src=") && !shown.contains("cannot be shown"), "{color}");
+        let sheet = dir.path().join("sheet.png");
+        inspect(&out, &["--contact-sheet", sheet.to_str().unwrap()]).exits(0);
+    }
+}
+
+#[test]
+fn a_tokenizer_that_the_dataset_lacks_may_be_given() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = stories(dir.path(), "arrow");
+    let file = dir.path().join("report.html");
+    fs::remove_file(out.join("tokenizer.json")).unwrap();
+    let shown = page(&out, &file, &[]);
+    has(&shown, &["Ids are shown, because", "tokenizer.json", "not known without the tokenizer"]);
+    let tokenizer = fixture("tokenizers/bpe.json");
+    let shown = page(&out, &file, &["--tokenizer", tokenizer.to_str().unwrap()]);
+    assert!(!shown.contains("Ids are shown") && shown.contains("bytes of decoded text per token"));
+
+    let (html, other) = (file.to_str().unwrap(), fixture("tokenizers/unigram.json"));
+    inspect(&out, &["--html", html, "--tokenizer", other.to_str().unwrap()]).exits(2).says(&["SHA-256"]);
+    inspect(&out, &["--html", html, "--tokenizer", "nothing.json"]).exits(2).says(&["no such tokenizer"]);
+    fs::write(out.join("tokenizer.json"), fs::read(&other).unwrap()).unwrap();
+    has(&page(&out, &file, &[]), &["Ids are shown, because"]);
+}
+
+#[test]
+fn what_is_broken_is_listed_and_the_rest_is_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    for format in FORMATS {
+        let out = dir.path().join(format);
+        let options = format!("--resize longer:64 --format {format} --max-rejects 50% --shard-records 3");
+        convert("images", &fixture("photos"), &out, &options).exits(0);
+        let shards: Vec<String> = tree(&out).into_keys().filter(|name| name.starts_with("train/")).collect();
+        assert!(shards.len() > 3, "{shards:?}");
+        let file = dir.path().join("report.html");
+        // One is gone, one is cut, one has other bytes, and the length index is no index.
+        fs::remove_file(out.join(&shards[0])).unwrap();
+        let cut = fs::read(out.join(&shards[1])).unwrap();
+        fs::write(out.join(&shards[1]), &cut[..cut.len() / 2]).unwrap();
+        let length = fs::read(out.join(&shards[2])).unwrap().len();
+        fs::write(out.join(&shards[2]), vec![0xff; length]).unwrap();
+        let histogram = tree(&out).into_keys().find(|name| name.contains("histogram")).unwrap();
+        let length = fs::read(out.join(&histogram)).unwrap().len();
+        fs::write(out.join(histogram), vec![0; length]).unwrap();
+
+        let html = file.to_str().unwrap();
+        let name = |i: usize| shards[i].trim_start_matches("train/").to_owned();
+        inspect(&out, &["--html", html]).exits(0).says(&[&name(0), &name(1), &name(2), "length index"]);
+        let shown = fs::read_to_string(&file).unwrap();
+        has(&shown, &["cannot be read", &name(0), &name(1), &name(2), "the length index cannot be read"]);
+        has(&shown, &["Width and height", "Class balance", "<img src=\"data:image/jpeg"]);
+        inspect(&out, &["--plot", dir.path().join("plot.svg").to_str().unwrap()]).exits(0);
+        let sheet = dir.path().join("sheet.png");
+        inspect(&out, &["--contact-sheet", sheet.to_str().unwrap()]).exits(0).says(&["left out"]);
+    }
+}
+
+#[test]
+fn an_empty_split_is_no_reason_to_fail() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let options = "--resize longer:64 --max-rejects 50% --split train=0.9999,test=0.0001";
+    convert("images", &fixture("photos/night"), &out, options).exits(0);
+    assert_eq!(manifest(&out)["splits"]["test"]["records"], 0);
+    has(&page(&out, &dir.path().join("report.html"), &[]), &["The split has no records"]);
+    let (sheet, plot) = (dir.path().join("sheet.png"), dir.path().join("plot.svg"));
+    inspect(&out, &["--split", "test", "--plot", plot.to_str().unwrap()]).exits(0);
+    has(&fs::read_to_string(&plot).unwrap(), &["There is nothing to plot"]);
+    inspect(&out, &["--split", "test", "--contact-sheet", sheet.to_str().unwrap()])
+        .exits(3)
+        .says(&["no records"]);
+    inspect(&out, &["--split", "nope", "--html", "x.html"]).exits(2).says(&["no split"]);
+}
+
+#[test]
+fn a_page_of_many_classes_stays_small() {
+    let dir = tempfile::tempdir().unwrap();
+    let classes: String = (0..200_000).map(|i| format!("class number {i}\n")).collect();
+    fs::write(dir.path().join("classes.txt"), classes + "dunes\nflowers\nforest\nnight\nsigns\n").unwrap();
+    let out = dir.path().join("out");
+    let list = dir.path().join("classes.txt");
+    let options = format!("--resize longer:32 --max-rejects 50% --classes {}", list.to_str().unwrap());
+    convert("images", &fixture("photos"), &out, &options).exits(0);
+    let shown = page(&out, &dir.path().join("report.html"), &[]);
+    assert!(shown.len() < 600_000, "{} bytes", shown.len());
+    has(
+        &shown,
+        &["200,005 classes", "200,000 without a record", "The 50 most frequent classes", "199,955 others"],
+    );
+}
+
+#[test]
+fn pictures_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (images, text) = (photos(dir.path(), "parquet"), stories(dir.path(), "parquet"));
+    let (sheet, plot) = (dir.path().join("sheet.png"), dir.path().join("plot.svg"));
+    let (sheet_path, plot_path) = (sheet.to_str().unwrap(), plot.to_str().unwrap());
+    let told = inspect(&images, &["--contact-sheet", sheet_path, "--plot", plot_path]).exits(0).stdout;
+    assert_eq!(told.lines().count(), 2);
+    let png = fs::read(&sheet).unwrap();
+    let side = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().unwrap());
+    let records = manifest(&images)["splits"]["train"]["records"].as_u64().unwrap() as u32;
+    assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n");
+    assert_eq!((side(16), side(20)), (8 + records.min(12) * 168, 8 + records.div_ceil(12) * 168));
+    let svg = fs::read_to_string(&plot).unwrap();
+    has(
+        &svg,
+        &["Width and height", "Aspect ratio", "Record size", "prefers-color-scheme: dark", "role=\"img\""],
+    );
+    inspect(&images, &["--contact-sheet", sheet_path]).exits(0);
+    assert_eq!(fs::read(&sheet).unwrap(), png);
+    inspect(&images, &["--contact-sheet", sheet_path, "--seed", "7"]).exits(0);
+
+    inspect(&text, &["--plot", plot_path]).exits(0);
+    has(&fs::read_to_string(&plot).unwrap(), &["Record length", "tokens in a batch", "bucketed"]);
+    inspect(&text, &["--contact-sheet", sheet_path]).exits(2).says(&["needs images"]);
+}
+
+#[test]
+fn files_that_would_do_harm_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = stories(dir.path(), "msgpack");
+    let shard = out.join(tree(&out).into_keys().find(|name| name.starts_with("train/")).unwrap());
+    let before = tree(&out);
+    let (file, inside) = (dir.path().join("x.html"), out.join("report.html"));
+    let (file, inside) = (file.to_str().unwrap(), inside.to_str().unwrap());
+    inspect(&out, &["--html", inside]).exits(2).says(&["inside the dataset"]);
+    inspect(&out, &["--html", file, "--plot", file]).exits(2).says(&["name the same file"]);
+    inspect(&out, &["--html", file, "--report", file]).exits(2).says(&["--report"]);
+    inspect(&out, &["--html", "s3://bucket/x.html"]).exits(2).says(&["is a URL"]);
+    inspect(&shard, &["--html", file]).exits(2).says(&["one shard"]);
+    inspect(&out, &["--report", file]).exits(2).says(&["--html"]);
+    for other in ["--json", "--verify", "--head=1"] {
+        inspect(&out, &["--html", file, other]).exits(2);
+    }
+    for (name, content) in [("a.json", "{}"), ("b.json", "["), ("c.json", "{\"run_report\": 99}")] {
+        let path = dir.path().join(name);
+        fs::write(&path, content).unwrap();
+        inspect(&out, &["--html", file, "--report", path.to_str().unwrap()]).exits(2).says(&["run report"]);
+    }
+    assert!(!Path::new(file).exists());
+    assert_same(&before, &tree(&out));
+}
+
+#[test]
+fn a_run_report_says_what_the_run_took_and_changes_no_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = dir.path().join("run.json");
+    let path = report.to_str().unwrap();
+    let tokenizer = fixture("tokenizers/bpe.json");
+    let text = format!("--tokenizer {}", tokenizer.to_str().unwrap());
+    for (kind, source, options) in [
+        ("images", "photos", "--resize longer:64 --max-rejects 50%"),
+        ("text", "corpus/stories.jsonl", text.as_str()),
+    ] {
+        let (plain, out) = (dir.path().join(format!("{kind}-plain")), dir.path().join(kind));
+        convert(kind, &fixture(source), &plain, options).exits(0);
+        let told =
+            convert(kind, &fixture(source), &out, &format!("{options} --threads 2 --report {path}")).exits(0);
+        assert!(
+            told.stdout.contains("  2 threads: ") && told.stdout.contains("% transforming"),
+            "{}",
+            told.stdout
+        );
+        assert_same(&tree(&plain), &tree(&out));
+
+        let found: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+        let manifest = manifest(&out);
+        assert_eq!(
+            (&found["run_report"], &found["kind"], &found["threads"]),
+            (&1.into(), &kind.into(), &2.into())
+        );
+        assert_eq!(found["fingerprint"], manifest["fingerprint"]);
+        assert_eq!(found["options"], manifest["options"]);
+        assert_eq!(found["reject_codes"], manifest["reject_codes"]);
+        assert_eq!(found["counts"]["found"], manifest["found"]);
+        assert_eq!(found["items"], manifest["found"]);
+        assert_eq!(found["bytes_in"], manifest["sources"]["bytes"]);
+        assert_eq!(found["bytes_out"], manifest["splits"]["train"]["bytes"]);
+        assert_eq!((&found["was_complete"], &found["retries"]), (&false.into(), &0.into()));
+        let number = |group: &str, name: &str| found[group][name].as_f64().unwrap();
+        for stage in ["read", "transform", "write", "sync"] {
+            assert!(number("thread_seconds", stage) > 0.0, "{stage}: {found}");
+        }
+        let phases: f64 =
+            ["plan", "prepare", "convert", "commit"].map(|phase| number("seconds", phase)).iter().sum();
+        assert!(phases > 0.0 && phases <= number("seconds", "total"), "{found}");
+        // Two workers, and no more, were busy or waiting while units were converted.
+        let workers: f64 =
+            ["read", "transform", "write", "wait"].map(|stage| number("thread_seconds", stage)).iter().sum();
+        assert!(workers <= 2.0 * number("seconds", "convert"), "{found}");
+        assert!(number("rates", "items") > 0.0 && found["host"]["cores"].as_u64() > Some(0));
+        if cfg!(target_os = "linux") {
+            assert!(found["peak_memory_bytes"].as_u64() > Some(1 << 20), "{found}");
+            assert!(
+                found["host"]["kernel"].is_string() && found["host"]["file_system"].is_string(),
+                "{found}"
+            );
+        }
+
+        let shown = page(&out, &dir.path().join("report.html"), &["--report", path]);
+        has(&shown, &["Where the time went", "transforming", "Peak memory", "Machine and run"]);
+        assert!(!shown.contains("that of another dataset"));
+        is_self_contained(&shown);
+
+        let again =
+            convert(kind, &fixture(source), &out, &format!("{options} --resume --report {path}")).exits(0);
+        assert!(again.stdout.contains("complete already") && !again.stdout.contains("transforming"));
+        let found: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+        assert_eq!((&found["was_complete"], &found["rates"]["items"]), (&true.into(), &0.0.into()));
+    }
+    // The last report is that of the text.
+    let shown = page(&dir.path().join("images"), &dir.path().join("report.html"), &["--report", path]);
+    has(&shown, &["that of another dataset"]);
+}
+
+#[test]
+fn a_run_report_that_cannot_be_written_is_refused_before_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    fs::create_dir(&out).unwrap();
+    let inside = out.join("run.json");
+    for (path, why) in [
+        (inside.to_str().unwrap(), "inside the dataset"),
+        (dir.path().join("no/run.json").to_str().unwrap(), "no such folder"),
+        (dir.path().to_str().unwrap(), "names a folder"),
+        ("s3://bucket/run.json", "is a URL"),
+    ] {
+        let options = format!("--tokenizer bytes --report {path}");
+        convert("text", &fixture("corpus/stories.jsonl"), &out, &options).exits(2).says(&[why]);
+    }
+    assert!(tree(&out).is_empty());
+}
+
+/// Datasets whose every string is [`HOSTILE`]: class names, keys, origins, labels of sources, messages, text, tokens and
+/// options.
+fn hostile(dir: &Path) -> (PathBuf, PathBuf) {
+    let (images, text) = (dir.join("<script>alert(1)<!--"), dir.join("hostile text \u{202e}"));
+    let class: String = HOSTILE.replace('/', "∕").chars().take(80).collect();
+    let source = dir.join("source");
+    let folder = source.join(&class);
+    fs::create_dir_all(&folder).unwrap();
+    fs::create_dir_all(source.join("b")).unwrap();
+    for (number, name) in ["dunes/ridge.jpg", "dunes/morning.jpg", "forest/light.jpg"].iter().enumerate() {
+        fs::copy(
+            fixture("photos").join(name),
+            folder.join(format!("{number}\n<img src=x onerror=alert(1)>.jpg")),
+        )
+        .unwrap();
+        fs::copy(fixture("photos").join(name), source.join("b").join(format!("{number}.jpg"))).unwrap();
+    }
+    fs::write(folder.join("\u{202e}<b onmouseover=alert(1)>.jpg"), b"\xff\xd8\xff broken").unwrap();
+    convert("images", &source, &images, "--resize longer:64 --max-rejects 50%").exits(0);
+
+    let corpus = dir.join("corpus.jsonl");
+    let lines: String = (0..40)
+        .map(|i| {
+            let text =
+                format!("{HOSTILE} number {i}\n\t{}\0\u{1b}[31m", "<script>alert(2)</script> ".repeat(i % 7));
+            json!({ "id": format!("{i}{HOSTILE}"), "text": text, "<b>kept</b>": HOSTILE }).to_string() + "\n"
+        })
+        .collect();
+    fs::write(&corpus, lines + "{\"text\": 7}\n").unwrap();
+    let mut command = command(["text"]);
+    command.arg(format!("<img src=x>\u{202e}={}", corpus.to_str().unwrap())).arg("--out").arg(&text);
+    command.args([
+        "--tokenizer",
+        "bytes",
+        "--key-field",
+        "id",
+        "--keep-fields",
+        "<b>kept</b>",
+        "--max-rejects",
+        "50%",
+    ]);
+    Ran::of(command.output().unwrap()).exits(0);
+    (images, text)
+}
+
+#[test]
+fn no_string_of_a_dataset_becomes_markup() {
+    let dir = tempfile::tempdir().unwrap();
+    let (images, text) = hostile(dir.path());
+    let mut run: Value = json!({ "run_report": 1, "kind": HOSTILE, "dsconvert": HOSTILE });
+    run["host"] = json!({ "cpu": HOSTILE, "kernel": HOSTILE, "file_system": HOSTILE });
+    run["options"] = json!({ HOSTILE: { HOSTILE: HOSTILE } });
+    run["thread_seconds"] = json!({ "read": 1e308, "transform": -5.0, "write": 1e308 });
+    let report = dir.path().join("run.json");
+    fs::write(&report, run.to_string()).unwrap();
+    for dataset in [&images, &text] {
+        let shown = page(dataset, &dir.path().join("report.html"), &["--report", report.to_str().unwrap()]);
+        is_self_contained(&shown);
+        assert!(
+            !shown.contains("<img src=x") && !shown.contains("onerror=hacked=1>") && !shown.contains("<b o")
+        );
+        assert!(!shown.contains(['\0', '\u{1b}', '\u{202e}', '\u{200f}']));
+        has(&shown, &["&lt;script&gt;", "\\u{202e}"]);
+        let plot = dir.path().join("plot.svg");
+        inspect(dataset, &["--plot", plot.to_str().unwrap()]).exits(0);
+        let svg = fs::read_to_string(&plot).unwrap();
+        assert!(!svg.contains("<script") && !svg.contains('\u{202e}'));
+    }
+}
+
+/// Runs the commands of the page about `inspect` in the order it shows them.
+#[test]
+fn the_commands_of_the_documentation_work() {
+    let dir = tempfile::tempdir().unwrap();
+    copy_dir(&fixture("photos"), &dir.path().join("photos"));
+    fs::copy(fixture("corpus/stories.jsonl"), dir.path().join("stories.jsonl")).unwrap();
+    fs::copy(fixture("tokenizers/bpe.json"), dir.path().join("tokenizer.json")).unwrap();
+    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/inspect.md")).unwrap();
+    let blocks = text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let mut ran = 0;
+    for line in blocks.flat_map(str::lines).filter(|line| !line.starts_with('#') && !line.is_empty()) {
+        let args = line.strip_prefix("dsconvert ").unwrap_or_else(|| panic!("{line} is another command"));
+        let mut command = command(args.split_whitespace());
+        Ran::of(command.current_dir(dir.path()).output().unwrap()).exits(0);
+        ran += 1;
+    }
+    assert!(ran >= 10, "{ran}");
+}
+
+fn is_there(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
+    if !found {
+        println!("{program} is not here; nothing is tested");
+    }
+    found
+}
+
+#[test]
+fn pages_and_plots_work_in_a_browser() {
+    if !is_there("node") || !is_there("chromium") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let pages = dir.path().join("pages");
+    fs::create_dir(&pages).unwrap();
+    let report = dir.path().join("run.json");
+    let photos = photos(dir.path(), "parquet");
+    let stories = dir.path().join("stories");
+    let tokenizer = fixture("tokenizers/bpe.json");
+    let options =
+        format!("--tokenizer {} --report {}", tokenizer.to_str().unwrap(), report.to_str().unwrap());
+    convert("text", &fixture("corpus/stories.jsonl"), &stories, &options).exits(0);
+    let (hostile_images, hostile_text) = hostile(dir.path());
+    let broken = dir.path().join("broken");
+    copy_dir(&photos, &broken);
+    let shard = tree(&broken).into_keys().find(|name| name.starts_with("train/")).unwrap();
+    fs::remove_file(broken.join(shard)).unwrap();
+    let mut expected = serde_json::Map::new();
+    for (name, dataset, args) in [
+        ("photos", &photos, vec![]),
+        ("stories", &stories, vec!["--report", report.to_str().unwrap()]),
+        ("hostile-images", &hostile_images, vec![]),
+        ("hostile-text", &hostile_text, vec!["--report", report.to_str().unwrap()]),
+        ("broken", &broken, vec![]),
+    ] {
+        let shown = page(dataset, &pages.join(format!("{name}.html")), &args);
+        let plot = pages.join(format!("{name}.svg"));
+        inspect(dataset, &["--plot", plot.to_str().unwrap()]).exits(0);
+        let images = shown.matches("<img ").count();
+        expected.insert(
+            name.to_owned(),
+            json!({ "images": images, "plots": shown.matches("dsc-plot\" xmlns").count() }),
+        );
+    }
+    fs::write(pages.join("expected.json"), Value::from(expected).to_string()).unwrap();
+    let mut node = Command::new("node");
+    node.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/command/report.mjs")).arg(&pages);
+    // For a person who wants to look at them.
+    node.args(std::env::var_os("DSCONVERT_SCREENSHOTS"));
+    let output = node.output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    println!("{printed}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{printed}");
+    assert_eq!(printed.matches("ok: ").count(), 4);
+}
