@@ -229,7 +229,7 @@ mod tests {
         let mut bytes: Vec<u8> = (0..0x200).filter_map(char::from_u32).filter_map(byte_of).collect();
         bytes.sort_unstable();
         assert!(bytes.into_iter().eq(0..=u8::MAX));
-        assert_eq!((byte_of('Ġ'), byte_of('Ċ'), byte_of('ń')), (Some(b' '), Some(b'\n'), Some(0xad)));
+        assert_eq!((byte_of('Ġ'), byte_of('Ċ'), byte_of('Ń')), (Some(b' '), Some(b'\n'), Some(0xad)));
     }
 
     #[test]

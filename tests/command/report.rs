@@ -387,7 +387,7 @@ fn hostile(dir: &Path) -> (PathBuf, PathBuf) {
         .collect();
     fs::write(&corpus, lines + "{\"text\": 7}\n").unwrap();
     let mut command = command(["text"]);
-    command.arg(format!("<img src=x>\u{202e}={}", corpus.to_str().unwrap())).arg("--out").arg(&text);
+    command.arg(format!("<b>label\u{202e}={}", corpus.to_str().unwrap())).arg("--out").arg(&text);
     command.args([
         "--tokenizer",
         "bytes",

@@ -23,7 +23,7 @@ pub struct Classes {
     pub empty: u64,
     /// Records of the least frequent class that has any.
     pub least: u64,
-    /// Records of the class in the middle.
+    /// Records of the class in the middle of those that have any.
     pub median: u64,
     /// Records without a label.
     pub unlabelled: u64,
@@ -74,7 +74,7 @@ pub(super) fn gather(
     let present = order.iter().filter(|label| of(label) > 0).count();
     classes.empty = (order.len() - present) as u64;
     classes.least = present.checked_sub(1).and_then(|last| order.get(last)).map_or(0, of);
-    classes.median = order.get(order.len() / 2).map_or(0, of);
+    classes.median = order.get(present / 2).map_or(0, of);
     let named =
         order.iter().take(SHOWN_CLASSES).filter_map(|label| Some((names.get(*label)?.clone(), of(label))));
     classes.top = named.collect();

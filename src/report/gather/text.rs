@@ -29,6 +29,8 @@ pub struct TextStats {
     pub records: u64,
     /// Tokens that were counted.
     pub tokens: u64,
+    /// Most tokens of a record that were counted; `None` when all were.
+    pub most_per_record: Option<u64>,
     /// Different tokens among these.
     pub distinct: u64,
     /// The most frequent tokens.
@@ -118,8 +120,10 @@ fn count(split: &Split, vocabulary: Option<&Vocabulary>, stats: &mut TextStats, 
     let most = ((MAX_TOKENS as f64 / mean) as u64).clamp(1, MAX_RECORDS);
     let wanted: Vec<u64> = evenly_spaced(split.len(), most).collect();
     let mut counts: HashMap<u32, u64> = HashMap::new();
-    // Of each record as many tokens as keep the sum in bounds.
-    let each = usize::try_from(2 * MAX_TOKENS / (wanted.len() as u64).max(1)).unwrap_or(usize::MAX);
+    // Of long records as many tokens as keep the sum in bounds.
+    let total = split.info().map_or(u64::MAX, |info| info.length.total);
+    stats.most_per_record = (total > 2 * MAX_TOKENS).then(|| 2 * MAX_TOKENS / (wanted.len() as u64).max(1));
+    let each = stats.most_per_record.map_or(usize::MAX, |most| most as usize);
     let mut count = |record: &crate::reader::Record, stats: &mut TextStats| {
         let Some(ids) = record.input_ids() else { return };
         stats.records += 1;

@@ -66,12 +66,14 @@ fn balance(out: &mut String, classes: &Classes) {
         count(classes.classes),
         if classes.classes == 1 { "class" } else { "classes" }
     )];
-    if most > 0 {
+    if most == classes.least && most > 0 {
+        facts.push(format!("each has {}", plural(most, "record")));
+    } else if most > 0 {
         facts.push(format!(
-            "{} records in the largest, {} in the median, {} in the smallest",
+            "{} to {} records, median {}",
+            count(classes.least),
             count(most),
-            count(classes.median),
-            count(classes.least)
+            count(classes.median)
         ));
         facts.push(format!(
             "the largest is {} times the smallest",
@@ -96,7 +98,7 @@ fn balance(out: &mut String, classes: &Classes) {
         out.push_str("</section>\n");
         return;
     }
-    out.push_str("<table><thead><tr><th scope=\"col\">class</th><th scope=\"col\" class=\"bar\">records</th><th scope=\"col\" class=\"n\">number</th><th scope=\"col\" class=\"n\">share</th></tr></thead><tbody>\n");
+    out.push_str("<div class=\"scroll tall\" tabindex=\"0\"><table><thead><tr><th scope=\"col\">class</th><th scope=\"col\" class=\"bar\">records</th><th scope=\"col\" class=\"n\">number</th><th scope=\"col\" class=\"n\">share</th></tr></thead><tbody>\n");
     for (name, number) in &classes.top {
         add(
             out,
@@ -109,7 +111,7 @@ fn balance(out: &mut String, classes: &Classes) {
             ),
         );
     }
-    out.push_str("</tbody></table>\n");
+    out.push_str("</tbody></table></div>\n");
     let hidden = classes.classes.saturating_sub(classes.top.len() as u64);
     if hidden > 0 {
         let listed: u64 = classes.top.iter().map(|top| top.1).sum();

@@ -35,7 +35,6 @@ pub(super) fn tiles(report: &DatasetReport) -> Vec<(&'static str, String)> {
     let manifest = &report.manifest;
     let (records, shards, size, length) = totals(report);
     let mut tiles = vec![("Records", count(records)), ("Size", bytes(size)), ("Shards", count(shards))];
-    tiles.push(("Splits", count(manifest.splits.len() as u64)));
     match manifest.kind() {
         Kind::Images => {
             if manifest.schema.index_of(crate::schema::LABEL).is_some() {

@@ -34,12 +34,17 @@ pub(super) fn pairs(out: &mut String, rows: impl IntoIterator<Item = (String, St
             out,
             format_args!(
                 "<tr><th scope=\"row\"><bdi>{}</bdi></th><td><bdi>{}</bdi></td></tr>\n",
-                clipped(&name, 120),
+                breakable(&clipped(&name, 120)),
                 clipped(&value, 600)
             ),
         );
     }
     out.push_str("</tbody></table>\n");
+}
+
+/// Escaped text that may be divided after points and underscores.
+fn breakable(escaped: &str) -> String {
+    escaped.replace('.', ".<wbr>").replace('_', "_<wbr>")
 }
 
 /// A bar of `share` (0 to 1) of the width of its cell.

@@ -66,9 +66,12 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, run: &RunReport)
         let each = text as f64 / tokens as f64;
         add(out, format_args!("<p class=\"note\">{each:.2} bytes of source text per token.</p>\n"));
     }
-    out.push_str("<details><summary>Options of the run</summary>\n");
-    table_of(out, &run.options);
-    out.push_str("</details>\n</section>\n</div>\n");
+    if run.options != report.manifest.options {
+        out.push_str("<details><summary>Options of the run</summary>\n");
+        table_of(out, &run.options);
+        out.push_str("</details>\n");
+    }
+    out.push_str("</section>\n</div>\n");
 }
 
 /// Shares of the workers' time, as a bar with a key.

@@ -18,12 +18,12 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, split: &SplitRep
     add(
         out,
         format_args!(
-            "<p class=\"soft\">{}; {} {} to {}, mean {:.1}, median {}, 90% up to {}, 99% up to {}.</p>\n",
+            "<p class=\"soft\">{}; {} {} to {}, mean {}, median {}, 90% up to {}, 99% up to {}.</p>\n",
             plural(split.info.records, "record"),
             length.unit.name(),
             count(length.min),
             count(length.max),
-            length.mean,
+            mean(length.mean),
             count(length.p50),
             count(length.p90),
             count(length.p99)
@@ -37,6 +37,11 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, split: &SplitRep
         text::section(out, report, found);
     }
     out.push_str("</section>\n");
+}
+
+/// A mean of whole numbers.
+fn mean(value: f64) -> String {
+    if value < 1000.0 { format!("{value:.1}") } else { count(value.round() as u64) }
 }
 
 fn plots(out: &mut String, kind: Kind, split: &SplitReport) {
@@ -70,11 +75,14 @@ fn plots(out: &mut String, kind: Kind, split: &SplitReport) {
         ),
     }
     if let Some(padding) = split.text.as_ref().and_then(|found| found.padding.as_ref()) {
-        let curves = [(&padding.by_records, "records in a batch"), (&padding.by_tokens, "tokens in a batch")];
-        for (points, unit) in curves.into_iter().filter(|(points, _)| points.len() > 1) {
+        let curves = [
+            (&padding.by_records, "Padding by batch size", "records in a batch"),
+            (&padding.by_tokens, "Padding by budget", "tokens in a batch"),
+        ];
+        for (points, title, unit) in curves.into_iter().filter(|(points, ..)| points.len() > 1) {
             add(
                 out,
-                format_args!("<div class=\"card\">{}", padding_curves(points, "Padding", unit).finish(None)),
+                format_args!("<div class=\"card\">{}", padding_curves(points, title, unit).finish(None)),
             );
             text::padding_data(out, points, unit);
             out.push_str("</div>\n");
@@ -88,10 +96,10 @@ fn plots(out: &mut String, kind: Kind, split: &SplitReport) {
             sampled.unwrap_or_default()
         ));
     }
-    out.push_str("</div>\n");
     if let Some(note) = note {
-        add(out, format_args!("<p class=\"note card\">{note}</p>\n"));
+        add(out, format_args!("<div class=\"card about\"><p class=\"note\">{note}</p></div>\n"));
     }
+    out.push_str("</div>\n");
 }
 
 fn card(

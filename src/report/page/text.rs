@@ -16,7 +16,7 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, text: &TextStats
         add(out, format_args!("<p class=\"soft\">Ids are shown, because {}.</p>\n", clipped(why, 400)));
     }
     for (number, document) in text.documents.iter().enumerate() {
-        let open = if number < 2 { " open" } else { "" };
+        let open = if number < 3 { " open" } else { "" };
         add(
             out,
             format_args!(
@@ -52,6 +52,9 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, text: &TextStats
 fn frequent(out: &mut String, report: &DatasetReport, text: &TextStats) {
     out.push_str("<section class=\"card\">\n<h3>Most frequent tokens</h3>\n");
     let mut facts = format!("{} in {}", plural(text.tokens, "token"), plural(text.records, "record"));
+    if let Some(most) = text.most_per_record {
+        facts.push_str(&format!(", at most {} of each", count(most)));
+    }
     facts.push_str(&format!("; {} different ids", count(text.distinct)));
     let vocabulary =
         report.manifest.tokenizer.as_ref().and_then(|tokenizer| tokenizer.get("vocab_size")?.as_u64());
@@ -67,7 +70,7 @@ fn frequent(out: &mut String, report: &DatasetReport, text: &TextStats) {
         out.push_str("</section>\n");
         return;
     }
-    out.push_str("<table><thead><tr><th scope=\"col\">token</th><th scope=\"col\" class=\"n\">id</th><th scope=\"col\" class=\"bar\">occurrences</th><th scope=\"col\" class=\"n\">number</th><th scope=\"col\" class=\"n\">share</th></tr></thead><tbody>\n");
+    out.push_str("<div class=\"scroll tall\" tabindex=\"0\"><table><thead><tr><th scope=\"col\">token</th><th scope=\"col\" class=\"n\">id</th><th scope=\"col\" class=\"bar\">occurrences</th><th scope=\"col\" class=\"n\">number</th><th scope=\"col\" class=\"n\">share</th></tr></thead><tbody>\n");
     let most = text.top.first().map_or(1, |token| token.count.max(1));
     for token in &text.top {
         add(
@@ -82,7 +85,7 @@ fn frequent(out: &mut String, report: &DatasetReport, text: &TextStats) {
             ),
         );
     }
-    out.push_str("</tbody></table>\n</section>\n");
+    out.push_str("</tbody></table></div>\n</section>\n");
 }
 
 fn shown(token: &ShownToken) -> String {

@@ -1,8 +1,11 @@
 //! Padding against the size of a batch.
 
-use super::{Axis, LEFT, Plot, RIGHT, WIDTH};
+use super::{Axis, LEFT, Plot};
 use crate::report::format::{count, percent};
 use crate::report::gather::Curves;
+
+/// Where the keys of the curves start.
+const LEGEND: [f64; 3] = [244.0, 318.0, 402.0];
 
 /// Draws the padding of random, bucketed and packed batches.
 pub(in crate::report) fn padding_curves(points: &[(u64, [f64; 3])], title: &str, unit: &str) -> Plot {
@@ -32,8 +35,7 @@ pub(in crate::report) fn padding_curves(points: &[(u64, [f64; 3])], title: &str,
                 percent(of(point))
             ));
         }
-        let x = WIDTH - RIGHT - 216.0 + 76.0 * series as f64;
-        let x = x.max(LEFT);
+        let x = LEGEND.get(series).copied().unwrap_or(LEFT);
         plot.add(format_args!("<path class=\"dsc-line dsc-s{series}\" d=\"M{x:.1} 18h14\"/>"));
         plot.text(x + 18.0, 22.0, "dsc-tick", name);
     }
