@@ -80,7 +80,7 @@ fn pages_of_images_show_sizes_classes_and_pictures_in_all_formats() {
             "Split validation",
         ];
         has(&shown, &parts);
-        has(&shown, &["dunes", "flowers", "forest", "night", "image.encode"]);
+        has(&shown, &["dunes", "flowers", "forest", "night", "image.<wbr>encode"]);
         let manifest = manifest(&out);
         let records: u64 =
             manifest["splits"].as_object().unwrap().values().map(|s| s["records"].as_u64().unwrap()).sum();

@@ -62,7 +62,7 @@ pub(super) fn gather(
                 for &ordinal in chunk {
                     match labels.get(ordinal) {
                         Ok(record) => count(record.label()),
-                        Err(error) => problems.add(super::images::unreadable(&error)),
+                        Err(error) => problems.unreadable(&error),
                     }
                 }
             }

@@ -3,7 +3,7 @@
 use super::classes::{self, Classes};
 use super::sample::{evenly_spaced, seeded};
 use super::{Problems, ReportOptions};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::reader::{Dataset, Record, Split};
 use crate::report::histogram::Histogram;
 use crate::report::thumbnail::Thumbnails;
@@ -73,7 +73,7 @@ pub(super) fn gather(
     for ordinal in seeded(split.len(), options.thumbnails as u64, options.seed) {
         match split.get(ordinal) {
             Ok(record) => stats.thumbnails.push(thumbnail(&record, &mut thumbnails)),
-            Err(error) => problems.add(unreadable(&error)),
+            Err(error) => problems.unreadable(&error),
         }
     }
     stats
@@ -96,13 +96,5 @@ fn thumbnail(record: &Record, thumbnails: &mut Result<Thumbnails>) -> Thumbnail 
         size,
         jpeg,
         shown,
-    }
-}
-
-/// A record that cannot be read, named by its shard: one problem for all records of a shard that cannot be opened.
-pub(super) fn unreadable(error: &Error) -> String {
-    match &error.place().shard {
-        Some(shard) if error.place().row.is_none() => format!("shard {shard} cannot be read: {error}"),
-        _ => format!("a record cannot be read: {error}"),
     }
 }

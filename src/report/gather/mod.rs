@@ -7,6 +7,7 @@ mod rejects;
 mod sample;
 mod text;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
@@ -108,6 +109,8 @@ pub struct Problems {
     pub listed: Vec<String>,
     /// How many more there are.
     pub more: u64,
+    /// Shards that are listed already, by name.
+    shards: BTreeSet<String>,
 }
 
 impl Problems {
@@ -121,6 +124,18 @@ impl Problems {
             return;
         }
         if self.listed.len() < MAX_PROBLEMS { self.listed.push(problem) } else { self.more += 1 }
+    }
+
+    /// Adds that a record cannot be read: once for each shard that cannot be opened.
+    fn unreadable(&mut self, error: &Error) {
+        match &error.place().shard {
+            Some(shard) if error.place().row.is_none() => {
+                if self.shards.insert(shard.clone()) {
+                    self.add(format!("a shard cannot be read: {error}"));
+                }
+            }
+            _ => self.add(format!("a record cannot be read: {error}")),
+        }
     }
 
     /// Keeps the value, or the error as a problem with `what`.
@@ -195,16 +210,20 @@ fn name_of(path: &Path) -> String {
 fn check_shards(dataset: &Dataset, problems: &mut Problems) {
     for shard in dataset.shards().shards() {
         let path = shard.path();
-        match resolve(dataset.path(), &path).and_then(|file| stat(&file)) {
-            Ok(Some(meta)) if meta.len() == shard.bytes => {}
-            Ok(Some(meta)) => problems.add(format!(
-                "shard {path} has {} bytes instead of {}; its records are left out where they cannot be read",
-                meta.len(),
-                shard.bytes
-            )),
-            Ok(None) => problems.add(format!("shard {path} is missing; its records are left out")),
-            Err(error) => problems.add(format!("shard {path} cannot be examined: {error}")),
-        }
+        let problem = match resolve(dataset.path(), &path).and_then(|file| stat(&file)) {
+            Ok(Some(meta)) if meta.len() == shard.bytes => continue,
+            Ok(Some(meta)) => {
+                format!(
+                    "shard {path} has {} bytes instead of {}; its records are left out",
+                    meta.len(),
+                    shard.bytes
+                )
+            }
+            Ok(None) => format!("shard {path} is missing; its records are left out"),
+            Err(error) => format!("shard {path} cannot be examined: {error}"),
+        };
+        problems.add(problem);
+        problems.shards.insert(shard.name.clone());
     }
 }
 

@@ -12,6 +12,8 @@ const SAMPLE_RECORDS: u64 = 1 << 15;
 const BATCH_SIZES: [u64; 8] = [1, 4, 8, 16, 32, 64, 128, 256];
 /// Tokens of a batch, padding included.
 const BUDGETS: [u64; 8] = [1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072];
+/// Batches of an epoch below which nothing is drawn.
+const LEAST_BATCHES: u64 = 4;
 /// Shortest and longest rows of packed batches.
 const ROW_TOKENS: std::ops::RangeInclusive<u64> = 64..=131_072;
 
@@ -43,13 +45,16 @@ pub(super) fn gather(split: &Split) -> Result<Curves> {
     let mut curves =
         Curves { row_tokens, sampled: sampled.then_some(lengths.len() as u64), ..Curves::default() };
     let packed_rows = packed(&lengths, row_tokens)?;
-    for size in BATCH_SIZES {
+    // An epoch of a few batches says more of the last one than of padding.
+    let records = lengths.len() as u64;
+    for size in BATCH_SIZES.into_iter().filter(|size| *size == 1 || *size * LEAST_BATCHES <= records) {
         let found = padding(lengths.len() as u64, runs(&lengths), BatchSize::BatchSize(size))?;
         curves.by_records.push((size, [found.random, found.bucketed, packed_rows]));
     }
+    let tokens = lengths.iter().fold(0u64, |sum, length| sum.saturating_add(*length));
     // A budget below most records would only show batches of one record.
     let least = p99.clamp(1, *BUDGETS.last().unwrap_or(&1)).min(longest);
-    for budget in BUDGETS.into_iter().filter(|budget| *budget >= least) {
+    for budget in BUDGETS.into_iter().filter(|budget| *budget >= least && *budget * LEAST_BATCHES <= tokens) {
         let found = padding(lengths.len() as u64, runs(&lengths), BatchSize::MaxTokens(budget))?;
         curves.by_tokens.push((budget, [found.random, found.bucketed, packed(&lengths, budget)?]));
     }

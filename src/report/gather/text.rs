@@ -102,7 +102,7 @@ pub(super) fn gather(
                     tokens: tokens.map(|id| (id, shown(vocabulary, id))).collect(),
                 });
             }
-            Err(error) => problems.add(super::images::unreadable(&error)),
+            Err(error) => problems.unreadable(&error),
         }
     }
     if options.compact {
@@ -141,7 +141,7 @@ fn count(split: &Split, vocabulary: Option<&Vocabulary>, stats: &mut TextStats, 
                 for &ordinal in chunk {
                     match split.get(ordinal) {
                         Ok(record) => count(&record, stats),
-                        Err(error) => problems.add(super::images::unreadable(&error)),
+                        Err(error) => problems.unreadable(&error),
                     }
                 }
             }

@@ -19,8 +19,17 @@ pub(in crate::report) fn histogram(
         true => histogram.bins.get(1).map_or(0.5, |bin| bin.from * bin.from / bin.to),
         false => first,
     };
-    let x = if histogram.logarithmic { Axis::logarithmic(start, last) } else { Axis::linear(first, last) };
-    let y = Axis::linear(0.0, histogram.highest() as f64 * 1.06);
+    let x = match (histogram.logarithmic, whole) {
+        (true, _) => Axis::logarithmic(start, last),
+        // One value is a bar in the middle.
+        (false, true) if histogram.bins.len() == 1 => {
+            let room = (first / 50.0).ceil().max(3.0);
+            Axis::whole((first - room).max(0.0), last + room)
+        }
+        (false, true) => Axis::whole(first, last),
+        (false, false) => Axis::linear(first, last),
+    };
+    let y = Axis::whole(0.0, histogram.highest() as f64 * 1.06);
     let scale = if histogram.logarithmic { ", logarithmic" } else { "" };
     let mode = histogram.bins.iter().max_by_key(|bin| bin.count);
     let description = format!(

@@ -41,13 +41,25 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// An axis from `from` to at least `to` with round labels.
+    /// An axis with round labels.
     fn linear(from: f64, to: f64) -> Self {
+        Self::stepped(from, to, 0.0)
+    }
+
+    /// An axis whose labels are whole numbers.
+    fn whole(from: f64, to: f64) -> Self {
+        Self::stepped(from, to, 1.0)
+    }
+
+    fn stepped(from: f64, to: f64, least_step: f64) -> Self {
         let to = if to > from { to } else { from + 1.0 };
-        let step = nice_step((to - from) / 6.0);
+        let step = nice_step((to - from) / 6.0).max(least_step);
         let first = (from / step).ceil();
         let ticks = (0..64).map(|i| (first + f64::from(i)) * step).take_while(|v| *v <= to * (1.0 + 1e-9));
-        Self { from, to, logarithmic: false, ticks: ticks.map(|v| (v, short(v))).collect() }
+        let mut ticks: Vec<(f64, String)> = ticks.map(|v| (v, short(v))).collect();
+        // Neighbours that round to one label would say the same of different places.
+        ticks.dedup_by(|later, earlier| later.1 == earlier.1);
+        Self { from, to, logarithmic: false, ticks }
     }
 
     /// A logarithmic axis; `from` is above 0.

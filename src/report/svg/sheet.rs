@@ -31,7 +31,9 @@ pub(in crate::report) fn plots_of(split: &SplitReport) -> Vec<Plot> {
         plots.push(histogram(lengths, "Record length", split.info.length.unit.name(), "record", true));
     }
     if let Some(padding) = split.text.as_ref().and_then(|text| text.padding.as_ref()) {
-        plots.push(padding_curves(&padding.by_records, "Padding by batch size", "records in a batch"));
+        if padding.by_records.len() > 1 {
+            plots.push(padding_curves(&padding.by_records, "Padding by batch size", "records in a batch"));
+        }
         if padding.by_tokens.len() > 1 {
             plots.push(padding_curves(&padding.by_tokens, "Padding by budget", "tokens in a batch"));
         }
