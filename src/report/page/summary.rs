@@ -1,7 +1,5 @@
 //! The summary of a dataset in a notebook.
 
-use std::collections::BTreeSet;
-
 use super::images::contact_sheet;
 use super::overview::{lead, tiles};
 use super::parts::add;
@@ -54,13 +52,14 @@ pub fn summary_html(report: &DatasetReport) -> String {
         .fields
         .iter()
         .take(MAX_ROWS)
-        .map(|field| format!("<code><bdi>{}</bdi></code> {}", clipped(&field.name, 40), field.ty.name()))
+        .map(|field| {
+            format!("<code><bdi>{}</bdi></code> {}", clipped(&field.name, 40), escape(field.ty.name()))
+        })
         .collect();
     let more = manifest.schema.fields.len().saturating_sub(MAX_ROWS);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     add(&mut out, format_args!("<p>{}{more}</p>\n", fields.join(", ")));
-    let problems: BTreeSet<&str> = report.problems.listed.iter().map(String::as_str).collect();
-    for problem in problems.into_iter().take(3) {
+    for problem in report.problems.listed.iter().take(MAX_ROWS) {
         add(&mut out, format_args!("<p role=\"alert\">{}</p>\n", clipped(problem, 300)));
     }
     for split in &report.splits {
