@@ -87,7 +87,7 @@ pub(super) fn header(out: &mut String, report: &DatasetReport, has_run: bool) {
 }
 
 pub(super) fn problems(out: &mut String, report: &DatasetReport) {
-    let Problems { listed, more } = &report.problems;
+    let Problems { listed, more, .. } = &report.problems;
     if listed.is_empty() {
         return;
     }
