@@ -52,8 +52,9 @@ impl TokenizerOptions {
 pub enum SpecialInText {
     /// Ordinary characters: no text can inject a control token.
     ///
-    /// Where the model itself has control tokens in its vocabulary, they get an internal name that starts and ends with
-    /// U+0000 U+10FFFF and its mirror image. A text that spells such a name is refused with [`EncodeError::HiddenName`](crate::EncodeError::HiddenName).
+    /// Where the model itself has control tokens in its vocabulary, they get an internal name, `control token N` between U+0000 and
+    /// U+10FFFF on both sides. A text that spells such a name is refused with
+    /// [`EncodeError::HiddenName`](crate::EncodeError::HiddenName).
     #[default]
     Text,
     /// The special token.
