@@ -15,6 +15,8 @@ pub use dsconvert_reader::decode;
 #[cfg(feature = "convert")]
 use dsconvert_dataset::{panics, printable, threads};
 
+#[cfg(feature = "bench")]
+pub mod bench;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "convert")]

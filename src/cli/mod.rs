@@ -3,8 +3,10 @@
 //! Arguments go through two stages: clap gives text (`images::Args`, …), each subcommand turns it into the library's
 //! options. Only here (`print.rs`) is anything printed. Results go to standard output, everything else to standard error.
 
+mod bench;
 mod common;
 mod generate;
+mod headspace;
 mod hook;
 mod images;
 mod inspect;
@@ -64,6 +66,10 @@ enum Command {
     Completions(generate::CompletionArgs),
     /// Write manual pages
     Man(generate::ManArgs),
+    /// Measure how fast images, text or a dataset can be read
+    Bench(Box<bench::Args>),
+    /// Tell how much training would gain from faster loading
+    Headspace(Box<headspace::Args>),
     /// Simulate data loader workers, their queue and the model they feed
     Simulate(Box<simulate::Args>),
 }
@@ -112,6 +118,8 @@ where
         Command::Inspect(args) => inspect::exec(&args),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::man(&args),
+        Command::Bench(args) => bench::exec(&args),
+        Command::Headspace(args) => headspace::exec(&args),
         Command::Simulate(args) => simulate::exec(&args),
     };
     status(panics::caught(exec).unwrap_or_else(|panic| Err(panic.into_error("running the command"))))

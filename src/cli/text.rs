@@ -377,7 +377,7 @@ impl TokenArgs {
 }
 
 /// The tokenizer that `--tokenizer` names.
-fn load(name: &str, options: TokenizerOptions) -> Result<Tokenizer> {
+pub(super) fn load(name: &str, options: TokenizerOptions) -> Result<Tokenizer> {
     let given = Path::new(name);
     let found = stat(given)?;
     if name == "bytes" && found.is_none() {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
 mod bad_input;
+mod bench;
 mod command_line;
 mod determinism;
 mod failures;

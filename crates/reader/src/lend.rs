@@ -8,6 +8,7 @@ use std::sync::Arc;
 use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::format::{Placed, ShardReader};
 use dsconvert_dataset::sample::{Ids, Value};
+use dsconvert_dataset::schema::INPUT_IDS;
 
 use super::Split;
 use super::check::check_record;
@@ -34,6 +35,19 @@ impl<'a> Tokens<'a> {
 }
 
 impl Split {
+    /// Calls `visit` with the token ids of each of `records`, in that order, where they lie in memory if the format
+    /// allows. Threads that only copy ids do not wait for each other, as they would at the reference counts of a
+    /// [`Record`]. Records are checked as those of [`Split::get`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Split::get_many`]; [`ErrorKind::Usage`](dsconvert_dataset::error::ErrorKind) when the split has no token ids.
+    pub fn visit_ids(&self, records: &[u64], mut visit: impl FnMut(Ids<&[u8]>)) -> Result<()> {
+        let place = self.schema().index_of(INPUT_IDS);
+        let place = place.ok_or_else(|| Error::usage("the records have no field \"input_ids\""))?;
+        self.with_ids(records, place, |all| all.iter().for_each(|one| visit(one.ids.clone())))
+    }
+
     /// What `look` makes of the token ids of `records`, in that order, which are in field `place`. Records are checked as
     /// those of [`Split::get`].
     ///
@@ -94,7 +108,7 @@ mod tests {
     use crate::OpenOptions;
     use crate::testing::{record, write};
     use dsconvert_dataset::format::Format;
-    use dsconvert_dataset::schema::{INPUT_IDS, Kind};
+    use dsconvert_dataset::schema::Kind;
     use dsconvert_dataset::storage::Access;
 
     /// What lies in memory as it was written is not copied; what does not comes out the same.

@@ -218,21 +218,29 @@ fn distribution(part: &str, mean_ns: u64, shape: Option<Shape>, cv: Option<f64>)
     }
 }
 
-fn read_trace(path: &Path) -> Result<LoadTrace> {
-    let failed = |e: io::Error| Error::usage("--load-trace: cannot read").at_path(path).caused_by(e);
+/// Reads the load times in the file that `flag` names.
+pub(in crate::cli) fn read_trace(flag: &str, path: &Path) -> Result<LoadTrace> {
+    let failed = |e: io::Error| Error::usage(format!("{flag}: cannot read")).at_path(path).caused_by(e);
     let bytes = fs::metadata(path).map_err(failed)?.len();
     if bytes > MAX_TRACE_BYTES {
-        return Err(Error::usage(format!("--load-trace: has {bytes} bytes, more than {MAX_TRACE_BYTES}"))
-            .at_path(path));
+        return Err(
+            Error::usage(format!("{flag}: has {bytes} bytes, more than {MAX_TRACE_BYTES}")).at_path(path)
+        );
     }
     let text = fs::read_to_string(path).map_err(failed)?;
-    LoadTrace::parse(&text).map_err(|e| usage(&e).at_path(path))
+    LoadTrace::parse(&text).map_err(|e| {
+        let error = Error::usage(format!("{flag}: {}", e.message())).at_path(path);
+        match e.remedy() {
+            Some(help) => error.help(help),
+            None => error,
+        }
+    })
 }
 
 impl Args {
     pub(super) fn options(&self, sweep: Option<&SweepRange>) -> Result<Options> {
         let load = match (&self.load_trace, self.load_ms) {
-            (Some(path), _) => LoadTimes::Trace(read_trace(path)?),
+            (Some(path), _) => LoadTimes::Trace(read_trace("--load-trace", path)?),
             (None, mean) => LoadTimes::Drawn(distribution(
                 "load",
                 mean.unwrap_or(0),

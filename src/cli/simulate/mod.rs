@@ -2,7 +2,7 @@
 
 mod args;
 
-pub(super) use args::Args;
+pub(super) use args::{Args, read_trace};
 
 use std::io::{self, Write};
 

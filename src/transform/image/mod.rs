@@ -29,6 +29,7 @@ mod colors;
 mod container;
 mod decode_jpeg;
 mod decode_other;
+mod deliver;
 mod encode;
 mod encoding;
 mod exif;
@@ -50,6 +51,7 @@ mod text;
 mod transform;
 
 pub use crate::decode::{ImageType, has_image_extension, sniff};
+pub use deliver::DeliveredPixels;
 pub use encoding::{DEFAULT_JPEG_QUALITY, DEFAULT_WEBP_QUALITY, Encode, Subsampling};
 pub use options::{DEFAULT_MAX_PIXELS, ImageOptions};
 pub use outcome::{Converted, Filtered, Outcome};

@@ -81,21 +81,7 @@ impl ImageTransform {
         if let Some(reason) = self.filtered(source.oriented_size()) {
             return Ok(Outcome::Filtered(reason));
         }
-        if source.structure.animated && self.options.animated == Animated::Reject {
-            return Err(Reject::new(RejectCode::Animated, "the file holds several frames"));
-        }
-        if let Some(header) = &source.jpeg
-            && !jpeg::is_ended(bytes, header.first_scan)
-        {
-            source.structure.note(container::truncated("its scans"));
-        }
-        let damage = source.structure.damage.take();
-        let mut lenient = damage.is_some();
-        if let Some(damage) = damage
-            && !self.options.lenient
-        {
-            return Err(damage);
-        }
+        let mut lenient = self.take_damage(&mut source)?;
         let plan = self.plan(&source)?;
         let may_pass = !lenient && self.may_pass(&source, &plan);
 
@@ -119,6 +105,40 @@ impl ImageTransform {
         let pixels = &scratch.decoded;
         let encoded = encode::encode(pixels, self.encoding(&source))?;
         Ok(Outcome::Converted(self.encoded(&source, encoded, pixels.size(), lenient)))
+    }
+
+    /// Refuses what the options do not let through: animation and damage. True when there is damage that they do.
+    fn take_damage(&self, source: &mut Source<'_>) -> Result<bool, Reject> {
+        if source.structure.animated && self.options.animated == Animated::Reject {
+            return Err(Reject::new(RejectCode::Animated, "the file holds several frames"));
+        }
+        if let Some(header) = &source.jpeg
+            && !jpeg::is_ended(source.bytes, header.first_scan)
+        {
+            source.structure.note(container::truncated("its scans"));
+        }
+        match source.structure.damage.take() {
+            Some(damage) if !self.options.lenient => Err(damage),
+            damage => Ok(damage.is_some()),
+        }
+    }
+
+    /// Decodes `bytes`, calls `decoded`, and shapes the pixels into `scratch.decoded`.
+    pub(super) fn decode_and_shape(
+        &self,
+        bytes: &[u8],
+        scratch: &mut Scratch,
+        decoded: impl FnOnce(),
+    ) -> Result<(), Reject> {
+        let mut source = Source::read(bytes, &self.options)?;
+        self.take_damage(&mut source)?;
+        let plan = self.plan(&source)?;
+        let found = match &source.jpeg {
+            Some(header) => self.decode_jpeg(&source, header, &plan, false, scratch)?,
+            None => self.decode_other(&source, scratch)?,
+        };
+        decoded();
+        self.shape(&source, &plan, &found, scratch)
     }
 
     /// The outcome of an image encoded anew, with the metadata that is to be kept.

@@ -1,0 +1,176 @@
+//! What loading a batch takes and delivers.
+
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+/// How many items make a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BenchBatchSize {
+    /// A fixed number of items.
+    Items(u64),
+    /// Text: as many documents as fit, padded to the longest, in so many tokens.
+    Tokens(u64),
+}
+
+/// Nanoseconds in each stage of loading.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageTimes {
+    /// Opening files.
+    pub open: u64,
+    /// Reading bytes or records.
+    pub read: u64,
+    /// Decoding.
+    pub decode: u64,
+    /// Resizing, tokenization.
+    pub transform: u64,
+    /// Putting the batch together.
+    pub collate: u64,
+}
+
+impl StageTimes {
+    /// Sum of all stages.
+    pub fn total(&self) -> u64 {
+        self.open + self.read + self.decode + self.transform + self.collate
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.open += other.open;
+        self.read += other.read;
+        self.decode += other.decode;
+        self.transform += other.transform;
+        self.collate += other.collate;
+    }
+}
+
+/// Measures one stage after the other.
+pub(super) struct Lap(Instant);
+
+impl Lap {
+    pub(super) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Nanoseconds since the start or the last lap.
+    pub(super) fn ns(&mut self) -> u64 {
+        let now = Instant::now();
+        let ns = now.duration_since(self.0).as_nanos();
+        self.0 = now;
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+}
+
+/// What loading one batch took and delivered. Reused from batch to batch.
+#[derive(Debug, Default)]
+pub(super) struct LoadedBatch {
+    pub(super) stages: StageTimes,
+    /// Own time of each item, in the order of the batch.
+    pub(super) item_ns: Vec<u64>,
+    /// Time of what is done once for all items.
+    pub(super) shared_ns: u64,
+    pub(super) delivered: u64,
+    pub(super) bytes: f64,
+    pub(super) tokens: u64,
+    /// Rows × width of a batch of ids.
+    pub(super) padded_tokens: u64,
+    /// Items that could not be loaded, and why.
+    pub(super) failed: Vec<(u64, String)>,
+}
+
+impl LoadedBatch {
+    pub(super) fn clear(&mut self) {
+        let (mut item_ns, mut failed) = (std::mem::take(&mut self.item_ns), std::mem::take(&mut self.failed));
+        item_ns.clear();
+        failed.clear();
+        *self = Self { item_ns, failed, ..Self::default() };
+    }
+}
+
+/// What one item is delivered as: what two targets must have in common to be compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DeliveredShape {
+    /// RGB pixels.
+    Pixels { width: u32, height: u32 },
+    /// Token ids, with the XXH3-128 of them as 32-bit integers.
+    Tokens { count: u64, digest: u128 },
+}
+
+impl std::fmt::Display for DeliveredShape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Pixels { width, height } => write!(f, "{width}×{height} pixels"),
+            Self::Tokens { count, digest } => write!(f, "{count} tokens ({:08x}…)", digest >> 96),
+        }
+    }
+}
+
+/// Loads batches on one thread.
+pub(super) trait BatchWorker {
+    /// Loads `items` into a batch, with or without decoding.
+    fn load(&mut self, items: &[u64], decode: bool, out: &mut LoadedBatch);
+
+    /// Loads one item; the error says why it does not load.
+    fn shape(&mut self, item: u64) -> Result<DeliveredShape, String>;
+}
+
+/// Documents of a batch, padded to the longest: `rows × width` 64-bit ids.
+#[derive(Debug, Default)]
+pub(super) struct IdRows {
+    /// Ids of all documents, one after the other.
+    pub(super) flat: Vec<u32>,
+    /// Where each document ends in them.
+    pub(super) ends: Vec<usize>,
+    padded: Vec<i64>,
+}
+
+impl IdRows {
+    pub(super) fn clear(&mut self) {
+        self.flat.clear();
+        self.ends.clear();
+    }
+
+    /// Ends the document whose ids were added to `flat`.
+    pub(super) fn end_document(&mut self) {
+        self.ends.push(self.flat.len());
+    }
+
+    /// Copies the ids to their rows, and notes tokens and padding.
+    pub(super) fn pad(&mut self, out: &mut LoadedBatch) {
+        let starts = || std::iter::once(0).chain(self.ends.iter().copied());
+        let width = starts().zip(&self.ends).map(|(start, end)| end - start).max().unwrap_or(0);
+        // Padding is written as well: a batch is a fresh tensor.
+        self.padded.clear();
+        self.padded.resize(self.ends.len() * width, 0);
+        if width > 0 {
+            for ((start, &end), row) in starts().zip(&self.ends).zip(self.padded.chunks_exact_mut(width)) {
+                let ids = self.flat.get(start..end).unwrap_or_default();
+                row.iter_mut().zip(ids).for_each(|(to, &id)| *to = i64::from(id));
+            }
+        }
+        std::hint::black_box(&self.padded);
+        out.tokens = self.flat.len() as u64;
+        out.padded_tokens = self.padded.len() as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_padded_to_the_longest_document() {
+        let mut rows = IdRows::default();
+        for ids in [&[1u32, 2, 3][..], &[], &[4]] {
+            rows.flat.extend_from_slice(ids);
+            rows.end_document();
+        }
+        let mut out = LoadedBatch::default();
+        rows.pad(&mut out);
+        assert_eq!(rows.padded, [1, 2, 3, 0, 0, 0, 4, 0, 0]);
+        assert_eq!((out.tokens, out.padded_tokens), (4, 9));
+        rows.clear();
+        rows.pad(&mut out);
+        assert_eq!((out.tokens, out.padded_tokens), (0, 0));
+    }
+}

@@ -1,0 +1,373 @@
+//! How much training would gain from faster loading, computed from measured load times.
+//!
+//! The simulator replays the load times of batches on one thread, for each number of workers, against a model with a
+//! constant step time. The time per step is the time from the first batch to the end of the run ÷ its steps, so the
+//! start-up of the workers does not count. Without workers (`num_workers=0`), each step loads its own batch first.
+//!
+//! *Gain* is the share of the training time that free loading would save: 1 − step time ÷ time per step. Workers share the
+//! cores of this machine. What they do not share in the simulation (caches, memory bandwidth, the disk) makes real workers
+//! slower than that; `dsconvert bench --threads` measures it.
+
+use dsconvert_simulate as sim;
+use serde::Serialize;
+use sim::{LoadTimes, LoadTrace, Options, STALL_TOLERANCE, Stop};
+
+use crate::error::{Error, Result};
+
+/// Steps of a simulation, at least.
+const MIN_STEPS: u64 = 2000;
+/// Steps of a simulation per worker, at least.
+const STEPS_PER_WORKER: u64 = 50;
+/// Workers are enough within this share of the best throughput.
+const ENOUGH: f64 = 0.01;
+
+const NS_PER_MS: f64 = 1e6;
+const MS_PER_HOUR: f64 = 3.6e6;
+
+/// What training is like.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HeadspaceOptions {
+    /// Time of one step without loading.
+    pub step_ms: f64,
+    /// Numbers of workers to consider, ascending; 0 loads in the training process.
+    pub workers: Vec<u32>,
+    /// Batches that each worker loads ahead.
+    pub prefetch: u32,
+    /// Cores that workers share.
+    pub cores: u32,
+    /// Steps of a run, for hours.
+    pub steps: Option<u64>,
+}
+
+/// Load times of batches on one worker.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct LoadSummary {
+    /// Batches that were measured.
+    pub batches: usize,
+    /// Mean.
+    pub mean_ms: f64,
+    /// Median.
+    pub p50_ms: f64,
+    /// 99th percentile, by nearest rank.
+    pub p99_ms: f64,
+}
+
+/// Training with some number of workers.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct WorkerOutcome {
+    /// Number of workers; 0 loads in the training process.
+    pub workers: u32,
+    /// Time per step, with waiting.
+    pub ms_per_step: f64,
+    /// Share of the training time that free loading would save.
+    pub gain: f64,
+    /// Hours of a run that free loading would save; `None` without a number of steps.
+    pub gain_hours: Option<f64>,
+}
+
+/// Training that loads from one place.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LoadingOutcome {
+    /// What was measured: a path, or a file of load times.
+    pub path: String,
+    /// Load times of batches.
+    pub load: LoadSummary,
+    /// By number of workers.
+    pub workers: Vec<WorkerOutcome>,
+    /// The smallest number of workers within 1% of the best: more do not help.
+    pub workers_enough: u32,
+    /// Training with so many.
+    pub best: WorkerOutcome,
+}
+
+/// Time that the model spends on padding, if a step takes as long as its padded tokens are many.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PaddingTime {
+    /// Share of the elements of random batches that is padding.
+    pub random: f64,
+    /// The same with buckets by length.
+    pub bucketed: f64,
+    /// Time of a step on padding, in random batches.
+    pub random_ms: f64,
+    /// The same with buckets by length.
+    pub bucketed_ms: f64,
+}
+
+/// How much training would gain from faster loading.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Headspace {
+    /// Time of one step without loading.
+    pub step_ms: f64,
+    /// Cores that workers share.
+    pub cores: u32,
+    /// Batches that each worker loads ahead.
+    pub prefetch: u32,
+    /// Steps of a run, if given.
+    pub steps: Option<u64>,
+    /// What limits training with the best number of workers: `loading` or `model`.
+    pub verdict: &'static str,
+    /// The verdict in words.
+    pub summary: String,
+    /// Training as it is.
+    pub loading: LoadingOutcome,
+    /// Training on the dataset that it is compared with.
+    pub against: Option<LoadingOutcome>,
+    /// Padding, of text.
+    pub padding: Option<PaddingTime>,
+}
+
+impl PaddingTime {
+    /// From shares of padding.
+    pub fn new(random: f64, bucketed: f64, step_ms: f64) -> Self {
+        Self { random, bucketed, random_ms: random * step_ms, bucketed_ms: bucketed * step_ms }
+    }
+}
+
+fn refused(error: &sim::Error) -> Error {
+    let refused = Error::usage(format!("{}: {}", error.option(), error.message()));
+    match error.remedy() {
+        Some(help) => refused.help(help),
+        None => refused,
+    }
+}
+
+/// The summary of load times, which are not empty.
+fn summary(trace: &LoadTrace) -> LoadSummary {
+    let mut ns = trace.ns().to_vec();
+    ns.sort_unstable();
+    let rank = |share: f64| ((share * ns.len() as f64).ceil() as usize).max(1) - 1;
+    let ms = |share| ns.get(rank(share)).copied().unwrap_or(0) as f64 / NS_PER_MS;
+    let mean = ns.iter().map(|&ns| ns as f64).sum::<f64>() / ns.len().max(1) as f64;
+    LoadSummary { batches: ns.len(), mean_ms: mean / NS_PER_MS, p50_ms: ms(0.5), p99_ms: ms(0.99) }
+}
+
+impl HeadspaceOptions {
+    /// Checks every value.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) naming the option.
+    pub fn check(&self) -> Result<()> {
+        let usage = |what: &str| Err(Error::usage(what.to_owned()));
+        if self.workers.is_empty() {
+            return usage("workers: name at least one number of workers");
+        }
+        if self.cores == 0 {
+            return usage("cores: must be at least 1");
+        }
+        if self.steps == Some(0) {
+            return usage("steps: must be at least 1");
+        }
+        // The simulator checks the rest.
+        let most = self.workers.iter().max().copied().unwrap_or(1).max(1);
+        self.simulation(LoadTimes::Trace(LoadTrace::new([1]).map_err(|e| refused(&e))?), most)?
+            .check()
+            .map_err(|e| refused(&e))
+    }
+
+    fn simulation(&self, load: LoadTimes, workers: u32) -> Result<Options> {
+        let steps = MIN_STEPS.max(STEPS_PER_WORKER * u64::from(workers)).min(sim::MAX_BATCHES);
+        // The load time is replaced by the measured ones.
+        let options = Options::new(1.0, self.step_ms, 1).map_err(|e| refused(&e))?;
+        Ok(Options {
+            workers,
+            load,
+            prefetch: self.prefetch,
+            cores: Some(self.cores),
+            stop: Stop::Batches(steps),
+            ..options
+        })
+    }
+
+    fn outcome(&self, trace: &LoadTrace, workers: u32) -> Result<WorkerOutcome> {
+        let ms_per_step = if workers == 0 {
+            self.step_ms + summary(trace).mean_ms
+        } else {
+            let options = self.simulation(LoadTimes::Trace(trace.clone()), workers)?;
+            let report = sim::simulate(&options).map_err(|e| refused(&e))?.report();
+            let running = report.duration_ns.saturating_sub(report.first_batch_ns.unwrap_or(0));
+            running as f64 / NS_PER_MS / report.batches.max(1) as f64
+        };
+        let waiting = (ms_per_step - self.step_ms).max(0.0);
+        Ok(WorkerOutcome {
+            workers,
+            ms_per_step,
+            gain: waiting / ms_per_step,
+            gain_hours: self.steps.map(|steps| steps as f64 * waiting / MS_PER_HOUR),
+        })
+    }
+
+    fn loading(&self, path: &str, trace: &LoadTrace) -> Result<LoadingOutcome> {
+        let workers = self.workers.iter().map(|&n| self.outcome(trace, n)).collect::<Result<Vec<_>>>()?;
+        let fastest = workers.iter().map(|w| w.ms_per_step).fold(f64::INFINITY, f64::min);
+        let enough = workers.iter().find(|w| w.ms_per_step <= fastest / (1.0 - ENOUGH));
+        let best = *enough.ok_or_else(|| Error::internal("no number of workers is the best"))?;
+        Ok(LoadingOutcome {
+            path: path.to_owned(),
+            load: summary(trace),
+            workers_enough: best.workers,
+            best,
+            workers,
+        })
+    }
+}
+
+/// `1 worker`, `2 workers`, or loading in the training process.
+fn workers(count: u32) -> String {
+    match count {
+        0 => "loading in the training process".to_owned(),
+        1 => "1 worker".to_owned(),
+        n => format!("{n} workers"),
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}%", share * 100.0)
+}
+
+impl Headspace {
+    /// Simulates training by `options` with the load times of `loading`, and of `against`, each with its name.
+    ///
+    /// ```
+    /// use dsconvert::bench::{Headspace, HeadspaceOptions};
+    /// use dsconvert_simulate::LoadTrace;
+    ///
+    /// let options = HeadspaceOptions {
+    ///     step_ms: 200.0,
+    ///     workers: vec![1, 2, 4],
+    ///     prefetch: 2,
+    ///     cores: 4,
+    ///     steps: Some(200_000),
+    /// };
+    /// // Loading a batch takes 460 ms: two workers deliver one every 230 ms.
+    /// let trace = LoadTrace::new([460_000_000])?;
+    /// let found = Headspace::of(&options, ("photos", &trace), None, None)?;
+    /// let two = found.loading.workers[1];
+    /// assert!((two.ms_per_step - 230.0).abs() < 1.0 && (two.gain - 0.13).abs() < 0.005);
+    /// assert!((two.gain_hours.unwrap_or(0.0) - 1.7).abs() < 0.1);
+    /// assert_eq!((found.verdict, found.loading.workers_enough), ("model", 4));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// An option is out of range.
+    pub fn of(
+        options: &HeadspaceOptions,
+        loading: (&str, &LoadTrace),
+        against: Option<(&str, &LoadTrace)>,
+        padding: Option<PaddingTime>,
+    ) -> Result<Self> {
+        options.check()?;
+        let loading = options.loading(loading.0, loading.1)?;
+        let against = against.map(|(path, trace)| options.loading(path, trace)).transpose()?;
+        let is_loading = loading.best.gain > STALL_TOLERANCE;
+        let mut found = Self {
+            step_ms: options.step_ms,
+            cores: options.cores,
+            prefetch: options.prefetch,
+            steps: options.steps,
+            verdict: if is_loading { "loading" } else { "model" },
+            summary: String::new(),
+            loading,
+            against,
+            padding,
+        };
+        found.summary = if is_loading { found.loading_is_slow() } else { found.model_is_slow() };
+        Ok(found)
+    }
+
+    fn loading_is_slow(&self) -> String {
+        let best = &self.loading.best;
+        let hours = best.gain_hours.map(|hours| format!(", {hours:.1} hours of the run")).unwrap_or_default();
+        let mut text = format!(
+            "loading is the bottleneck: with {}, a step takes {:.1} ms instead of {:.1} ms; free loading would save {}{hours}",
+            workers(best.workers),
+            best.ms_per_step,
+            self.step_ms,
+            percent(best.gain),
+        );
+        if let Some(against) = &self.against {
+            let saved = 1.0 - against.best.ms_per_step / best.ms_per_step;
+            let effect = match saved > 0.0 {
+                true => format!("would save {} of it", percent(saved)),
+                false => "would save nothing".to_owned(),
+            };
+            text.push_str(&format!("; {} {effect}, with {}", against.path, workers(against.workers_enough)));
+        }
+        text
+    }
+
+    fn model_is_slow(&self) -> String {
+        let best = &self.loading.best;
+        let mut text = format!(
+            "stop here: optimise the model; with {}, free loading would save only {}",
+            workers(best.workers),
+            percent(best.gain)
+        );
+        if let Some(against) = self.against.as_ref().filter(|a| a.workers_enough < best.workers) {
+            text.push_str(&format!("; {} needs only {}", against.path, workers(against.workers_enough)));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(step_ms: f64, cores: u32) -> HeadspaceOptions {
+        HeadspaceOptions { step_ms, workers: vec![0, 1, 2, 4, 8], prefetch: 2, cores, steps: None }
+    }
+
+    fn trace(ms: u64) -> LoadTrace {
+        LoadTrace::new([ms * 1_000_000]).unwrap()
+    }
+
+    #[test]
+    fn workers_are_bounded_by_cores() {
+        let found = Headspace::of(&options(100.0, 2), ("a", &trace(400)), None, None).unwrap();
+        let ms: Vec<f64> = found.loading.workers.iter().map(|w| w.ms_per_step.round()).collect();
+        assert_eq!(ms[..3], [500.0, 400.0, 200.0]);
+        assert!((ms[3] - 200.0).abs() <= 2.0 && (ms[4] - 200.0).abs() <= 4.0, "{ms:?}");
+        assert_eq!((found.verdict, found.loading.workers_enough), ("loading", 2));
+        assert!(found.summary.contains("loading is the bottleneck"), "{}", found.summary);
+        assert_eq!(found.loading.best.gain_hours, None);
+    }
+
+    #[test]
+    fn a_dataset_is_worth_what_it_saves() {
+        let found =
+            Headspace::of(&options(100.0, 2), ("a", &trace(400)), Some(("b", &trace(20))), None).unwrap();
+        let against = found.against.as_ref().unwrap();
+        assert_eq!((against.workers_enough, against.best.ms_per_step.round()), (1, 100.0));
+        assert!(found.summary.contains("b would save 50"), "{}", found.summary);
+        let slower =
+            Headspace::of(&options(100.0, 2), ("a", &trace(400)), Some(("b", &trace(4000))), None).unwrap();
+        assert!(slower.summary.contains("b would save nothing"), "{}", slower.summary);
+    }
+
+    #[test]
+    fn a_fast_loader_is_left_alone() {
+        let found = Headspace::of(&options(100.0, 4), ("a", &trace(10)), None, None).unwrap();
+        assert_eq!((found.verdict, found.loading.workers_enough), ("model", 1));
+        assert!(found.summary.starts_with("stop here: optimise the model"), "{}", found.summary);
+        assert!((found.loading.workers[0].gain - 10.0 / 110.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn options_out_of_range_are_refused() {
+        let refused = |change: fn(&mut HeadspaceOptions)| {
+            let mut options = options(100.0, 4);
+            change(&mut options);
+            Headspace::of(&options, ("a", &trace(10)), None, None).unwrap_err().to_string()
+        };
+        assert!(refused(|o| o.step_ms = 0.0).contains("step-ms"));
+        assert!(refused(|o| o.step_ms = f64::NAN).contains("step-ms"));
+        assert!(refused(|o| o.workers = vec![]).contains("workers"));
+        assert!(refused(|o| o.workers = vec![1_000_000]).contains("workers"));
+        assert!(refused(|o| o.cores = 0).contains("cores"));
+        assert!(refused(|o| o.steps = Some(0)).contains("steps"));
+        assert!(refused(|o| o.prefetch = 0).contains("prefetch"));
+    }
+}

@@ -1,0 +1,289 @@
+//! Which items each batch holds.
+
+use std::ops::Range;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::batch::BenchBatchSize;
+use super::permutation::Permutation;
+use crate::error::{Error, Result};
+use crate::reader::batch::{
+    BatchOptions, BatchPlan, BatchSize, Boundaries, BucketBy, Layout, LengthsInMemory, Oversize, Position,
+};
+
+/// The order in which items are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReadOrder {
+    /// As they are stored.
+    Sequential,
+    /// Fully shuffled.
+    Random,
+    /// Text: shuffled, in batches of similar length.
+    Bucketed,
+}
+
+impl ReadOrder {
+    /// The name on the command line and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sequential => "sequential",
+            Self::Random => "random",
+            Self::Bucketed => "bucketed",
+        }
+    }
+}
+
+impl FromStr for ReadOrder {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let all = [Self::Sequential, Self::Random, Self::Bucketed];
+        all.into_iter().find(|order| order.name() == text).ok_or_else(|| {
+            Error::usage(format!("unknown order `{text}`; expected one of sequential, random, bucketed"))
+        })
+    }
+}
+
+/// The batches of an epoch, over and over.
+#[derive(Debug)]
+pub(super) struct BatchOrder {
+    kind: Batches,
+    /// Batches that one thread loads one after the other.
+    runs: Option<Vec<Range<u64>>>,
+}
+
+#[derive(Debug)]
+enum Batches {
+    /// Batches of one size.
+    Equal { items: Items, size: u64, seed: Option<u64> },
+    /// Any batches.
+    Listed(Vec<Vec<u64>>),
+}
+
+/// The items that are read: all, or some.
+#[derive(Debug, Clone)]
+pub(super) struct Items {
+    pub(super) count: u64,
+    pub(super) subset: Option<Arc<Vec<u64>>>,
+}
+
+impl Items {
+    fn get(&self, i: u64) -> u64 {
+        match &self.subset {
+            Some(subset) => subset.get(i as usize).copied().unwrap_or(0),
+            None => i,
+        }
+    }
+}
+
+impl BatchOrder {
+    /// Batches of `items` in `order`. `lengths` (of all items of the target) are needed for buckets and budgets;
+    /// `streams` are runs of items that are read by one thread each.
+    pub(super) fn new(
+        items: Items,
+        order: ReadOrder,
+        size: BenchBatchSize,
+        seed: u64,
+        lengths: Option<&[u64]>,
+        streams: Option<&[Range<u64>]>,
+    ) -> Result<Self> {
+        if let Some(streams) = streams {
+            return Self::of_streams(&items, order, size, lengths, streams);
+        }
+        let unknown = || Error::internal("batches need lengths that are not known");
+        let length = |item: u64| lengths.and_then(|all| all.get(item as usize)).copied().unwrap_or(0);
+        let kind = match (order, size) {
+            (ReadOrder::Bucketed, _) => {
+                let lengths = lengths.ok_or_else(unknown)?;
+                let of_items =
+                    (0..items.count).map(|i| lengths.get(items.get(i) as usize).copied().unwrap_or(0));
+                Batches::Listed(bucketed(&items, of_items.collect(), size, seed)?)
+            }
+            (_, BenchBatchSize::Items(size)) => {
+                let seed = (order == ReadOrder::Random).then_some(seed);
+                Batches::Equal { items, size: size.max(1), seed }
+            }
+            (_, BenchBatchSize::Tokens(budget)) => {
+                lengths.ok_or_else(unknown)?;
+                let permutation = Permutation::new(items.count, seed);
+                let at = |i| if order == ReadOrder::Random { permutation.of(i) } else { i };
+                Batches::Listed(filled((0..items.count).map(|i| items.get(at(i))), budget, length))
+            }
+        };
+        Ok(Self { kind, runs: None })
+    }
+
+    /// Batches that never cross the end of a stream.
+    fn of_streams(
+        items: &Items,
+        order: ReadOrder,
+        size: BenchBatchSize,
+        lengths: Option<&[u64]>,
+        streams: &[Range<u64>],
+    ) -> Result<Self> {
+        if order != ReadOrder::Sequential {
+            return Err(Error::usage(format!("compressed text cannot be read in {} order", order.name()))
+                .help("decompress it, or measure the sequential order alone"));
+        }
+        let length = |item: u64| lengths.and_then(|all| all.get(item as usize)).copied().unwrap_or(0);
+        let kept: Vec<u64> = (0..items.count).map(|i| items.get(i)).collect();
+        let (mut batches, mut runs) = (Vec::new(), Vec::new());
+        for stream in streams {
+            let (start, end) =
+                (kept.partition_point(|i| *i < stream.start), kept.partition_point(|i| *i < stream.end));
+            let first = batches.len() as u64;
+            let of_stream = kept.get(start..end).unwrap_or_default();
+            match size {
+                BenchBatchSize::Items(size) => {
+                    batches.extend(of_stream.chunks(size.max(1) as usize).map(<[u64]>::to_vec));
+                }
+                BenchBatchSize::Tokens(budget) => {
+                    batches.extend(filled(of_stream.iter().copied(), budget, length));
+                }
+            }
+            runs.push(first..batches.len() as u64);
+        }
+        runs.retain(|run| !run.is_empty());
+        Ok(Self { kind: Batches::Listed(batches), runs: Some(runs) })
+    }
+
+    /// Batches of one epoch.
+    pub(super) fn per_epoch(&self) -> u64 {
+        match &self.kind {
+            Batches::Equal { items, size, .. } => items.count.div_ceil(*size),
+            Batches::Listed(batches) => batches.len() as u64,
+        }
+    }
+
+    /// What threads take at once: numbers of batches, for the claim with this number. Claims go on with the next epoch.
+    pub(super) fn claim(&self, claim: u64) -> Range<u64> {
+        match &self.runs {
+            Some(runs) => {
+                let count = runs.len().max(1) as u64;
+                let run = runs.get((claim % count) as usize).cloned().unwrap_or_default();
+                let offset = claim / count * self.per_epoch();
+                run.start + offset..run.end + offset
+            }
+            None => claim..claim + 1,
+        }
+    }
+
+    /// Number of claims of one epoch.
+    pub(super) fn claims(&self) -> u64 {
+        self.runs.as_ref().map_or_else(|| self.per_epoch(), |runs| runs.len() as u64)
+    }
+
+    /// The items of batch `number`, counted over epochs.
+    pub(super) fn batch(&self, number: u64) -> Vec<u64> {
+        let epoch = number / self.per_epoch().max(1);
+        let index = number % self.per_epoch().max(1);
+        match &self.kind {
+            Batches::Listed(batches) => batches.get(index as usize).cloned().unwrap_or_default(),
+            Batches::Equal { items, size, seed } => {
+                let range = index * size..((index + 1) * size).min(items.count);
+                match seed {
+                    None => range.map(|i| items.get(i)).collect(),
+                    Some(seed) => {
+                        let permutation = Permutation::new(items.count, seed.wrapping_add(epoch << 32));
+                        range.map(|i| items.get(permutation.of(i))).collect()
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Items in their order, in batches that one more would make larger than `budget` tokens, padding included.
+fn filled(items: impl Iterator<Item = u64>, budget: u64, length: impl Fn(u64) -> u64) -> Vec<Vec<u64>> {
+    let (mut batches, mut batch, mut width) = (Vec::new(), Vec::new(), 0u64);
+    for item in items {
+        let wider = width.max(length(item));
+        if !batch.is_empty() && wider.saturating_mul(batch.len() as u64 + 1) > budget {
+            batches.push(std::mem::take(&mut batch));
+            width = length(item);
+        } else {
+            width = wider;
+        }
+        batch.push(item);
+    }
+    if !batch.is_empty() {
+        batches.push(batch);
+    }
+    batches
+}
+
+/// One epoch of the batches that a loader with buckets by length would make.
+fn bucketed(items: &Items, lengths: Vec<u64>, size: BenchBatchSize, seed: u64) -> Result<Vec<Vec<u64>>> {
+    let size = match size {
+        BenchBatchSize::Items(items) => BatchSize::BatchSize(items),
+        BenchBatchSize::Tokens(tokens) => BatchSize::MaxTokens(tokens),
+    };
+    let options = BatchOptions {
+        bucket: BucketBy::Length(Boundaries::AUTO),
+        oversize: Oversize::Alone,
+        ..BatchOptions::new(size)
+    };
+    let plan = BatchPlan::new("", LengthsInMemory::new(lengths), options, seed, 1)?;
+    let batches = plan.batches(Layout::new(0, 1)?, Position::default())?;
+    batches.map(|batch| Ok(batch?.records.into_iter().map(|i| items.get(i)).collect())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn items(count: u64) -> Items {
+        Items { count, subset: None }
+    }
+
+    fn epoch(order: &BatchOrder, number: u64) -> Vec<u64> {
+        let n = order.per_epoch();
+        (number * n..(number + 1) * n).flat_map(|k| order.batch(k)).collect()
+    }
+
+    #[test]
+    fn every_order_reads_every_item_once_an_epoch() {
+        let lengths: Vec<u64> = (0..100).map(|i| 1 + i * 7 % 40).collect();
+        for order in [ReadOrder::Sequential, ReadOrder::Random, ReadOrder::Bucketed] {
+            for size in [BenchBatchSize::Items(8), BenchBatchSize::Tokens(120)] {
+                let found = BatchOrder::new(items(100), order, size, 3, Some(&lengths), None).unwrap();
+                for number in 0..2 {
+                    let mut read = epoch(&found, number);
+                    assert_eq!(read.is_sorted(), order == ReadOrder::Sequential);
+                    read.sort_unstable();
+                    assert!(read.iter().copied().eq(0..100), "{order:?} {size:?}");
+                }
+                if let BenchBatchSize::Tokens(budget) = size {
+                    let width = |batch: &[u64]| batch.iter().map(|i| lengths[*i as usize]).max().unwrap();
+                    let batches = (0..found.per_epoch()).map(|k| found.batch(k));
+                    assert!(batches.into_iter().all(|b| b.len() as u64 * width(&b) <= budget));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn random_epochs_differ_and_subsets_are_respected() {
+        let subset = Items { count: 30, subset: Some(Arc::new((0..30).map(|i| i * 3).collect())) };
+        let size = BenchBatchSize::Items(4);
+        let order = BatchOrder::new(subset, ReadOrder::Random, size, 1, None, None).unwrap();
+        let (a, b) = (epoch(&order, 0), epoch(&order, 1));
+        assert_ne!(a, b);
+        assert!(a.iter().all(|i| i % 3 == 0) && a.len() == 30);
+    }
+
+    #[test]
+    fn streams_are_read_whole_by_one_claim() {
+        let size = BenchBatchSize::Items(4);
+        let streams = [0..10, 10..11, 11..20];
+        let order = BatchOrder::new(items(20), ReadOrder::Sequential, size, 0, None, Some(&streams)).unwrap();
+        assert_eq!((order.claims(), order.per_epoch()), (3, 7));
+        let read = |claim| order.claim(claim).flat_map(|k| order.batch(k)).collect::<Vec<_>>();
+        assert!(read(0).into_iter().eq(0..10) && read(4).into_iter().eq(10..11));
+        let random = BatchOrder::new(items(20), ReadOrder::Random, size, 0, None, Some(&streams));
+        assert!(random.unwrap_err().to_string().contains("compressed"));
+    }
+}

@@ -1,0 +1,157 @@
+//! Whether two targets deliver the same items.
+//!
+//! Items are paired by their origin: path under the folder, and offset for documents, whatever the label of the source
+//! was. A dataset may lack items only as far as its conversion left them out. Of the pairs, all or an evenly spaced
+//! sample are loaded from both: width and height of images, and every token id of documents, must be the same.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::batch::BatchWorker;
+use super::order::Items;
+use super::target::{BenchTarget, TargetKind};
+use crate::error::{Error, Result};
+
+/// Pairs that are loaded and compared at most.
+const MAX_CHECKED: usize = 500;
+
+/// What the check of two targets found.
+#[derive(Debug)]
+pub(super) struct Paired {
+    /// Items that both hold, in the order of the first target.
+    pub(super) items: [Items; 2],
+    /// Pairs that were loaded and compared.
+    pub(super) checked: u64,
+}
+
+/// `name` without the label of its source.
+fn without_label(name: &str) -> &str {
+    match name.find(['/', '#']) {
+        Some(at) if name.as_bytes().get(at) == Some(&b'/') => name.get(at + 1..).unwrap_or_default(),
+        Some(at) => name.get(at..).unwrap_or_default(),
+        None => "",
+    }
+}
+
+fn refused(targets: [&BenchTarget; 2], what: String, help: &str) -> Error {
+    let [a, b] = targets.map(|target| target.path().to_string_lossy().into_owned());
+    Error::usage(format!("{a} and {b} cannot be compared: {what}")).help(help.to_owned())
+}
+
+/// Finds what both targets hold, and checks that they deliver it alike.
+pub(super) fn pair(targets: [&BenchTarget; 2]) -> Result<Paired> {
+    let [a, b] = targets;
+    if a.kind().is_text() != b.kind().is_text() {
+        let what = format!("one is a {}, the other {}", kind(a.kind()), kind(b.kind()));
+        return Err(refused(targets, what, "compare images with images, or text with text"));
+    }
+    if a.kind().is_text() && !(a.has_tokens() && b.has_tokens()) {
+        let what = "text files deliver no tokens without a tokenizer".to_owned();
+        return Err(refused(targets, what, "name the tokenizer"));
+    }
+    let pairs = pairs(targets)?;
+    let checked = check(targets, &pairs)?;
+    let side = |ordinals: Vec<u64>, target: &BenchTarget| {
+        let all = ordinals.len() as u64 == target.items() && ordinals.is_sorted();
+        Items { count: ordinals.len() as u64, subset: (!all).then(|| Arc::new(ordinals)) }
+    };
+    let (first, second) = pairs.into_iter().unzip();
+    Ok(Paired { items: [side(first, a), side(second, b)], checked })
+}
+
+fn kind(kind: TargetKind) -> &'static str {
+    if kind.is_text() { "corpus of text" } else { "set of images" }
+}
+
+/// Ordinals of the items that both hold.
+fn pairs(targets: [&BenchTarget; 2]) -> Result<Vec<(u64, u64)>> {
+    let [a, b] = targets;
+    let (names_a, names_b) = (a.names()?, b.names()?);
+    let raw = |target: &BenchTarget| !target.kind().is_dataset();
+    // A source that is one file has its name as label, and its folder may be the other target.
+    let ways: [fn(&str, bool) -> &str; 2] =
+        [|name, raw| if raw { name } else { without_label(name) }, |name, _| name];
+    let mut best: Vec<(u64, u64)> = Vec::new();
+    for way in ways {
+        let by_name: HashMap<&str, u64> = names_b.iter().zip(0..).map(|(n, i)| (way(n, raw(b)), i)).collect();
+        let found = names_a.iter().zip(0..);
+        let found: Vec<(u64, u64)> =
+            found.filter_map(|(name, i)| Some((i, *by_name.get(way(name, raw(a)))?))).collect();
+        if found.len() > best.len() {
+            best = found;
+        }
+    }
+    let both = best.len() as u64;
+    for (target, other) in [(a, b), (b, a)] {
+        let missing = target.items().saturating_sub(both);
+        if missing > other.left_out() {
+            let name = |t: &BenchTarget| t.path().to_string_lossy().into_owned();
+            let what = format!(
+                "{} has {} items, of which {both} are in {}, whose conversion left out {}",
+                name(target),
+                target.items(),
+                name(other),
+                other.left_out()
+            );
+            let help =
+                "convert this very folder, without splitting or packing, and compare it with all splits";
+            return Err(refused(targets, what, help));
+        }
+    }
+    if best.is_empty() {
+        return Err(refused(
+            targets,
+            "they have no item in common".to_owned(),
+            "compare a dataset with its source",
+        ));
+    }
+    Ok(best)
+}
+
+/// Loads pairs from both targets, and returns how many are alike. Items that load from neither are passed over.
+fn check(targets: [&BenchTarget; 2], pairs: &[(u64, u64)]) -> Result<u64> {
+    let open = [targets[0].open()?, targets[1].open()?];
+    let [mut first, mut second]: [Box<dyn BatchWorker + '_>; 2] = [open[0].worker(), open[1].worker()];
+    let step = pairs.len().div_ceil(MAX_CHECKED).max(1);
+    let mut checked = 0;
+    for &(i, j) in pairs.iter().step_by(step) {
+        let name = targets[0].name_of(i);
+        match (first.shape(i), second.shape(j)) {
+            (Ok(a), Ok(b)) if a == b => checked += 1,
+            (Ok(a), Ok(b)) => {
+                let what = format!("{name} is {a} in the first and {b} in the second");
+                let help = match targets[0].kind().is_text() {
+                    true => "give the tokenizer and text options that the dataset was converted with",
+                    false => "give the pixel options that the dataset was converted with",
+                };
+                return Err(refused(targets, what, help));
+            }
+            (Err(_), Err(_)) => {}
+            (Err(why), _) | (_, Err(why)) => {
+                let what = format!("{name} loads from only one of them: {why}");
+                return Err(refused(targets, what, "check the dataset with dsconvert inspect --verify"));
+            }
+        }
+    }
+    if checked == 0 {
+        return Err(refused(targets, "no item loads".to_owned(), "check the files"));
+    }
+    Ok(checked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_end_at_the_first_folder_or_offset() {
+        for (name, without) in [
+            ("photos/a/b.jpg", "a/b.jpg"),
+            ("a.jsonl#12", "#12"),
+            ("c/a.jsonl#0", "a.jsonl#0"),
+            ("one.txt", ""),
+        ] {
+            assert_eq!(without_label(name), without);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What the device, or the page cache, gives to plain reads of the same files.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::residency::Residency;
+use super::target::RawFile;
+use crate::error::Result;
+use crate::threads;
+
+/// Bytes of a sequential read.
+const BLOCK_BYTES: u64 = 1 << 20;
+/// Bytes that random reads are aligned to, and their least size.
+const ALIGNMENT: u64 = 4096;
+/// Files that a thread keeps open.
+const OPEN_FILES: usize = 64;
+
+/// Plain reads of the files of a target.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Probe {
+    /// Threads that read.
+    pub threads: usize,
+    /// Bytes per second of blocks of 1 MiB, in order.
+    pub sequential_bytes_per_second: f64,
+    /// Bytes per second of random reads.
+    pub random_bytes_per_second: f64,
+    /// Random reads per second.
+    pub random_reads_per_second: f64,
+    /// Size of a random read: the mean item in whole pages, between 4 KiB and 1 MiB.
+    pub random_read_bytes: u64,
+    /// Residency before the sequential and before the random reads.
+    pub residency: [Option<Residency>; 2],
+}
+
+/// Where blocks begin in the files, laid end to end.
+struct Blocks<'a> {
+    files: &'a [RawFile],
+    /// First byte of each file.
+    starts: Vec<u64>,
+    total: u64,
+}
+
+impl<'a> Blocks<'a> {
+    fn new(files: &'a [RawFile]) -> Self {
+        let mut total = 0;
+        let starts = files.iter().map(|file| {
+            total += file.bytes;
+            total - file.bytes
+        });
+        Self { starts: starts.collect(), files, total }
+    }
+
+    /// File and offset of a byte.
+    fn find(&self, at: u64) -> Option<(usize, u64)> {
+        let file = self.starts.partition_point(|start| *start <= at).checked_sub(1)?;
+        Some((file, at - self.starts.get(file)?))
+    }
+}
+
+/// Reads on one thread.
+#[derive(Default)]
+struct Reader {
+    open: BTreeMap<usize, File>,
+    buffer: Vec<u8>,
+}
+
+impl Reader {
+    /// Reads up to `bytes` bytes; returns how many there were. A file that is gone or shorter than before ends the read.
+    fn read(&mut self, files: &[RawFile], file: usize, offset: u64, bytes: u64) -> u64 {
+        if !self.open.contains_key(&file) {
+            if self.open.len() >= OPEN_FILES {
+                self.open.pop_first();
+            }
+            let Some(Ok(opened)) = files.get(file).map(|raw| File::open(&raw.path)) else { return 0 };
+            self.open.insert(file, opened);
+        }
+        self.buffer.resize(bytes as usize, 0);
+        let read = self.open.get(&file).map_or(0, |f| f.read_at(&mut self.buffer, offset).unwrap_or(0));
+        std::hint::black_box(&self.buffer);
+        read as u64
+    }
+}
+
+/// Bytes and reads of `threads` threads that repeat `next`, which gives file, offset and size of the read with this
+/// number, for `time`; and the seconds it took.
+fn measure(
+    blocks: &Blocks<'_>,
+    threads: usize,
+    time: Duration,
+    next: impl Fn(u64) -> Option<(usize, u64, u64)> + Sync,
+) -> Result<(f64, f64)> {
+    let (bytes, reads, claims) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let work = || {
+            let mut reader = Reader::default();
+            while let Some((file, offset, size)) = next(claims.fetch_add(1, Relaxed)) {
+                bytes.fetch_add(reader.read(blocks.files, file, offset, size), Relaxed);
+                reads.fetch_add(1, Relaxed);
+                if start.elapsed() >= time {
+                    return;
+                }
+            }
+        };
+        threads::start_up_to(threads, |_| threads::named("probe").spawn_scoped(scope, work)).map(drop)
+    })?;
+    let seconds = start.elapsed().as_secs_f64().max(1e-9);
+    Ok((bytes.into_inner() as f64 / seconds, reads.into_inner() as f64 / seconds))
+}
+
+impl Probe {
+    /// Reads `files` with `threads` threads, each way for `time`. With `single_pass`, no byte is read twice. `prepare` is
+    /// called before each way, and returns the residency.
+    pub(super) fn run(
+        files: &[RawFile],
+        item_bytes: f64,
+        threads: usize,
+        time: Duration,
+        single_pass: bool,
+        mut prepare: impl FnMut() -> Option<Residency>,
+    ) -> Result<Option<Self>> {
+        let blocks = Blocks::new(files);
+        if blocks.total == 0 {
+            return Ok(None);
+        }
+        let before = prepare();
+        let mut offsets = Vec::new();
+        for (file, raw) in files.iter().enumerate() {
+            offsets.extend((0..raw.bytes.div_ceil(BLOCK_BYTES)).map(|block| (file, block * BLOCK_BYTES)));
+        }
+        let (sequential, _) = measure(&blocks, threads, time, |claim| {
+            let count = offsets.len() as u64;
+            let (file, offset) =
+                *offsets.get((claim % count) as usize).filter(|_| !single_pass || claim < count)?;
+            Some((file, offset, BLOCK_BYTES))
+        })?;
+        let before_random = prepare();
+        let size = (item_bytes.ceil() as u64).next_multiple_of(ALIGNMENT).clamp(ALIGNMENT, BLOCK_BYTES);
+        let most = blocks.total.div_ceil(size);
+        let (random, reads) = measure(&blocks, threads, time, |claim| {
+            if single_pass && claim >= most {
+                return None;
+            }
+            let (file, offset) = blocks.find(xxh3_64(&claim.to_le_bytes()) % blocks.total)?;
+            Some((file, offset / ALIGNMENT * ALIGNMENT, size))
+        })?;
+        Ok(Some(Self {
+            threads,
+            sequential_bytes_per_second: sequential,
+            random_bytes_per_second: random,
+            random_reads_per_second: reads,
+            random_read_bytes: size,
+            residency: [before, before_random],
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_several_files_are_found() {
+        let file = |bytes| RawFile { path: "x".into(), name: String::new(), bytes };
+        let files = [file(10), file(0), file(5)];
+        let blocks = Blocks::new(&files);
+        assert_eq!([0, 9, 10, 14].map(|at| blocks.find(at)), [(0, 0), (0, 9), (2, 0), (2, 4)].map(Some));
+    }
+
+    #[test]
+    fn a_single_pass_reads_every_byte_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let files: Vec<RawFile> = [3 << 20, 100]
+            .iter()
+            .enumerate()
+            .map(|(i, &bytes)| {
+                let path = dir.path().join(i.to_string());
+                std::fs::write(&path, vec![1u8; bytes]).unwrap();
+                RawFile { path, name: String::new(), bytes: bytes as u64 }
+            })
+            .collect();
+        let (mut calls, time) = (0, Duration::from_secs(20));
+        let mut prepare = || {
+            calls += 1;
+            None
+        };
+        let probe = Probe::run(&files, 10_000.0, 2, time, true, &mut prepare).unwrap().unwrap();
+        assert_eq!((calls, probe.random_read_bytes), (2, 12_288));
+        assert!(probe.sequential_bytes_per_second > 0.0 && probe.random_reads_per_second > 0.0);
+        assert_eq!(Probe::run(&[], 1.0, 1, time, true, || None).unwrap(), None);
+    }
+}

@@ -1,0 +1,93 @@
+//! Image files as they are: opened, read, decoded and resized one by one.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::batch::{BatchWorker, DeliveredShape, Lap, LoadedBatch};
+use super::target::RawFile;
+use crate::transform::image::{ImageTransform, Scratch};
+
+/// A folder of images.
+pub(super) struct RawImages {
+    pub(super) files: Arc<Vec<RawFile>>,
+    pub(super) transform: ImageTransform,
+}
+
+impl RawImages {
+    pub(super) fn worker(&self) -> RawImageWorker<'_> {
+        RawImageWorker { images: self, scratch: Scratch::new(), file: Vec::new(), batch: Vec::new() }
+    }
+}
+
+/// Loads images on one thread.
+pub(super) struct RawImageWorker<'a> {
+    images: &'a RawImages,
+    scratch: Scratch,
+    /// Bytes of the current file.
+    file: Vec<u8>,
+    /// Pixels of the batch.
+    batch: Vec<u8>,
+}
+
+/// Reads the whole of a file into `bytes`; returns the nanoseconds of opening and reading it.
+fn read(path: &Path, bytes: &mut Vec<u8>, lap: &mut Lap) -> Result<(u64, u64), String> {
+    let mut file = File::open(path).map_err(|e| format!("cannot be opened: {e}"))?;
+    let open = lap.ns();
+    bytes.clear();
+    file.read_to_end(bytes).map_err(|e| format!("cannot be read: {e}"))?;
+    Ok((open, lap.ns()))
+}
+
+impl RawImageWorker<'_> {
+    /// Loads one image into the batch.
+    fn image(&mut self, item: u64, decode: bool, out: &mut LoadedBatch) -> Result<(), String> {
+        let Self { images, scratch, file, batch } = self;
+        let planned = images.files.get(item as usize).ok_or("is not in the folder")?;
+        let mut lap = Lap::start();
+        let (open, read) = read(&planned.path, file, &mut lap)?;
+        out.stages.open += open;
+        out.stages.read += read;
+        out.bytes += file.len() as f64;
+        if !decode {
+            std::hint::black_box(&file);
+            return Ok(());
+        }
+        let mut decoded = 0;
+        let pixels = images.transform.pixels(file, scratch, || decoded = lap.ns());
+        let shaped = lap.ns();
+        // An image that does not decode has spent its time on that.
+        let (decoded, shaped) = if pixels.is_ok() { (decoded, shaped) } else { (decoded + shaped, 0) };
+        out.stages.decode += decoded;
+        out.stages.transform += shaped;
+        batch.extend_from_slice(pixels.map_err(|reject| reject.message)?.samples);
+        out.stages.collate += lap.ns();
+        Ok(())
+    }
+}
+
+impl BatchWorker for RawImageWorker<'_> {
+    fn load(&mut self, items: &[u64], decode: bool, out: &mut LoadedBatch) {
+        self.batch.clear();
+        for &item in items {
+            let mut lap = Lap::start();
+            match self.image(item, decode, out) {
+                Ok(()) => {
+                    out.delivered += 1;
+                    out.item_ns.push(lap.ns());
+                }
+                Err(why) => out.failed.push((item, why)),
+            }
+        }
+        std::hint::black_box(&self.batch);
+    }
+
+    fn shape(&mut self, item: u64) -> Result<DeliveredShape, String> {
+        let planned = self.images.files.get(item as usize).ok_or("is not in the folder")?;
+        read(&planned.path, &mut self.file, &mut Lap::start())?;
+        let pixels = self.images.transform.pixels(&self.file, &mut self.scratch, || ());
+        let pixels = pixels.map_err(|reject| reject.message)?;
+        Ok(DeliveredShape::Pixels { width: pixels.width, height: pixels.height })
+    }
+}

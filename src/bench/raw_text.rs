@@ -1,0 +1,373 @@
+//! Text files as they are: documents found, parsed and tokenized one by one.
+//!
+//! Where documents begin is found by one pass before anything is measured, as loaders keep such a list. Documents of
+//! plain files are then read at their offsets. Compressed files are decompressed from their beginning, so they are only read
+//! in order, each by one thread.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use super::batch::{BatchWorker, DeliveredShape, IdRows, Lap, LoadedBatch};
+use super::target::RawFile;
+use crate::error::{Error, Result};
+use crate::sample::Reject;
+use crate::source::PlannedFile;
+use crate::source::compression::Compression;
+use crate::source::jsonl::{self, Fields};
+use crate::source::stream::{Broken, Stream};
+use crate::source::text::cut::{Rule, lines};
+use crate::source::text::kind::{Documents, FileKind, Format};
+use crate::transform::text::{Scratch, Tokenizer};
+
+/// Bytes read at a time while documents are looked for.
+const SCAN_BYTES: usize = 1 << 20;
+/// Longest document, as of a conversion by default.
+const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
+/// Files that a thread keeps open.
+const OPEN_FILES: usize = 64;
+
+/// Where a document is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DocumentPlace {
+    pub(super) file: u32,
+    /// In the decompressed file.
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+}
+
+/// A corpus.
+pub(super) struct RawText {
+    pub(super) files: Arc<Vec<RawFile>>,
+    pub(super) kinds: Vec<FileKind>,
+    pub(super) documents: Documents,
+    pub(super) text_field: String,
+    pub(super) tokenizer: Option<Arc<Tokenizer>>,
+    pub(super) places: Vec<DocumentPlace>,
+    /// Stored bytes ÷ decompressed bytes of each file.
+    stored_ratio: Vec<f64>,
+}
+
+fn rule(kind: FileKind, documents: &Documents) -> Rule {
+    match (kind.format, documents) {
+        (Format::JsonLines, _) | (_, Documents::Line) => Rule::Lines,
+        (_, Documents::File) => Rule::Whole,
+        (_, Documents::BlankLine) => Rule::BlankLines,
+        (_, Documents::Separator(separator)) => Rule::Separator(separator.clone()),
+    }
+}
+
+impl RawText {
+    /// Finds the documents of `files`.
+    pub(super) fn find(
+        files: Arc<Vec<RawFile>>,
+        kinds: Vec<FileKind>,
+        documents: Documents,
+        text_field: String,
+        tokenizer: Option<Arc<Tokenizer>>,
+    ) -> Result<Self> {
+        let mut text = Self {
+            kinds,
+            documents,
+            text_field,
+            tokenizer,
+            places: Vec::new(),
+            stored_ratio: Vec::new(),
+            files: Arc::clone(&files),
+        };
+        for (file, (raw, &kind)) in (0u32..).zip(files.iter().zip(&text.kinds)) {
+            let found = scan(raw, kind, &rule(kind, &text.documents))?;
+            let decompressed = found.iter().map(|(_, bytes)| bytes).sum::<u64>().max(1);
+            text.stored_ratio.push(match kind.compression {
+                Some(_) => raw.bytes as f64 / decompressed as f64,
+                None => 1.0,
+            });
+            let places = found.into_iter().map(|(offset, bytes)| DocumentPlace { file, offset, bytes });
+            text.places.extend(places);
+        }
+        Ok(text)
+    }
+
+    /// Runs of documents that one thread must read in order; `None` when any can be read at any time.
+    pub(super) fn streams(&self) -> Option<Vec<std::ops::Range<u64>>> {
+        self.kinds.iter().any(|kind| kind.compression.is_some()).then(|| {
+            let mut at = 0;
+            let files = self.places.chunk_by(|a, b| a.file == b.file);
+            files
+                .map(|file| {
+                    let start = at;
+                    at += file.len() as u64;
+                    start..at
+                })
+                .collect()
+        })
+    }
+
+    /// Path of the file under the folder, with the offset of the document unless it is the whole file: the origin of a
+    /// record without its label.
+    pub(super) fn name(&self, item: u64) -> String {
+        let Some((place, file)) = self.place(item) else { return String::new() };
+        let kind = self.kinds.get(place.file as usize);
+        let whole = kind.is_some_and(|kind| rule(*kind, &self.documents) == Rule::Whole);
+        if whole { file.name.clone() } else { format!("{}#{}", file.name, place.offset) }
+    }
+
+    fn place(&self, item: u64) -> Option<(DocumentPlace, &RawFile)> {
+        let place = *self.places.get(item as usize)?;
+        Some((place, self.files.get(place.file as usize)?))
+    }
+
+    pub(super) fn worker(&self) -> RawTextWorker<'_> {
+        RawTextWorker {
+            text: self,
+            open: BTreeMap::new(),
+            stream: None,
+            bytes: Vec::new(),
+            buffer: Vec::new(),
+            rows: IdRows::default(),
+            scratch: self.tokenizer.as_ref().map(|tokenizer| tokenizer.scratch()),
+        }
+    }
+}
+
+/// Offsets and sizes of the documents of a file, as a conversion finds them.
+fn scan(file: &RawFile, kind: FileKind, rule: &Rule) -> Result<Vec<(u64, u64)>> {
+    if *rule == Rule::Whole && kind.compression.is_none() {
+        return Ok(vec![(0, file.bytes)]);
+    }
+    let mut stream = Stream::open(&PlannedFile::now(&file.path)?, kind.compression)?;
+    let mut piece = vec![0; SCAN_BYTES];
+    let (mut found, mut rest, mut at) = (Vec::new(), Vec::new(), 0u64);
+    loop {
+        let read = match stream.fill(&mut piece) {
+            Ok(read) => read,
+            Err(Broken::Failed(error)) => return Err(error),
+            // What came before the damage is there.
+            Err(Broken::Damaged(_)) => 0,
+        };
+        rest.extend_from_slice(piece.get(..read).unwrap_or_default());
+        let ended = read < piece.len();
+        let complete = match rule {
+            _ if ended => rest.len(),
+            Rule::Lines => rest.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1),
+            // Documents of several lines are looked for in the whole file.
+            _ => 0,
+        };
+        let pieces = rest.get(..complete).unwrap_or_default();
+        if *rule == Rule::Lines {
+            found.extend(lines(pieces).map(|(offset, line)| (at + offset as u64, line.len() as u64)));
+        } else if complete > 0 || ended {
+            let documents = rule.documents(pieces).into_iter();
+            found.extend(documents.map(|(offset, text)| (at + offset as u64, text.len() as u64)));
+        }
+        at += complete as u64;
+        rest.drain(..complete);
+        if ended {
+            return Ok(found);
+        }
+    }
+}
+
+/// A compressed file that is being read.
+struct OpenStream {
+    file: u32,
+    stream: Stream,
+    /// Decompressed bytes that were read.
+    at: u64,
+}
+
+/// Loads documents on one thread.
+pub(super) struct RawTextWorker<'a> {
+    text: &'a RawText,
+    open: BTreeMap<u32, File>,
+    stream: Option<OpenStream>,
+    bytes: Vec<u8>,
+    buffer: Vec<u8>,
+    rows: IdRows,
+    scratch: Option<Scratch>,
+}
+
+impl RawTextWorker<'_> {
+    /// Reads a document into `self.bytes`.
+    fn read(&mut self, place: DocumentPlace, lap: &mut Lap, out: &mut LoadedBatch) -> Result<(), String> {
+        if place.bytes > MAX_DOCUMENT_BYTES {
+            return Err(format!("has {} bytes, more than {MAX_DOCUMENT_BYTES}", place.bytes));
+        }
+        let file = self.text.files.get(place.file as usize).ok_or("is not in the folder")?;
+        let kind = self.text.kinds.get(place.file as usize).copied();
+        self.bytes.resize(place.bytes as usize, 0);
+        if let Some(compression) = kind.and_then(|kind| kind.compression) {
+            self.read_stream(place, file, compression)?;
+        } else {
+            if !self.open.contains_key(&place.file) {
+                if self.open.len() >= OPEN_FILES {
+                    self.open.pop_first();
+                }
+                let opened = File::open(&file.path).map_err(|e| format!("cannot be opened: {e}"))?;
+                self.open.insert(place.file, opened);
+            }
+            out.stages.open += lap.ns();
+            let opened = self.open.get(&place.file).ok_or("is not open")?;
+            opened
+                .read_exact_at(&mut self.bytes, place.offset)
+                .map_err(|e| format!("cannot be read: {e}"))?;
+        }
+        out.stages.read += lap.ns();
+        let ratio = self.text.stored_ratio.get(place.file as usize).copied().unwrap_or(1.0);
+        out.bytes += place.bytes as f64 * ratio;
+        Ok(())
+    }
+
+    /// Decompresses up to the end of a document.
+    fn read_stream(
+        &mut self,
+        place: DocumentPlace,
+        file: &RawFile,
+        compression: Compression,
+    ) -> Result<(), String> {
+        let here = self.stream.take().filter(|s| s.file == place.file && s.at <= place.offset);
+        let mut stream = match here {
+            Some(stream) => stream,
+            None => {
+                let planned = PlannedFile::now(&file.path).map_err(|e| e.to_string())?;
+                let stream = Stream::open(&planned, Some(compression)).map_err(|e| e.to_string())?;
+                OpenStream { file: place.file, stream, at: 0 }
+            }
+        };
+        let mut fill = |buffer: &mut [u8]| match stream.stream.fill(buffer) {
+            Ok(read) if read == buffer.len() => Ok(()),
+            Ok(_) => Err("the file ends before the document".to_owned()),
+            Err(Broken::Failed(error)) => Err(error.to_string()),
+            Err(Broken::Damaged(reject)) => Err(reject.message),
+        };
+        let mut gap = place.offset - stream.at;
+        while gap > 0 {
+            let step = gap.min(SCAN_BYTES as u64);
+            self.buffer.resize(step as usize, 0);
+            fill(&mut self.buffer)?;
+            gap -= step;
+        }
+        fill(&mut self.bytes)?;
+        stream.at = place.offset + place.bytes;
+        self.stream = Some(stream);
+        Ok(())
+    }
+
+    /// Loads a document, and adds its ids to the rows when there is a tokenizer.
+    fn document(&mut self, item: u64, decode: bool, out: &mut LoadedBatch) -> Result<(), String> {
+        let (place, _) = self.text.place(item).ok_or("is not in the corpus")?;
+        let mut lap = Lap::start();
+        self.read(place, &mut lap, out)?;
+        if !decode {
+            std::hint::black_box(&self.bytes);
+            return Ok(());
+        }
+        let Self { text, bytes, buffer, rows, scratch, .. } = self;
+        let is_json = text.kinds.get(place.file as usize).is_some_and(|k| k.format == Format::JsonLines);
+        let mark = "\u{feff}".as_bytes();
+        let content = match place.offset {
+            0 => bytes.strip_prefix(mark).unwrap_or(bytes),
+            _ => bytes.as_slice(),
+        };
+        let parsed: Result<std::borrow::Cow<'_, str>, Reject> = if is_json {
+            let line = content.strip_suffix(b"\n").unwrap_or(content);
+            jsonl::parse(line, Fields { text: &text.text_field, key: None }, buffer).map(|found| found.text)
+        } else {
+            let plain = std::str::from_utf8(content);
+            plain.map(Into::into).map_err(|e| {
+                let message = format!("byte {} is not UTF-8", e.valid_up_to());
+                Reject::new(crate::sample::RejectCode::InvalidUtf8, message)
+            })
+        };
+        out.stages.decode += lap.ns();
+        let parsed = parsed.map_err(|reject| reject.message)?;
+        if parsed.is_empty() {
+            return Err("the document is empty".to_owned());
+        }
+        let (Some(tokenizer), Some(scratch)) = (&text.tokenizer, scratch) else {
+            std::hint::black_box(&parsed);
+            return Ok(());
+        };
+        let encoded = tokenizer.encode(&parsed, scratch, &mut rows.flat);
+        out.stages.transform += lap.ns();
+        encoded.map_err(|reject| reject.message)?;
+        rows.end_document();
+        Ok(())
+    }
+}
+
+impl BatchWorker for RawTextWorker<'_> {
+    fn load(&mut self, items: &[u64], decode: bool, out: &mut LoadedBatch) {
+        self.rows.clear();
+        for &item in items {
+            let mut lap = Lap::start();
+            match self.document(item, decode, out) {
+                Ok(()) => {
+                    out.delivered += 1;
+                    out.item_ns.push(lap.ns());
+                }
+                Err(why) => out.failed.push((item, why)),
+            }
+        }
+        if decode && self.scratch.is_some() {
+            let mut lap = Lap::start();
+            self.rows.pad(out);
+            out.shared_ns = lap.ns();
+            out.stages.collate += out.shared_ns;
+        }
+    }
+
+    fn shape(&mut self, item: u64) -> Result<DeliveredShape, String> {
+        self.rows.clear();
+        self.document(item, true, &mut LoadedBatch::default())?;
+        if self.scratch.is_none() {
+            return Err("has no tokens without a tokenizer".to_owned());
+        }
+        Ok(shape_of(&self.rows.flat))
+    }
+}
+
+/// Number and digest of ids.
+pub(super) fn shape_of(ids: &[u32]) -> DeliveredShape {
+    let mut hash = Xxh3::new();
+    ids.iter().for_each(|id| hash.update(&id.to_le_bytes()));
+    DeliveredShape::Tokens { count: ids.len() as u64, digest: hash.digest128() }
+}
+
+/// The error of text files that are not read here.
+pub(super) fn unsupported(file: &RawFile) -> Error {
+    Error::usage("only .jsonl and .txt files are read here, plain or compressed")
+        .at_path(&file.path)
+        .help("convert it with dsconvert text, and measure the dataset")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn corpus(name: &str, bytes: &[u8], documents: &str) -> Vec<(u64, u64)> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let file = RawFile { path, name: name.to_owned(), bytes: bytes.len() as u64 };
+        let kind = FileKind::of_name(name).unwrap();
+        scan(&file, kind, &rule(kind, &documents.parse().unwrap())).unwrap()
+    }
+
+    #[test]
+    fn documents_are_found_at_their_offsets() {
+        assert_eq!(corpus("a.jsonl", b"{}\n\n{\"a\":1}", "file"), [(0, 3), (3, 1), (4, 7)]);
+        assert_eq!(corpus("a.txt", b"one\ntwo\n", "file"), [(0, 8)]);
+        assert_eq!(corpus("a.txt", b"one\n\ntwo\n", "blank-line"), [(0, 3), (5, 3)]);
+        assert_eq!(corpus("a.txt", b"one--two", "separator:--"), [(0, 3), (5, 3)]);
+        assert_eq!(corpus("a.jsonl", b"", "file"), []);
+        let long: Vec<u8> =
+            std::iter::repeat_n(b"x".repeat(999).as_slice(), 3000).collect::<Vec<_>>().join(&b'\n');
+        let found = corpus("a.jsonl", &long, "file");
+        assert_eq!(found.len(), 3000);
+        assert!(found.iter().enumerate().all(|(i, &(at, bytes))| at == i as u64 * 1000 && bytes >= 999));
+    }
+}

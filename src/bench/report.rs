@@ -1,0 +1,290 @@
+//! Results, as they are printed and as JSON.
+
+use serde::Serialize;
+
+use super::batch::BenchBatchSize;
+use super::order::ReadOrder;
+use super::probe::Probe;
+use super::residency::Residency;
+use super::round::Round;
+use super::spread::Spread;
+use super::target::TargetKind;
+
+const NS_PER_MS: f64 = 1e6;
+
+/// Everything that a [`Bench`](super::Bench) found.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BenchReport {
+    /// The targets: the one that is measured, and the one it is compared with.
+    pub targets: Vec<TargetReport>,
+    /// Size of a batch.
+    pub batch: BenchBatchSize,
+    /// Rounds of each measurement.
+    pub repeat: usize,
+    /// Processes.
+    pub jobs: usize,
+    /// Whether files were dropped from the page cache before each round.
+    pub cold: bool,
+    /// What was measured.
+    pub measurements: Vec<Measurement>,
+    /// With two targets: how they compare.
+    pub comparison: Vec<Comparison>,
+    /// With two targets: items that both hold, which alone were read.
+    pub paired_items: Option<u64>,
+    /// With two targets: pairs of items that were compared and are alike.
+    pub checked_items: Option<u64>,
+}
+
+/// One target.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TargetReport {
+    /// Where it is.
+    pub path: String,
+    /// What it is.
+    pub kind: TargetKind,
+    /// Images, documents or records.
+    pub items: u64,
+    /// Number of files.
+    pub files: u64,
+    /// Their size.
+    pub bytes: u64,
+    /// Time to list its files, to find its documents, or to open it.
+    pub prepare_ms: f64,
+    /// Items that could not be loaded.
+    pub failures: Failures,
+    /// Plain reads of its files.
+    pub probe: Option<Probe>,
+}
+
+/// Items that could not be loaded.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Failures {
+    /// How many different ones a measurement met: at most 1,000 are told apart.
+    pub count: u64,
+    /// Names and reasons of the first ones.
+    pub examples: Vec<(String, String)>,
+}
+
+/// Percentiles of times, in milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Latency {
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+}
+
+/// Shares of the time of all batches. They add up to 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct StageShares {
+    /// Opening files.
+    pub open: f64,
+    /// Reading.
+    pub read: f64,
+    /// Decoding.
+    pub decode: f64,
+    /// Resizing, tokenization.
+    pub transform: f64,
+    /// Putting the batch together.
+    pub collate: f64,
+    /// The rest.
+    pub other: f64,
+}
+
+/// What plain reads reach, and which part of it the measurement did.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct DeviceFraction {
+    /// Bytes per second of plain reads in the order of the measurement.
+    pub limit_bytes_per_second: f64,
+    /// Bytes per second of the measurement ÷ limit.
+    pub fraction: f64,
+}
+
+/// One combination of target, order, threads and decoding.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Measurement {
+    /// Ordinal of the target.
+    pub target: usize,
+    /// Path of the target.
+    pub path: String,
+    /// Order of the items.
+    pub order: ReadOrder,
+    /// Threads of each process.
+    pub threads: usize,
+    /// Whether items were decoded.
+    pub decode: bool,
+    /// Items delivered, over all rounds.
+    pub items: u64,
+    /// Batches, over all rounds.
+    pub batches: u64,
+    /// Seconds of all rounds.
+    pub seconds: f64,
+    /// Items delivered per second.
+    pub items_per_second: Spread,
+    /// Stored bytes read per second.
+    pub bytes_per_second: Spread,
+    /// Token ids delivered per second; `None` without tokens.
+    pub tokens_per_second: Option<Spread>,
+    /// Times of items.
+    pub item_ms: Latency,
+    /// Times of batches.
+    pub batch_ms: Latency,
+    /// Where the time went.
+    pub shares: StageShares,
+    /// Share of the delivered elements that is padding; `None` without tokens.
+    pub padding: Option<f64>,
+    /// Residency before the rounds: the largest of cold rounds, the smallest of others. `None` when unknown.
+    pub residency: Option<Residency>,
+    /// Comparison with plain reads; `None` without a probe.
+    pub device: Option<DeviceFraction>,
+    /// Rates of the rounds, for ratios.
+    #[serde(skip)]
+    pub(super) round_rates: Vec<f64>,
+    /// Times of the batches of all rounds, in nanoseconds.
+    #[serde(skip)]
+    pub batch_ns: Vec<u64>,
+}
+
+/// How the first target compares with the second.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// Order of the items.
+    pub order: ReadOrder,
+    /// Threads of each process.
+    pub threads: usize,
+    /// Whether items were decoded.
+    pub decode: bool,
+    /// Items per second of the first target ÷ those of the second.
+    pub speedup: Spread,
+}
+
+impl Latency {
+    fn of(histogram: &super::LatencyHistogram) -> Self {
+        let ms = |share| histogram.percentile(share).unwrap_or(0) as f64 / NS_PER_MS;
+        Self { p50: ms(0.5), p99: ms(0.99) }
+    }
+}
+
+impl StageShares {
+    fn of(round: &Round) -> Self {
+        let stages = &round.stages;
+        // The stages of a batch lie within its time, so the rest is not negative but for rounding.
+        let all = round.busy_ns.max(stages.total()).max(1) as f64;
+        let share = |ns: u64| ns as f64 / all;
+        Self {
+            open: share(stages.open),
+            read: share(stages.read),
+            decode: share(stages.decode),
+            transform: share(stages.transform),
+            collate: share(stages.collate),
+            other: share(round.busy_ns.saturating_sub(stages.total())),
+        }
+    }
+
+    /// Names and values, in the order of loading.
+    pub fn named(&self) -> [(&'static str, f64); 6] {
+        [
+            ("open", self.open),
+            ("read", self.read),
+            ("decode", self.decode),
+            ("transform", self.transform),
+            ("collate", self.collate),
+            ("other", self.other),
+        ]
+    }
+}
+
+/// The summary of the rounds of one measurement; `None` when nothing was delivered.
+pub(super) fn summarise(
+    (target, path): (usize, String),
+    (order, threads, decode): (ReadOrder, usize, bool),
+    rounds: Vec<Round>,
+    residency: Option<Residency>,
+) -> Option<Measurement> {
+    let rate = |of: fn(&Round) -> f64| Spread::of(rounds.iter().map(|r| of(r) / r.seconds.max(1e-9)));
+    let items_per_second = rate(|r| r.items as f64)?;
+    let bytes_per_second = rate(|r| r.bytes)?;
+    let tokens_per_second = rate(|r| r.tokens as f64);
+    let round_rates = rounds.iter().map(|r| r.items as f64 / r.seconds.max(1e-9)).collect();
+    let seconds = rounds.iter().map(|r| r.seconds).sum();
+    let mut all = Round::default();
+    rounds.into_iter().for_each(|round| all.join(round));
+    (all.items > 0).then(|| Measurement {
+        target,
+        path,
+        order,
+        threads,
+        decode,
+        items: all.items,
+        batches: all.batches,
+        seconds,
+        items_per_second,
+        bytes_per_second,
+        tokens_per_second: tokens_per_second.filter(|_| all.padded_tokens > 0),
+        item_ms: Latency::of(&all.item_ns),
+        batch_ms: Latency::of(&all.batch_hist),
+        shares: StageShares::of(&all),
+        padding: (all.padded_tokens > 0).then(|| 1.0 - all.tokens as f64 / all.padded_tokens as f64),
+        residency,
+        device: None,
+        round_rates,
+        batch_ns: all.batch_ns,
+    })
+}
+
+impl Measurement {
+    /// Load times in the form that `dsconvert simulate --load-trace` reads: one JSON object per batch.
+    pub fn trace(&self) -> String {
+        use std::fmt::Write;
+        let mut text = format!(
+            "# load times of {} batches, {} order, {} thread{}\n",
+            self.batch_ns.len(),
+            self.order.name(),
+            self.threads,
+            if self.threads == 1 { "" } else { "s" }
+        );
+        for (batch, ns) in self.batch_ns.iter().enumerate() {
+            // Writing to a string cannot fail.
+            let _ =
+                writeln!(text, "{{\"batch\":{batch},\"load_ms\":{:.6}}}", (*ns).max(1) as f64 / NS_PER_MS);
+        }
+        text
+    }
+}
+
+impl BenchReport {
+    /// The measurement whose batch times make a trace: of the first target, with the fewest threads, in random order if
+    /// that was measured.
+    pub fn trace_source(&self) -> Option<&Measurement> {
+        let first = self.measurements.iter().filter(|m| m.target == 0);
+        first.min_by_key(|m| (m.threads, m.order != ReadOrder::Random, !m.decode))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(items: u64, seconds: f64) -> Round {
+        let mut round = Round { items, seconds, batches: 1, busy_ns: 100, ..Round::default() };
+        (round.stages.read, round.stages.decode) = (30, 60);
+        (round.tokens, round.padded_tokens) = (30, 40);
+        round.batch_hist.add(100);
+        round.batch_ns.push(100);
+        round
+    }
+
+    #[test]
+    fn rounds_are_summarised() {
+        let rounds = vec![round(10, 1.0), round(30, 1.0), round(20, 1.0)];
+        let found = summarise((0, "x".into()), (ReadOrder::Random, 1, true), rounds, None).unwrap();
+        assert_eq!((found.items, found.batches, found.seconds), (60, 3, 3.0));
+        assert_eq!((found.items_per_second.median, found.items_per_second.spread), (20.0, 1.0));
+        assert_eq!((found.shares.read, found.shares.decode, found.shares.other), (0.3, 0.6, 0.1));
+        assert!((found.shares.named().iter().map(|(_, share)| share).sum::<f64>() - 1.0).abs() < 1e-9);
+        assert_eq!(found.padding, Some(0.25));
+        let trace = dsconvert_simulate::LoadTrace::parse(&found.trace()).unwrap();
+        assert_eq!(trace.ns(), [100, 100, 100]);
+        assert!(summarise((0, "x".into()), (ReadOrder::Random, 1, true), vec![], None).is_none());
+    }
+}

@@ -1,0 +1,119 @@
+//! Which share of files is in the page cache.
+//!
+//! The system call `mincore` needs a memory map and `cachestat` a raw system call; this crate contains no `unsafe` code
+//! for either. `fincore` of util-linux calls them for us. Where there is no such program, residency is unknown.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::fs::{Advice, fadvise};
+use serde::Serialize;
+
+/// Files that are examined at most, evenly spaced.
+const MAX_FILES: usize = 2000;
+/// Files of one call of the program.
+const FILES_PER_CALL: usize = 250;
+
+/// Residency of files in the page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Residency {
+    /// Share of the examined pages that are in the page cache.
+    pub share: f64,
+    /// Files that were examined: all, or 2,000 of them that are evenly spaced.
+    pub files: u64,
+    /// Size of these files.
+    pub bytes: u64,
+}
+
+/// What the program printed for some files.
+#[derive(Debug, Default)]
+struct Counted {
+    resident_pages: u64,
+    resident_bytes: u64,
+    sizes: Vec<u64>,
+}
+
+impl Counted {
+    /// Adds the lines of one call; `None` when they are not three numbers each.
+    fn add(&mut self, output: &str) -> Option<()> {
+        for line in output.lines().filter(|line| !line.trim().is_empty()) {
+            let numbers: Vec<u64> = line.split_whitespace().map(|n| n.parse().ok()).collect::<Option<_>>()?;
+            let [pages, bytes, size] = numbers[..] else { return None };
+            self.resident_pages = self.resident_pages.checked_add(pages)?;
+            self.resident_bytes = self.resident_bytes.checked_add(bytes)?;
+            self.sizes.push(size);
+        }
+        Some(())
+    }
+
+    fn residency(&self) -> Option<Residency> {
+        // Without a resident page, the size of a page does not matter.
+        let page = self.resident_bytes.checked_div(self.resident_pages).unwrap_or(1).max(1);
+        let pages: u64 = self.sizes.iter().map(|size| size.div_ceil(page)).sum();
+        (pages > 0).then(|| Residency {
+            share: (self.resident_pages as f64 / pages as f64).min(1.0),
+            files: self.sizes.len() as u64,
+            bytes: self.sizes.iter().sum(),
+        })
+    }
+}
+
+impl Residency {
+    /// That of `files`; `None` when it cannot be determined.
+    pub(super) fn of<'a>(files: impl ExactSizeIterator<Item = &'a Path>) -> Option<Self> {
+        let step = files.len().div_ceil(MAX_FILES).max(1);
+        let chosen: Vec<&Path> = files.step_by(step).collect();
+        let mut counted = Counted::default();
+        for some in chosen.chunks(FILES_PER_CALL) {
+            let output = Command::new("fincore")
+                .args(["--bytes", "--noheadings", "--raw", "--output", "PAGES,RES,SIZE", "--"])
+                .args(some)
+                .stdin(Stdio::null())
+                .stderr(Stdio::null())
+                .output()
+                .ok()?;
+            counted.add(&String::from_utf8(output.stdout).ok()?)?;
+        }
+        // A file that could not be examined has no line.
+        (counted.sizes.len() == chosen.len()).then(|| counted.residency()).flatten()
+    }
+}
+
+/// Asks the kernel to drop `files` from the page cache. Whether it did is what [`Residency`] tells afterwards: pages that
+/// are mapped or not yet written stay.
+pub(super) fn evict<'a>(files: impl Iterator<Item = &'a Path>) {
+    for file in files.filter_map(|path| File::open(path).ok()) {
+        // Pages that were just written are dropped only once they are on the disk.
+        let _ = rustix::fs::fdatasync(&file);
+        let _ = fadvise(&file, 0, None, Advice::DontNeed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(output: &str) -> Option<Residency> {
+        let mut counted = Counted::default();
+        counted.add(output)?;
+        counted.residency()
+    }
+
+    #[test]
+    fn output_is_parsed_or_unknown() {
+        let found = parsed("1 4096 100\n0 0 8192\n").unwrap();
+        assert_eq!((found.share, found.files, found.bytes), (1.0 / 3.0, 2, 8292));
+        assert_eq!(parsed("1 16384 4096\n0 0 0\n").unwrap().share, 1.0);
+        assert_eq!(parsed("0 0 4096\n").unwrap().share, 0.0);
+        for unknown in ["", "0 0 0\n", "1 4K 4096\n", "1 4096\n", "1 2 3 4\n", "PAGES RES SIZE\n1 4096 1\n"] {
+            assert_eq!(parsed(unknown), None, "{unknown:?}");
+        }
+    }
+
+    #[test]
+    fn a_missing_file_makes_it_unknown() {
+        let missing = [Path::new("/nonexistent/file")];
+        assert_eq!(Residency::of(missing.into_iter()), None);
+    }
+}

@@ -1,0 +1,212 @@
+//! One round: threads that load batches for some time.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::batch::{LoadedBatch, StageTimes};
+use super::histogram::LatencyHistogram;
+use super::order::{BatchOrder, ReadOrder};
+use super::target::OpenTarget;
+use crate::error::Result;
+use crate::{panics, threads};
+
+/// Items that failed which are remembered by name.
+const MAX_FAILED: usize = 1000;
+/// Batch times that are kept for a trace.
+const MAX_TRACE: usize = 1_000_000;
+
+/// What a round does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RoundSpec {
+    /// Ordinal of the target.
+    pub target: usize,
+    /// Order of the items.
+    pub order: ReadOrder,
+    /// Threads of each process.
+    pub threads: usize,
+    /// Whether items are decoded.
+    pub decode: bool,
+    /// Seed of the order.
+    pub seed: u64,
+    /// Share of an epoch that is skipped at the start, so that processes do not read the same files.
+    pub skip: f64,
+    /// Longest time; `None` without a limit.
+    pub seconds: Option<f64>,
+    /// Items after which no batch is begun; `None` without a limit.
+    pub items: Option<u64>,
+    /// Whether it ends with the epoch, because what was read once is in the page cache.
+    pub single_pass: bool,
+}
+
+/// What a round delivered, and how long that took.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    /// Wall time in seconds.
+    pub seconds: f64,
+    /// Items delivered.
+    pub items: u64,
+    /// Batches loaded.
+    pub batches: u64,
+    /// Stored bytes read.
+    pub bytes: f64,
+    /// Token ids delivered, without padding.
+    pub tokens: u64,
+    /// Rows × width of all batches of ids.
+    pub padded_tokens: u64,
+    /// Time in each stage, over all threads.
+    pub stages: StageTimes,
+    /// Time of all batches, over all threads.
+    pub busy_ns: u64,
+    /// Times of items.
+    pub item_ns: LatencyHistogram,
+    /// Times of batches.
+    pub batch_hist: LatencyHistogram,
+    /// Times of batches in their order, at most 1,000,000.
+    pub batch_ns: Vec<u64>,
+    /// Items that could not be loaded, and why: at most 1,000.
+    pub failed: BTreeMap<u64, String>,
+}
+
+impl Round {
+    /// Adds what another process did at the same time.
+    pub(super) fn join(&mut self, other: Self) {
+        self.seconds = self.seconds.max(other.seconds);
+        self.merge(other);
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.items += other.items;
+        self.batches += other.batches;
+        self.bytes += other.bytes;
+        self.tokens += other.tokens;
+        self.padded_tokens += other.padded_tokens;
+        self.stages.add(&other.stages);
+        self.busy_ns += other.busy_ns;
+        self.item_ns.merge(&other.item_ns);
+        self.batch_hist.merge(&other.batch_hist);
+        self.batch_ns.extend(other.batch_ns);
+        self.batch_ns.truncate(MAX_TRACE);
+        for (item, why) in other.failed {
+            if self.failed.len() < MAX_FAILED {
+                self.failed.insert(item, why);
+            }
+        }
+    }
+
+    fn add(&mut self, batch: &LoadedBatch, ns: u64) {
+        self.items += batch.delivered;
+        self.batches += 1;
+        self.bytes += batch.bytes;
+        self.tokens += batch.tokens;
+        self.padded_tokens += batch.padded_tokens;
+        self.stages.add(&batch.stages);
+        self.busy_ns += ns;
+        self.batch_hist.add(ns);
+        let shared = batch.shared_ns / batch.delivered.max(1);
+        batch.item_ns.iter().for_each(|own| self.item_ns.add(own + shared));
+        for (item, why) in &batch.failed {
+            if self.failed.len() < MAX_FAILED {
+                self.failed.insert(*item, why.clone());
+            }
+        }
+    }
+}
+
+/// What the threads of a round share.
+struct Shared<'a> {
+    spec: &'a RoundSpec,
+    order: &'a BatchOrder,
+    claims: AtomicU64,
+    begun: AtomicU64,
+    deadline: Option<Instant>,
+    skip: u64,
+}
+
+impl Shared<'_> {
+    fn is_over(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+            || self.spec.items.is_some_and(|items| self.begun.load(Relaxed) >= items)
+    }
+
+    /// Loads batches until the round is over. Every thread loads at least one, if there is one.
+    fn work(&self, target: &OpenTarget<'_>) -> (Round, Vec<(u64, u64)>) {
+        let mut worker = target.worker();
+        let (mut round, mut times) = (Round::default(), Vec::new());
+        let mut loaded = LoadedBatch::default();
+        let mut is_first = true;
+        loop {
+            let claim = self.claims.fetch_add(1, Relaxed);
+            if self.spec.single_pass && claim >= self.order.claims() {
+                return (round, times);
+            }
+            let batches = self.order.claim(claim.wrapping_add(self.skip));
+            if batches.is_empty() {
+                return (round, times);
+            }
+            for number in batches {
+                if self.is_over() && !is_first {
+                    return (round, times);
+                }
+                is_first = false;
+                let items = self.order.batch(number);
+                self.begun.fetch_add(items.len() as u64, Relaxed);
+                loaded.clear();
+                let start = Instant::now();
+                worker.load(&items, self.spec.decode, &mut loaded);
+                let ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                round.add(&loaded, ns);
+                if times.len() < MAX_TRACE {
+                    times.push((number, ns));
+                }
+            }
+        }
+    }
+}
+
+/// Runs a round.
+///
+/// # Errors
+///
+/// No thread could be started, or one met a bug.
+pub(super) fn run(target: &OpenTarget<'_>, order: &BatchOrder, spec: &RoundSpec) -> Result<Round> {
+    let start = Instant::now();
+    let shared = Shared {
+        spec,
+        order,
+        claims: AtomicU64::new(0),
+        begun: AtomicU64::new(0),
+        deadline: spec.seconds.map(|s| start + Duration::from_secs_f64(s)),
+        skip: (spec.skip * order.claims() as f64) as u64,
+    };
+    let results = Mutex::new(Vec::new());
+    let bug = Mutex::new(None);
+    std::thread::scope(|scope| {
+        let started = threads::start_up_to(spec.threads, |_| {
+            let work = || match panics::caught(|| shared.work(target)) {
+                Ok(found) => results.lock().unwrap_or_else(PoisonError::into_inner).push(found),
+                Err(panic) => {
+                    *bug.lock().unwrap_or_else(PoisonError::into_inner) =
+                        Some(panic.into_error("loading a batch"));
+                }
+            };
+            threads::named("bench").spawn_scoped(scope, work)
+        });
+        started.map(drop)
+    })?;
+    let seconds = start.elapsed().as_secs_f64();
+    if let Some(error) = bug.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    let (mut round, mut times) = (Round { seconds, ..Round::default() }, Vec::new());
+    for (of_thread, some) in results.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        round.merge(of_thread);
+        times.extend(some);
+    }
+    times.sort_unstable();
+    round.batch_ns = times.into_iter().map(|(_, ns)| ns).take(MAX_TRACE).collect();
+    Ok(round)
+}

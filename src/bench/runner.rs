@@ -1,0 +1,459 @@
+//! Interleaved rounds of all measurements.
+
+use std::collections::{BTreeMap, HashMap};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::batch::BenchBatchSize;
+use super::jobs::{JobRequest, Jobs};
+use super::order::{BatchOrder, Items, ReadOrder};
+use super::pairing;
+use super::probe::Probe;
+use super::report::{
+    BenchReport, Comparison, DeviceFraction, Failures, Measurement, TargetReport, summarise,
+};
+use super::residency::{Residency, evict};
+use super::round::{self, Round, RoundSpec};
+use super::spread::Spread;
+use super::target::{BenchTarget, OpenTarget};
+use crate::error::{Error, Result};
+use crate::reader::batch::{MAX_BATCH_RECORDS, MAX_BATCH_TOKENS};
+
+/// Most threads of a measurement.
+pub const MAX_THREADS: usize = 1024;
+/// Most processes.
+pub const MAX_JOBS: usize = 256;
+/// Most rounds of a measurement.
+pub const MAX_REPEAT: usize = 1000;
+/// Longest round.
+const MAX_SECONDS: f64 = 86_400.0;
+/// Longest warm-up.
+const WARM_UP_SECONDS: f64 = 0.5;
+/// Longest probe, each way.
+const PROBE_SECONDS: f64 = 1.0;
+/// Failures that are named.
+const NAMED_FAILURES: usize = 5;
+
+/// Length of a round.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Effort {
+    /// So many seconds.
+    Seconds(f64),
+    /// So many items, rounded up to whole batches.
+    Items(u64),
+}
+
+/// What is measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BenchOptions {
+    /// Orders.
+    pub orders: Vec<ReadOrder>,
+    /// Numbers of threads.
+    pub threads: Vec<usize>,
+    /// With decoding, without, or both.
+    pub decode: Vec<bool>,
+    /// Size of a batch.
+    pub batch: BenchBatchSize,
+    /// Length of a round.
+    pub effort: Effort,
+    /// Rounds of each measurement.
+    pub repeat: usize,
+    /// Whether files are dropped from the page cache before each round.
+    pub cold: bool,
+    /// Processes.
+    pub jobs: usize,
+    /// Seed of random orders.
+    pub seed: u64,
+    /// Whether plain reads are measured, too.
+    pub probe: bool,
+}
+
+impl BenchOptions {
+    fn check(&self) -> Result<()> {
+        let in_range = |name: &str, value: u64, most: u64| match value {
+            0 => Err(Error::usage(format!("{name} must be at least 1"))),
+            n if n > most => Err(Error::usage(format!("{name}: {n} is above the maximum of {most}"))),
+            _ => Ok(()),
+        };
+        if self.orders.is_empty() || self.threads.is_empty() || self.decode.is_empty() {
+            return Err(
+                Error::usage("nothing is to be measured").help("name an order and a number of threads")
+            );
+        }
+        self.threads.iter().try_for_each(|&n| in_range("threads", n as u64, MAX_THREADS as u64))?;
+        in_range("jobs", self.jobs as u64, MAX_JOBS as u64)?;
+        in_range("repeat", self.repeat as u64, MAX_REPEAT as u64)?;
+        match self.batch {
+            BenchBatchSize::Items(n) => in_range("batch-size", n, MAX_BATCH_RECORDS)?,
+            BenchBatchSize::Tokens(n) => in_range("batch-tokens", n, MAX_BATCH_TOKENS)?,
+        }
+        match self.effort {
+            Effort::Seconds(s) if s > 0.0 && s <= MAX_SECONDS => Ok(()),
+            Effort::Seconds(s) => {
+                Err(Error::usage(format!("seconds: {s} is not more than 0 and at most {MAX_SECONDS}")))
+            }
+            Effort::Items(n) => in_range("items", n, u64::MAX),
+        }
+    }
+}
+
+/// A benchmark of one target, or of two that are compared.
+pub struct Bench {
+    targets: Vec<(BenchTarget, Duration)>,
+    options: BenchOptions,
+    /// What is read of each target.
+    items: Vec<Items>,
+    lengths: Vec<Option<Vec<u64>>>,
+    checked: Option<u64>,
+}
+
+/// One measurement of each target.
+type Combination = (ReadOrder, usize, bool);
+
+impl Bench {
+    /// A benchmark of one or two `targets`, each with the time that finding it took. Two are paired, and checked to
+    /// deliver the same.
+    ///
+    /// # Errors
+    ///
+    /// Options out of range, targets that cannot be compared, or an order that a target cannot be read in.
+    pub fn new(targets: Vec<(BenchTarget, Duration)>, options: BenchOptions) -> Result<Self> {
+        options.check()?;
+        let with_lengths = options.orders.contains(&ReadOrder::Bucketed)
+            || matches!(options.batch, BenchBatchSize::Tokens(_));
+        let mut lengths = Vec::new();
+        for (target, _) in &targets {
+            if with_lengths && !target.has_tokens() {
+                let what = match target.kind().is_text() {
+                    true => "batches by tokens need a tokenizer",
+                    false => "images have no tokens to make batches of",
+                };
+                return Err(Error::usage(what)
+                    .at_path(target.path())
+                    .help("leave out the bucketed order and the tokens of a batch"));
+            }
+            lengths.push(with_lengths.then(|| target.lengths()).transpose()?);
+        }
+        let (items, checked) = match &targets[..] {
+            [(a, _), (b, _)] => {
+                let paired = pairing::pair([a, b])?;
+                (paired.items.to_vec(), Some(paired.checked))
+            }
+            _ => {
+                let all = targets.iter().map(|(target, _)| Items { count: target.items(), subset: None });
+                (all.collect(), None)
+            }
+        };
+        let bench = Self { targets, options, items, lengths, checked };
+        // Orders that a target does not have are refused before anything is measured.
+        for target in 0..bench.targets.len() {
+            for &order in &bench.options.orders {
+                bench.order(target, order, 0)?;
+            }
+        }
+        Ok(bench)
+    }
+
+    fn order(&self, target: usize, order: ReadOrder, seed: u64) -> Result<BatchOrder> {
+        let missing = || Error::internal("there is no such target");
+        let (found, _) = self.targets.get(target).ok_or_else(missing)?;
+        let items = self.items.get(target).cloned().ok_or_else(missing)?;
+        let lengths = self.lengths.get(target).and_then(Option::as_deref);
+        BatchOrder::new(items, order, self.options.batch, seed, lengths, found.streams().as_deref())
+    }
+
+    fn combinations(&self) -> Vec<Combination> {
+        let BenchOptions { orders, threads, decode, .. } = &self.options;
+        let of_order = |&order| {
+            let of_threads =
+                move |&threads: &usize| decode.iter().map(move |&decode| (order, threads, decode));
+            threads.iter().flat_map(of_threads)
+        };
+        orders.iter().flat_map(of_order).collect()
+    }
+
+    /// Seconds that the rounds will take, if they are limited by time.
+    pub fn expected_seconds(&self) -> Option<f64> {
+        let Effort::Seconds(seconds) = self.options.effort else { return None };
+        let measurements = (self.combinations().len() * self.targets.len()) as f64;
+        let warm_up = if self.options.cold { 0.0 } else { WARM_UP_SECONDS.min(seconds) };
+        Some(measurements * (self.options.repeat as f64 * seconds + warm_up))
+    }
+
+    /// Answers a request of another process.
+    ///
+    /// # Errors
+    ///
+    /// A target cannot be opened, or a thread met a bug.
+    pub fn answer(&self) -> impl FnMut(JobRequest) -> Result<Round> {
+        let mut here = Here { bench: self, open: BTreeMap::new(), orders: HashMap::new() };
+        move |request| match request {
+            JobRequest::Close => {
+                here.open.clear();
+                Ok(Round::default())
+            }
+            JobRequest::Run(spec) => here.run(&spec),
+        }
+    }
+
+    /// Runs all rounds. With several jobs, `command` starts another process that answers requests
+    /// ([`serve_rounds`](super::serve_rounds)).
+    ///
+    /// # Errors
+    ///
+    /// A target cannot be opened, nothing could be loaded, or a process ended.
+    pub fn run(&self, command: impl FnMut() -> Command) -> Result<BenchReport> {
+        let options = &self.options;
+        let mut runner = match options.jobs {
+            1 => Runner::Here(Here { bench: self, open: BTreeMap::new(), orders: HashMap::new() }),
+            jobs => Runner::Jobs(Jobs::start(jobs, command)?),
+        };
+        let combinations = self.combinations();
+        let count = self.targets.len();
+        let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); combinations.len() * count];
+        let mut residencies: Vec<Vec<Option<Residency>>> = vec![Vec::new(); rounds.len()];
+        let mut failed: Vec<BTreeMap<u64, String>> = vec![BTreeMap::new(); count];
+        for repeat in 0..options.repeat {
+            for (c, &combination) in combinations.iter().enumerate() {
+                for turn in 0..count {
+                    // Targets take turns in going first.
+                    let target = if (repeat + c) % 2 == 0 { turn } else { count - 1 - turn };
+                    if repeat == 0 && !options.cold {
+                        self.round(&mut runner, target, combination, None)?;
+                    }
+                    let residency = self.prepare(&mut runner, target)?;
+                    let mut round = self.round(&mut runner, target, combination, Some(repeat))?;
+                    if let Some(failed) = failed.get_mut(target) {
+                        failed.append(&mut round.failed);
+                    }
+                    let at = c * count + target;
+                    rounds.get_mut(at).into_iter().for_each(|rounds| rounds.push(std::mem::take(&mut round)));
+                    residencies.get_mut(at).into_iter().for_each(|all| all.push(residency));
+                }
+            }
+        }
+        let mut measurements = Vec::new();
+        for (at, (rounds, residencies)) in rounds.into_iter().zip(residencies).enumerate() {
+            let (target, combination) = (at % count, combinations.get(at / count).copied());
+            let Some(combination) = combination else { continue };
+            let path = self.path(target);
+            let residency = extreme(&residencies, options.cold);
+            let found = summarise((target, path), combination, rounds, residency);
+            measurements.push(found.ok_or_else(|| self.nothing(target, failed.get(target)))?);
+        }
+        let comparison = self.compare(&measurements);
+        let mut targets = Vec::new();
+        for (target, failed) in failed.into_iter().enumerate() {
+            targets.push(self.describe(&mut runner, target, &failed, &mut measurements)?);
+        }
+        Ok(BenchReport {
+            targets,
+            batch: options.batch,
+            repeat: options.repeat,
+            jobs: options.jobs,
+            cold: options.cold,
+            measurements,
+            comparison,
+            paired_items: self.checked.and_then(|_| Some(self.items.first()?.count)),
+            checked_items: self.checked,
+        })
+    }
+
+    fn path(&self, target: usize) -> String {
+        self.targets.get(target).map_or_else(String::new, |(t, _)| t.path().to_string_lossy().into_owned())
+    }
+
+    /// The error when no item of a target could be loaded.
+    fn nothing(&self, target: usize, failed: Option<&BTreeMap<u64, String>>) -> Error {
+        let first = failed.and_then(|failed| failed.iter().next());
+        let why = match (first, self.targets.get(target)) {
+            (Some((item, why)), Some((found, _))) => format!(": {}: {why}", found.name_of(*item)),
+            _ => String::new(),
+        };
+        Error::usage(format!("no item could be loaded{why}")).at_path(self.path(target))
+    }
+
+    /// Drops files from the page cache if that is asked for, and returns how much of them is in it.
+    fn prepare(&self, runner: &mut Runner<'_>, target: usize) -> Result<Option<Residency>> {
+        let Some((found, _)) = self.targets.get(target) else { return Ok(None) };
+        let paths = || found.raw_files().iter().map(|file| file.path.as_path());
+        if self.options.cold {
+            runner.close()?;
+            evict(paths());
+        }
+        Ok(Residency::of(paths()))
+    }
+
+    /// Runs a round; without `repeat`, one to warm up.
+    fn round(
+        &self,
+        runner: &mut Runner<'_>,
+        target: usize,
+        (order, threads, decode): Combination,
+        repeat: Option<usize>,
+    ) -> Result<Round> {
+        let options = &self.options;
+        let (seconds, items) = match (options.effort, repeat) {
+            (Effort::Seconds(s), Some(_)) => (Some(s), None),
+            (Effort::Items(n), Some(_)) => (None, Some(n.div_ceil(options.jobs as u64))),
+            (Effort::Seconds(s), None) => (Some(s.min(WARM_UP_SECONDS)), None),
+            (Effort::Items(n), None) => (Some(WARM_UP_SECONDS), Some(n)),
+        };
+        let single_pass = options.cold;
+        runner.run(options.jobs, |job| RoundSpec {
+            target,
+            order,
+            threads,
+            decode,
+            // Both targets of a pair read in the same order.
+            seed: options.seed.wrapping_add(((repeat.map_or(0, |r| r + 1) * options.jobs + job) as u64) << 8),
+            skip: if single_pass { 0.0 } else { job as f64 / options.jobs as f64 },
+            seconds,
+            items,
+            single_pass,
+        })
+    }
+
+    /// Ratios of rounds that ran after each other.
+    fn compare(&self, measurements: &[Measurement]) -> Vec<Comparison> {
+        let of = |target| measurements.iter().filter(move |m| m.target == target);
+        let pairs = of(0).zip(of(1));
+        pairs
+            .filter_map(|(a, b)| {
+                let ratios = a.round_rates.iter().zip(&b.round_rates).map(|(a, b)| a / b);
+                let speedup = Spread::of(ratios)?;
+                Some(Comparison { order: a.order, threads: a.threads, decode: a.decode, speedup })
+            })
+            .collect()
+    }
+
+    /// Describes a target, probes its device, and completes its measurements.
+    fn describe(
+        &self,
+        runner: &mut Runner<'_>,
+        target: usize,
+        failed: &BTreeMap<u64, String>,
+        measurements: &mut [Measurement],
+    ) -> Result<TargetReport> {
+        let missing = || Error::internal("there is no such target");
+        let (found, prepare) = self.targets.get(target).ok_or_else(missing)?;
+        let (files, bytes) = found.files();
+        let probe = match self.options.probe {
+            true => self.probe(runner, target, found)?,
+            false => None,
+        };
+        for measurement in measurements.iter_mut().filter(|m| m.target == target) {
+            measurement.device = probe.as_ref().map(|probe| {
+                let limit = match measurement.order {
+                    ReadOrder::Sequential => probe.sequential_bytes_per_second,
+                    ReadOrder::Random | ReadOrder::Bucketed => probe.random_bytes_per_second,
+                };
+                let fraction = measurement.bytes_per_second.median / limit.max(1.0);
+                DeviceFraction { limit_bytes_per_second: limit, fraction }
+            });
+        }
+        let examples = failed.iter().take(NAMED_FAILURES);
+        Ok(TargetReport {
+            path: self.path(target),
+            kind: found.kind(),
+            items: found.items(),
+            files,
+            bytes,
+            prepare_ms: prepare.as_secs_f64() * 1e3,
+            failures: Failures {
+                count: failed.len() as u64,
+                examples: examples.map(|(item, why)| (found.name_of(*item), why.clone())).collect(),
+            },
+            probe,
+        })
+    }
+
+    fn probe(&self, runner: &mut Runner<'_>, target: usize, found: &BenchTarget) -> Result<Option<Probe>> {
+        let threads = self.options.threads.iter().max().copied().unwrap_or(1) * self.options.jobs;
+        let seconds = match self.options.effort {
+            Effort::Seconds(s) => s.min(PROBE_SECONDS),
+            Effort::Items(_) => PROBE_SECONDS / 4.0,
+        };
+        let (_, bytes) = found.files();
+        let item_bytes = bytes as f64 / found.items().max(1) as f64;
+        let time = Duration::from_secs_f64(seconds);
+        let files = found.raw_files();
+        let prepare = || self.prepare(runner, target).ok().flatten();
+        Probe::run(files, item_bytes, threads.min(MAX_THREADS), time, self.options.cold, prepare)
+    }
+}
+
+/// The residency that says least for the claim of a measurement.
+fn extreme(residencies: &[Option<Residency>], cold: bool) -> Option<Residency> {
+    let known: Vec<Residency> = residencies.iter().copied().collect::<Option<_>>()?;
+    let by_share = |a: &Residency, b: &Residency| a.share.total_cmp(&b.share);
+    if cold { known.into_iter().max_by(by_share) } else { known.into_iter().min_by(by_share) }
+}
+
+/// Where rounds run.
+enum Runner<'a> {
+    Here(Here<'a>),
+    Jobs(Jobs),
+}
+
+impl Runner<'_> {
+    fn run(&mut self, jobs: usize, spec: impl Fn(usize) -> RoundSpec) -> Result<Round> {
+        match self {
+            Self::Here(here) => here.run(&spec(0)),
+            Self::Jobs(running) => {
+                debug_assert!(jobs > 1);
+                running.ask(|job| JobRequest::Run(spec(job)))
+            }
+        }
+    }
+
+    fn close(&mut self) -> Result<()> {
+        match self {
+            Self::Here(here) => here.open.clear(),
+            Self::Jobs(running) => drop(running.ask(|_| JobRequest::Close)?),
+        }
+        Ok(())
+    }
+}
+
+/// Rounds in this process.
+struct Here<'a> {
+    bench: &'a Bench,
+    open: BTreeMap<usize, OpenTarget<'a>>,
+    /// Orders whose batches are listed, with the seed they were made with.
+    orders: HashMap<(usize, ReadOrder, u64), BatchOrder>,
+}
+
+impl Here<'_> {
+    fn run(&mut self, spec: &RoundSpec) -> Result<Round> {
+        if !self.open.contains_key(&spec.target) {
+            let (target, _) =
+                self.bench.targets.get(spec.target).ok_or_else(|| Error::usage("there is no such target"))?;
+            self.open.insert(spec.target, target.open()?);
+        }
+        let key = (spec.target, spec.order, spec.seed);
+        if !self.orders.contains_key(&key) {
+            // One order of each kind is kept: listed batches take memory.
+            self.orders.retain(|(target, order, _), _| (*target, *order) != (spec.target, spec.order));
+            self.orders.insert(key, self.bench.order(spec.target, spec.order, spec.seed)?);
+        }
+        match (self.open.get(&spec.target), self.orders.get(&key)) {
+            (Some(open), Some(order)) => round::run(open, order, spec),
+            _ => Err(Error::internal("the target of a round is not open")),
+        }
+    }
+}
+
+/// Finds a target, and measures how long that takes.
+///
+/// # Errors
+///
+/// As [`BenchTarget::find`].
+pub fn find_timed(
+    path: &std::path::Path,
+    options: &super::target::TargetOptions,
+) -> Result<(BenchTarget, Duration)> {
+    let start = Instant::now();
+    let target = BenchTarget::find(path, options)?;
+    Ok((target, start.elapsed()))
+}

@@ -1,0 +1,428 @@
+//! What is measured: found by path, and opened.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::batch::BatchWorker;
+use super::dataset_source::DatasetSource;
+use super::raw_images::RawImages;
+use super::raw_text::{RawText, unsupported};
+use crate::error::{Error, ErrorKind, Result};
+use crate::manifest::{MANIFEST_NAME, Manifest};
+use crate::options::SourceSpec;
+use crate::reader::Dataset;
+use crate::schema::Kind;
+use crate::source::read_file;
+use crate::source::text::kind::{Documents, FileKind, Format};
+use crate::source::walk;
+use crate::storage::stat;
+use crate::transform::image::{Color, ImageOptions, ImageTransform, has_image_extension, sniff};
+use crate::transform::text::{Tokenizer, TokenizerOptions};
+
+/// Bytes of a file without a known name that are looked at.
+const SNIFFED_BYTES: usize = 4096;
+
+/// What a target holds, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TargetKind {
+    /// Image files.
+    RawImages,
+    /// Text files.
+    RawText,
+    /// A dataset of images.
+    ImageDataset,
+    /// A dataset of token ids.
+    TextDataset,
+}
+
+impl TargetKind {
+    /// Whether it holds documents rather than images.
+    pub fn is_text(self) -> bool {
+        matches!(self, Self::RawText | Self::TextDataset)
+    }
+
+    /// Whether it is a dataset.
+    pub fn is_dataset(self) -> bool {
+        matches!(self, Self::ImageDataset | Self::TextDataset)
+    }
+
+    /// In words.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::RawImages => "image files",
+            Self::RawText => "text files",
+            Self::ImageDataset => "dataset of images",
+            Self::TextDataset => "dataset of token ids",
+        }
+    }
+}
+
+/// How a target is read.
+#[derive(Clone, Default)]
+pub struct TargetOptions {
+    /// What happens to the pixels of raw images. `None`: nothing, or what was done to those of the dataset that they are
+    /// compared with.
+    pub image: Option<ImageOptions>,
+    /// Tokenizes raw text. `None`: it is only parsed, or tokenized as the dataset that it is compared with.
+    pub tokenizer: Option<Arc<Tokenizer>>,
+    /// What a document is in plain text.
+    pub documents: Documents,
+    /// Field of raw JSON lines with the text.
+    pub text_field: Option<String>,
+    /// One split of datasets; `None` for all.
+    pub split: Option<String>,
+}
+
+impl TargetOptions {
+    /// These options, completed by those that the dataset at `dir` was converted with: so that raw files are delivered as it
+    /// delivers them. A path that is no dataset changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// The dataset or its tokenizer cannot be read.
+    pub fn like(mut self, dir: &Path) -> Result<Self> {
+        if !is_dataset(dir)? {
+            return Ok(self);
+        }
+        let manifest = Manifest::read(&directory(dir))?;
+        let option = |name: &str| manifest.options.get(name).cloned();
+        match manifest.kind() {
+            Kind::Images if self.image.is_none() => {
+                self.image = option("image").and_then(|json| serde_json::from_value(json).ok());
+            }
+            Kind::Text => {
+                if self.text_field.is_none() {
+                    self.text_field = option("text_field").and_then(|name| Some(name.as_str()?.to_owned()));
+                }
+                if let Some(documents) = option("documents").as_ref().and_then(serde_json::Value::as_str)
+                    && self.documents == Documents::default()
+                {
+                    self.documents = documents.parse().unwrap_or_default();
+                }
+                if self.tokenizer.is_none() {
+                    let options: TokenizerOptions = option("tokenization")
+                        .and_then(|json| serde_json::from_value(json).ok())
+                        .unwrap_or_default();
+                    let json = directory(dir).join("tokenizer.json");
+                    let tokenizer = match stat(&json)? {
+                        Some(_) => Tokenizer::from_json(read_file(&json)?, options),
+                        None => Tokenizer::bytes(options),
+                    };
+                    self.tokenizer = Some(Arc::new(tokenizer.map_err(|e| e.at_path(&json))?));
+                }
+            }
+            Kind::Images => {}
+        }
+        Ok(self)
+    }
+}
+
+/// A file that is measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RawFile {
+    pub(super) path: PathBuf,
+    /// Path under the target, with `/`; empty when the target is the file.
+    pub(super) name: String,
+    pub(super) bytes: u64,
+}
+
+/// A folder of images, a corpus or a dataset, found but not open.
+pub struct BenchTarget {
+    path: PathBuf,
+    kind: TargetKind,
+    items: u64,
+    /// Items of the source that a dataset left out: rejected, filtered or duplicate.
+    left_out: u64,
+    files: Arc<Vec<RawFile>>,
+    split: Option<String>,
+    raw: Option<RawSource>,
+}
+
+enum RawSource {
+    Images(RawImages),
+    Text(RawText),
+}
+
+/// A target that threads read from.
+pub(super) enum OpenTarget<'a> {
+    Images(&'a RawImages),
+    Text(&'a RawText),
+    Dataset(DatasetSource),
+}
+
+impl OpenTarget<'_> {
+    pub(super) fn worker(&self) -> Box<dyn BatchWorker + '_> {
+        match self {
+            Self::Images(images) => Box::new(images.worker()),
+            Self::Text(text) => Box::new(text.worker()),
+            Self::Dataset(dataset) => Box::new(dataset.worker()),
+        }
+    }
+}
+
+/// The directory of a dataset, which may be named by its manifest.
+fn directory(path: &Path) -> PathBuf {
+    let is_manifest = path.file_name().is_some_and(|name| name == MANIFEST_NAME);
+    if is_manifest { path.parent().unwrap_or(Path::new(".")).to_owned() } else { path.to_owned() }
+}
+
+/// Whether `path` is a dataset, or the beginning of one.
+fn is_dataset(path: &Path) -> Result<bool> {
+    let dir = directory(path);
+    let has = |name: &str| stat(&dir.join(name)).map(|found| found.is_some());
+    let is_dir = stat(&dir)?.is_some_and(|meta| meta.is_dir());
+    Ok(is_dir && (has(MANIFEST_NAME)? || has(".dsconvert")?))
+}
+
+impl BenchTarget {
+    /// Finds what is at `path`: lists files, finds documents, reads the manifest of a dataset.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`] when there is nothing, or nothing that can be measured; [`ErrorKind::Io`] for a dataset that
+    /// is not finished.
+    pub fn find(path: &Path, options: &TargetOptions) -> Result<Self> {
+        if stat(path)?.is_none() {
+            return Err(Error::usage("there is no such file or folder").at_path(path).help(EXPECTED));
+        }
+        if is_dataset(path)? {
+            return Self::dataset(&directory(path), options);
+        }
+        let source = SourceSpec { label: String::new(), path: path.to_owned() };
+        let listing = walk::list(std::slice::from_ref(&source), false, &|_| true)?;
+        let sources = [source];
+        let files = listing.files.iter().map(|file| RawFile {
+            path: file.path(&sources),
+            name: file.origin.trim_start_matches('/').to_owned(),
+            bytes: file.bytes,
+        });
+        let files: Vec<RawFile> = files.collect();
+        let named =
+            |file: &RawFile| file.path.file_name().is_some_and(|n| has_image_extension(&n.to_string_lossy()));
+        let text_kind = |file: &RawFile| FileKind::of_name(&file.path.file_name()?.to_string_lossy());
+        let (images, texts) = (
+            files.iter().filter(|file| named(file)).count(),
+            files.iter().filter(|file| text_kind(file).is_some()).count(),
+        );
+        if texts > images {
+            return Self::text(path, files, options);
+        }
+        let images: Vec<RawFile> =
+            files.into_iter().filter(|file| named(file) || is_image(&file.path)).collect();
+        if images.is_empty() {
+            let what = match listing.files.len() {
+                0 => "the folder is empty".to_owned(),
+                n => format!(
+                    "none of its {n} files is an image, .jsonl or .txt, and there is no manifest.json"
+                ),
+            };
+            return Err(Error::usage(what).at_path(path).help(EXPECTED));
+        }
+        let image = ImageOptions { color: Color::Rgb, ..options.image.clone().unwrap_or_default() };
+        let files = Arc::new(images);
+        let raw = RawImages { files: Arc::clone(&files), transform: ImageTransform::delivering(image)? };
+        Ok(Self {
+            path: path.to_owned(),
+            kind: TargetKind::RawImages,
+            items: files.len() as u64,
+            left_out: 0,
+            files,
+            split: None,
+            raw: Some(RawSource::Images(raw)),
+        })
+    }
+
+    fn text(path: &Path, files: Vec<RawFile>, options: &TargetOptions) -> Result<Self> {
+        let mut kept = Vec::new();
+        let mut kinds = Vec::new();
+        for file in files {
+            let name = file.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            match FileKind::of_name(&name) {
+                Some(kind) if matches!(kind.format, Format::Text | Format::JsonLines) => {
+                    kinds.push(kind);
+                    kept.push(file);
+                }
+                Some(_) => return Err(unsupported(&file)),
+                None => {}
+            }
+        }
+        let files = Arc::new(kept);
+        let field =
+            options.text_field.clone().unwrap_or_else(|| crate::pipeline::DEFAULT_TEXT_FIELD.to_owned());
+        let raw = RawText::find(
+            Arc::clone(&files),
+            kinds,
+            options.documents.clone(),
+            field,
+            options.tokenizer.clone(),
+        )?;
+        if raw.places.is_empty() {
+            return Err(Error::usage("there is no document in it").at_path(path).help(EXPECTED));
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            kind: TargetKind::RawText,
+            items: raw.places.len() as u64,
+            left_out: 0,
+            files,
+            split: None,
+            raw: Some(RawSource::Text(raw)),
+        })
+    }
+
+    fn dataset(dir: &Path, options: &TargetOptions) -> Result<Self> {
+        let dataset = Dataset::open(dir)?;
+        if let Some(name) = &options.split {
+            dataset.split(name)?;
+        }
+        let mut files = Vec::new();
+        let (mut items, mut left_out) = (0, 0);
+        for split in dataset.splits().filter(|s| options.split.as_deref().is_none_or(|name| s.name() == name))
+        {
+            items += split.len();
+            let shards = split.shards().iter().map(|shard| (shard.path(), shard.bytes));
+            let info = split.info();
+            let index =
+                info.iter().flat_map(|info| &info.record_index).map(|file| (file.path.clone(), file.bytes));
+            left_out += info.map_or(0, |info| info.counts.found.saturating_sub(info.counts.converted));
+            for (name, bytes) in shards.chain(index) {
+                files.push(RawFile { path: dir.join(&name), name, bytes });
+            }
+        }
+        if items == 0 {
+            return Err(Error::new(ErrorKind::Usage, "the dataset has no records to read").at_path(dir));
+        }
+        let kind = match dataset.manifest().kind() {
+            Kind::Images => TargetKind::ImageDataset,
+            Kind::Text => TargetKind::TextDataset,
+        };
+        Ok(Self {
+            path: dir.to_owned(),
+            kind,
+            items,
+            left_out,
+            files: Arc::new(files),
+            split: options.split.clone(),
+            raw: None,
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> TargetKind {
+        self.kind
+    }
+
+    /// Images, documents or records.
+    pub fn items(&self) -> u64 {
+        self.items
+    }
+
+    /// Number and size of its files.
+    pub fn files(&self) -> (u64, u64) {
+        (self.files.len() as u64, self.files.iter().map(|file| file.bytes).sum())
+    }
+
+    pub(super) fn raw_files(&self) -> &[RawFile] {
+        &self.files
+    }
+
+    /// Items that the conversion of a dataset left out.
+    pub(super) fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Whether batches of tokens can be made of it.
+    pub fn has_tokens(&self) -> bool {
+        match &self.raw {
+            Some(RawSource::Text(text)) => text.tokenizer.is_some(),
+            _ => self.kind == TargetKind::TextDataset,
+        }
+    }
+
+    /// Whether it holds compressed text, which is read in order only.
+    pub fn is_compressed(&self) -> bool {
+        self.streams().is_some()
+    }
+
+    /// Runs of items that can only be read in order, by one thread each.
+    pub(super) fn streams(&self) -> Option<Vec<std::ops::Range<u64>>> {
+        match &self.raw {
+            Some(RawSource::Text(text)) => text.streams(),
+            _ => None,
+        }
+    }
+
+    /// Opens it. Raw files are opened one by one when they are read.
+    pub(super) fn open(&self) -> Result<OpenTarget<'_>> {
+        Ok(match &self.raw {
+            Some(RawSource::Images(images)) => OpenTarget::Images(images),
+            Some(RawSource::Text(text)) => OpenTarget::Text(text),
+            None => {
+                let dataset = DatasetSource::open(&self.path, self.split.as_deref())?;
+                if dataset.records() != self.items {
+                    return Err(
+                        Error::corrupt("the dataset changed while it was measured").at_path(&self.path)
+                    );
+                }
+                OpenTarget::Dataset(dataset)
+            }
+        })
+    }
+
+    /// Number of tokens of each item. Raw text is tokenized for it; documents that do not tokenize have none.
+    pub(super) fn lengths(&self) -> Result<Vec<u64>> {
+        match self.open()? {
+            OpenTarget::Dataset(dataset) => dataset.lengths(),
+            open => {
+                let mut worker = open.worker();
+                let length = |item| match worker.shape(item) {
+                    Ok(super::batch::DeliveredShape::Tokens { count, .. }) => count,
+                    _ => 0,
+                };
+                Ok((0..self.items).map(length).collect())
+            }
+        }
+    }
+
+    /// What identifies each item below the target: relative path, and offset in it.
+    pub(super) fn names(&self) -> Result<Vec<String>> {
+        match &self.raw {
+            Some(RawSource::Images(images)) => {
+                Ok(images.files.iter().map(|file| file.name.clone()).collect())
+            }
+            Some(RawSource::Text(text)) => Ok((0..self.items).map(|item| text.name(item)).collect()),
+            None => DatasetSource::origins(&self.path, self.split.as_deref()),
+        }
+    }
+
+    /// An item in messages.
+    pub(super) fn name_of(&self, item: u64) -> String {
+        let name = match &self.raw {
+            Some(RawSource::Images(images)) => images.files.get(item as usize).map(|file| file.name.clone()),
+            Some(RawSource::Text(text)) => Some(text.name(item)),
+            None => None,
+        };
+        name.filter(|name| !name.is_empty()).unwrap_or_else(|| match self.kind.is_dataset() {
+            true => format!("record {item}"),
+            false => self.path.to_string_lossy().into_owned(),
+        })
+    }
+}
+
+/// What to name instead.
+const EXPECTED: &str = "name a folder of images, .jsonl or .txt files, or the directory of a dataset";
+
+fn is_image(path: &Path) -> bool {
+    use std::io::Read;
+    let mut head = Vec::new();
+    let read = std::fs::File::open(path).and_then(|f| f.take(SNIFFED_BYTES as u64).read_to_end(&mut head));
+    read.is_ok() && sniff(&head).is_some()
+}

@@ -1,0 +1,261 @@
+//! `dsconvert bench`: how fast images, text or a dataset can be read.
+
+mod target_args;
+mod text;
+
+pub(super) use target_args::{TargetArgs, local_paths};
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{Ending, print};
+use crate::bench::{Bench, BenchOptions, Effort, ReadOrder, TargetKind, find_timed, serve_rounds};
+use crate::error::{Error, Result};
+use crate::options::{DEFAULT_SEED, default_threads};
+use crate::storage::write_file;
+
+/// Seconds above which the user is told how long it will take.
+const LONG_SECONDS: f64 = 5.0;
+
+/// The hidden argument that makes a process answer requests.
+const JOB_FLAG: &str = "--serve-rounds";
+
+const EXAMPLES: &str = "\
+Examples:
+  dsconvert bench photos                               files as they are, in order and shuffled, on 1 and all cores
+  dsconvert bench photos-256 --against photos          how many times as fast as the files it was made from
+  dsconvert bench corpus.jsonl -t tokenizer.json       lines, JSON and tokenization
+  dsconvert bench tokens --batch-tokens 16384          batches by tokens, and their padding
+  dsconvert bench photos --cold --jobs 4               from the disk, with four processes
+  dsconvert bench photos --threads 1 --trace load.txt  load times for dsconvert simulate --load-trace load.txt";
+
+/// Arguments of `dsconvert bench`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// Folder of images, .jsonl or .txt files (also .gz, .zst, .xz, .bz2), or directory of a dataset
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+
+    /// Measure PATH and this one in turns; both must deliver the same images or tokens
+    #[arg(long, value_name = "PATH")]
+    against: Option<PathBuf>,
+
+    #[command(flatten)]
+    target: TargetArgs,
+
+    /// Orders: sequential, random, bucketed (text: batches of similar length) [default: sequential,random, and bucketed
+    /// for datasets of text]
+    #[arg(long, value_name = "LIST", help_heading = "Measurement")]
+    order: Option<String>,
+
+    /// Numbers of threads, as 1,2,4 or 1..4 [default: 1 and all cores]
+    #[arg(long, value_name = "LIST", help_heading = "Measurement", allow_hyphen_values = true)]
+    threads: Option<String>,
+
+    /// Measure with decoding (the default; with --no-decode, both ways)
+    #[arg(long, help_heading = "Measurement")]
+    decode: bool,
+
+    /// Measure without decoding: only open and read
+    #[arg(long, help_heading = "Measurement")]
+    no_decode: bool,
+
+    /// Seconds of a round
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 3.0,
+        help_heading = "Measurement",
+        allow_hyphen_values = true
+    )]
+    seconds: f64,
+
+    /// Items of a round instead, rounded up to whole batches
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "seconds",
+        help_heading = "Measurement",
+        allow_hyphen_values = true
+    )]
+    items: Option<u64>,
+
+    /// Rounds of each measurement, interleaved with those of the others
+    #[arg(
+        long,
+        value_name = "K",
+        default_value_t = 3,
+        help_heading = "Measurement",
+        allow_hyphen_values = true
+    )]
+    repeat: usize,
+
+    /// Drop the files from the page cache before each round, and read each of them once
+    #[arg(long, help_heading = "Measurement")]
+    cold: bool,
+
+    /// Read with N processes at the same time, and add them up
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        help_heading = "Measurement",
+        allow_hyphen_values = true
+    )]
+    jobs: usize,
+
+    /// Seed of random orders
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED, help_heading = "Measurement")]
+    seed: u64,
+
+    /// Measure no plain reads of the same files
+    #[arg(long, help_heading = "Measurement")]
+    no_probe: bool,
+
+    /// Write the load times of batches to FILE, for dsconvert simulate --load-trace
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    trace: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+
+    /// Answer requests for rounds on standard input
+    #[arg(long = "serve-rounds", hide = true)]
+    serve_rounds: bool,
+}
+
+/// Parses `1,2,4` or `1..4`.
+pub(super) fn counts(flag: &str, text: &str, least: u64, most: u64) -> Result<Vec<u64>> {
+    let bad = |what: &str| {
+        Error::usage(format!("{flag}: `{what}` is not a number from {least} to {most}"))
+            .help("write a list as 1,2,4 or a range as 1..4")
+    };
+    let number = |part: &str| match part.trim().parse::<u64>() {
+        Ok(n) if (least..=most).contains(&n) => Ok(n),
+        _ => Err(bad(part.trim())),
+    };
+    let mut found: Vec<u64> = match text.split_once("..") {
+        Some((first, last)) => (number(first)?..=number(last.trim_start_matches('='))?).collect(),
+        None => text.split(',').map(number).collect::<Result<_>>()?,
+    };
+    if found.is_empty() {
+        return Err(bad(text));
+    }
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
+}
+
+impl Args {
+    fn orders(&self, kinds: &[TargetKind], compressed: bool) -> Result<Vec<ReadOrder>> {
+        let Some(text) = &self.order else {
+            let mut orders = vec![ReadOrder::Sequential];
+            if !compressed {
+                orders.push(ReadOrder::Random);
+            }
+            if kinds.iter().all(|kind| *kind == TargetKind::TextDataset) {
+                orders.push(ReadOrder::Bucketed);
+            }
+            return Ok(orders);
+        };
+        let mut orders = Vec::new();
+        for name in text.split(',') {
+            let order = super::common::parse("--order", name.trim())?;
+            if !orders.contains(&order) {
+                orders.push(order);
+            }
+        }
+        Ok(orders)
+    }
+
+    fn threads(&self) -> Result<Vec<usize>> {
+        let Some(text) = &self.threads else {
+            let mut threads = vec![1, default_threads()];
+            threads.dedup();
+            return Ok(threads);
+        };
+        let most = crate::bench::MAX_THREADS as u64;
+        Ok(counts("--threads", text, 1, most)?.into_iter().map(|n| n as usize).collect())
+    }
+
+    /// Finds the targets and checks everything.
+    fn bench(&self) -> Result<Bench> {
+        local_paths(&self.path, self.against.as_deref())?;
+        let paths: Vec<&Path> = std::iter::once(&*self.path).chain(self.against.as_deref()).collect();
+        let mut targets = Vec::new();
+        for (i, path) in paths.iter().enumerate() {
+            let like = paths.get(1 - i.min(1)).copied().filter(|_| paths.len() == 2);
+            targets.push(find_timed(path, &self.target.options(like)?)?);
+        }
+        let kinds: Vec<TargetKind> = targets.iter().map(|(target, _)| target.kind()).collect();
+        let compressed = targets.iter().any(|(target, _)| target.is_compressed());
+        let options = BenchOptions {
+            orders: self.orders(&kinds, compressed)?,
+            threads: self.threads()?,
+            decode: match (self.decode, self.no_decode) {
+                (true, true) => vec![true, false],
+                (false, true) => vec![false],
+                _ => vec![true],
+            },
+            batch: self.target.batch(),
+            effort: self.items.map_or(Effort::Seconds(self.seconds), Effort::Items),
+            repeat: self.repeat,
+            cold: self.cold,
+            jobs: self.jobs,
+            seed: self.seed,
+            probe: !self.no_probe,
+        };
+        Bench::new(targets, options)
+    }
+}
+
+/// This command again, as a process that answers requests.
+fn job() -> Command {
+    let mut args = std::env::args_os();
+    let mut command = Command::new(args.next().unwrap_or_else(|| "dsconvert".into()));
+    command.args(args).arg(JOB_FLAG);
+    command
+}
+
+/// Runs it.
+pub(super) fn exec(args: &Args) -> Result<Ending> {
+    let bench = args.bench()?;
+    if args.serve_rounds {
+        serve_rounds(io::stdin().lock(), io::stdout(), bench.answer())?;
+        return Ok(Ending::Fine);
+    }
+    if let Some(seconds) = bench.expected_seconds().filter(|seconds| *seconds > LONG_SECONDS) {
+        print::say(format!("measuring for about {seconds:.0} s"));
+    }
+    let report = bench.run(job)?;
+    if let (Some(path), Some(measurement)) = (&args.trace, report.trace_source()) {
+        write_file(path, measurement.trace().as_bytes())?;
+    }
+    let text = if args.json {
+        let json = serde_json::to_string_pretty(&report);
+        json.map_err(|e| Error::internal("the report has no JSON").caused_by(e))? + "\n"
+    } else {
+        text::report(&report)
+    };
+    print::out(&text)?;
+    Ok(Ending::Fine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_lists_or_ranges() {
+        let parsed = |text| counts("--threads", text, 1, 64).ok();
+        assert_eq!(parsed("1,2,4"), Some(vec![1, 2, 4]));
+        assert_eq!(parsed("1..4"), Some(vec![1, 2, 3, 4]));
+        assert_eq!(parsed("8, 2,2"), Some(vec![2, 8]));
+        for bad in ["", "0", "65", "4..2", "x", "1..", "-1", "1,,2", "1..1000000000"] {
+            assert_eq!(parsed(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! How `bench` and `headspace` read what they measure.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::bench::{BenchBatchSize, TargetOptions};
+use crate::cli::common::{local, parse};
+use crate::cli::text;
+use crate::error::Result;
+use crate::transform::image::ImageOptions;
+use crate::transform::text::TokenizerOptions;
+
+/// Items of a batch by default.
+const DEFAULT_BATCH: u64 = 32;
+
+/// How raw files are delivered, and in which batches.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct TargetArgs {
+    /// Split to read of datasets [default: all]
+    #[arg(long, value_name = "NAME")]
+    split: Option<String>,
+
+    /// Items of a batch [default: 32]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    batch_size: Option<u64>,
+
+    /// Text: tokens of a batch, padding included
+    #[arg(long, value_name = "N", conflicts_with = "batch_size", allow_hyphen_values = true)]
+    batch_tokens: Option<u64>,
+
+    /// Raw images: size, as shorter:N, longer:N, exact:WxH, area:PIXELS or none [default: as stored, or as in the dataset
+    /// of --against; so are the options below]
+    #[arg(long, value_name = "RULE", help_heading = "Raw images")]
+    resize: Option<String>,
+
+    /// Let --resize make images larger
+    #[arg(long, help_heading = "Raw images")]
+    enlarge: bool,
+
+    /// Kernel of the resize: lanczos3, catmullrom, bilinear or box
+    #[arg(long, value_name = "FILTER", help_heading = "Raw images")]
+    filter: Option<String>,
+
+    /// Keep a rectangle of the resized image: center:WxH
+    #[arg(long, value_name = "CROP", help_heading = "Raw images")]
+    crop: Option<String>,
+
+    /// Lay the image onto a canvas: WxH or WxH:COLOR
+    #[arg(long, value_name = "WxH:COLOR", help_heading = "Raw images")]
+    pad: Option<String>,
+
+    /// Tokenize with a tokenizer.json, a folder that holds it, or bytes [default: that of the dataset of --against, else
+    /// documents are only parsed]
+    #[arg(short, long, value_name = "FILE", help_heading = "Raw text")]
+    tokenizer: Option<String>,
+
+    /// Put the beginning-of-sequence token before every document
+    #[arg(long, requires = "tokenizer", help_heading = "Raw text")]
+    add_bos: bool,
+
+    /// Put the end-of-sequence token after every document
+    #[arg(long, requires = "tokenizer", help_heading = "Raw text")]
+    add_eos: bool,
+
+    /// The field of .jsonl that holds the text [default: text]
+    #[arg(long, value_name = "NAME", help_heading = "Raw text")]
+    text_field: Option<String>,
+
+    /// What a document of .txt is: file, line, blank-line or separator:STRING
+    #[arg(long, value_name = "WHAT", default_value = "file", help_heading = "Raw text")]
+    documents: String,
+}
+
+impl TargetArgs {
+    pub(in crate::cli) fn batch(&self) -> BenchBatchSize {
+        let items = self.batch_size.unwrap_or(DEFAULT_BATCH);
+        self.batch_tokens.map_or(BenchBatchSize::Items(items), BenchBatchSize::Tokens)
+    }
+
+    /// The options of targets; what is not given is taken from `like`, if that is a dataset.
+    pub(in crate::cli) fn options(&self, like: Option<&Path>) -> Result<TargetOptions> {
+        let tokenizer = self.tokenizer.as_deref().map(|name| {
+            let options =
+                TokenizerOptions { add_bos: self.add_bos, add_eos: self.add_eos, ..Default::default() };
+            text::load(name, options)
+        });
+        let options = TargetOptions {
+            image: self.image()?,
+            tokenizer: tokenizer.transpose()?.map(Arc::new),
+            documents: parse("--documents", &self.documents)?,
+            text_field: self.text_field.clone(),
+            split: self.split.clone(),
+        };
+        match like {
+            Some(path) => options.like(path),
+            None => Ok(options),
+        }
+    }
+
+    /// The pixel options, if any is given.
+    fn image(&self) -> Result<Option<ImageOptions>> {
+        let given = [&self.resize, &self.filter, &self.crop, &self.pad];
+        if given.iter().all(|text| text.is_none()) && !self.enlarge {
+            return Ok(None);
+        }
+        let defaults = ImageOptions::default();
+        Ok(Some(ImageOptions {
+            resize: match &self.resize {
+                Some(text) => parse("--resize", text)?,
+                None => defaults.resize,
+            },
+            filter: match &self.filter {
+                Some(text) => parse("--filter", text)?,
+                None => defaults.filter,
+            },
+            crop: self.crop.as_deref().map(|text| parse("--crop", text)).transpose()?,
+            pad: self.pad.as_deref().map(|text| parse("--pad", text)).transpose()?,
+            enlarge: self.enlarge,
+            ..defaults
+        }))
+    }
+}
+
+/// Refuses URLs.
+pub(in crate::cli) fn local_paths(path: &Path, against: Option<&Path>) -> Result<()> {
+    local("PATH", path)?;
+    against.map_or(Ok(()), |against| local("--against", against))
+}

@@ -1,0 +1,268 @@
+//! The report of `dsconvert bench` as text.
+
+use std::fmt::Write;
+
+use indicatif::{HumanCount, HumanDuration};
+
+use crate::bench::{BenchReport, Measurement, Probe, Residency, Spread, TargetReport};
+use crate::printable::printable;
+
+/// Residency from which plain reads come from memory.
+const CACHED: f64 = 0.99;
+
+/// `12,345` or `1.23`, to three significant digits below 1,000.
+fn number(x: f64) -> String {
+    match x {
+        x if x >= 1000.0 => HumanCount(x.round() as u64).to_string(),
+        x if x >= 100.0 => format!("{x:.0}"),
+        x if x >= 10.0 => format!("{x:.1}"),
+        x if x >= 1.0 => format!("{x:.2}"),
+        x => format!("{x:.3}"),
+    }
+}
+
+fn megabytes(bytes: f64) -> String {
+    number(bytes / 1e6)
+}
+
+fn percent(share: f64) -> String {
+    match share {
+        share if share >= 0.0995 || share == 0.0 => format!("{:.0}%", share * 100.0),
+        share => format!("{:.1}%", share * 100.0),
+    }
+}
+
+/// `±` half the distance between the extremes, as a share of the median.
+fn spread(found: &Spread) -> String {
+    format!("{} ±{}", number(found.median), percent(found.spread / 2.0))
+}
+
+fn residency(found: Option<&Residency>) -> String {
+    found.map_or_else(|| "unknown".to_owned(), |r| percent(r.share))
+}
+
+/// Columns of text, aligned by their widest cell: the first ones to the left, numbers to the right.
+fn table(rows: &[Vec<String>], left: usize) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .enumerate()
+            .map(|(i, (cell, &width))| match i < left {
+                true => format!("{cell:<width$}"),
+                false => format!("{cell:>width$}"),
+            })
+            .collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// The whole report. Writing to a string cannot fail.
+pub(super) fn report(report: &BenchReport) -> String {
+    let mut text = String::new();
+    for target in &report.targets {
+        describe(target, &mut text);
+    }
+    if let (Some(paired), Some(checked)) = (report.paired_items, report.checked_items) {
+        let _ = writeln!(
+            text,
+            "both hold the same {} items; {} of them were compared and are delivered alike",
+            HumanCount(paired),
+            HumanCount(checked)
+        );
+    }
+    if report.jobs > 1 {
+        let _ = writeln!(text, "{} processes, added up", report.jobs);
+    }
+    let _ = writeln!(
+        text,
+        "median of {} interleaved rounds ± half the spread; {}\n",
+        report.repeat,
+        if report.cold {
+            "cold: files are dropped from the page cache before each"
+        } else {
+            "after a warm-up"
+        }
+    );
+    let several = report.targets.len() > 1;
+    text.push_str(&rates(report, several));
+    text.push('\n');
+    text.push_str(&shares(report, several));
+    if !report.comparison.is_empty() {
+        text.push('\n');
+        text.push_str(&comparison(report));
+    }
+    for target in &report.targets {
+        if let Some(found) = &target.probe {
+            text.push('\n');
+            text.push_str(&probe(report, target, found));
+        }
+    }
+    text
+}
+
+fn describe(target: &TargetReport, text: &mut String) {
+    let _ = writeln!(
+        text,
+        "{}: {}, {} item{} in {} file{} of {} MB, found in {}",
+        printable(&target.path),
+        target.kind.describe(),
+        HumanCount(target.items),
+        if target.items == 1 { "" } else { "s" },
+        HumanCount(target.files),
+        if target.files == 1 { "" } else { "s" },
+        megabytes(target.bytes as f64),
+        match target.prepare_ms {
+            ms if ms < 10_000.0 => format!("{} ms", number(ms)),
+            ms => HumanDuration(std::time::Duration::from_secs_f64(ms / 1e3)).to_string(),
+        }
+    );
+    let failures = &target.failures;
+    if failures.count > 0 {
+        let _ = writeln!(text, "  {} cannot be loaded:", HumanCount(failures.count));
+        for (name, why) in &failures.examples {
+            let _ = writeln!(text, "    {}: {}", printable(name), printable(why));
+        }
+        if failures.count > failures.examples.len() as u64 {
+            text.push_str("    …\n");
+        }
+    }
+}
+
+/// The cells that tell a measurement from others.
+fn key(measurement: &Measurement, several: bool) -> Vec<String> {
+    let mut cells = Vec::new();
+    if several {
+        cells.push(printable(&measurement.path).into_owned());
+    }
+    let decode = if measurement.decode { "" } else { ", no decode" };
+    cells.push(format!("{}{decode}", measurement.order.name()));
+    cells.push(measurement.threads.to_string());
+    cells
+}
+
+fn header(several: bool, names: &[&str]) -> Vec<String> {
+    let first: &[&str] = if several { &["path", "order", "threads"] } else { &["order", "threads"] };
+    first.iter().chain(names).map(|name| (*name).to_owned()).collect()
+}
+
+fn rates(report: &BenchReport, several: bool) -> String {
+    let tokens = report.measurements.iter().any(|m| m.tokens_per_second.is_some());
+    let mut names = vec!["items/s", "MB/s"];
+    if tokens {
+        names.extend(["tokens/s", "padding"]);
+    }
+    names.extend(["item p50", "p99 ms", "batch p50", "p99 ms", "in cache"]);
+    let mut rows = vec![header(several, &names)];
+    for m in &report.measurements {
+        let mut row = key(m, several);
+        row.extend([spread(&m.items_per_second), megabytes(m.bytes_per_second.median)]);
+        if tokens {
+            row.push(m.tokens_per_second.as_ref().map_or_else(String::new, |t| number(t.median)));
+            row.push(m.padding.map_or_else(String::new, percent));
+        }
+        let times = [m.item_ms.p50, m.item_ms.p99, m.batch_ms.p50, m.batch_ms.p99];
+        row.extend(times.map(number));
+        row.push(residency(m.residency.as_ref()));
+        rows.push(row);
+    }
+    table(&rows, if several { 2 } else { 1 })
+}
+
+fn shares(report: &BenchReport, several: bool) -> String {
+    let mut rows = vec![header(several, &["open", "read", "decode", "transform", "collate", "other"])];
+    for m in &report.measurements {
+        let mut row = key(m, several);
+        row.extend(m.shares.named().map(|(_, share)| percent(share)));
+        rows.push(row);
+    }
+    table(&rows, if several { 2 } else { 1 })
+}
+
+fn comparison(report: &BenchReport) -> String {
+    let mut text = String::new();
+    let [Some(a), Some(b)] = [report.targets.first(), report.targets.get(1)] else { return text };
+    for found in &report.comparison {
+        let Spread { median, min, max, .. } = found.speedup;
+        // The faster one comes first.
+        let (fast, slow, median, min, max) = match median >= 1.0 {
+            true => (a, b, median, min, max),
+            false => (b, a, 1.0 / median, 1.0 / max, 1.0 / min),
+        };
+        let _ = writeln!(
+            text,
+            "{}{}, {} thread{}: {} is {} times as fast as {} ({} to {})",
+            found.order.name(),
+            if found.decode { "" } else { " without decoding" },
+            found.threads,
+            if found.threads == 1 { "" } else { "s" },
+            printable(&fast.path),
+            number(median),
+            printable(&slow.path),
+            number(min),
+            number(max)
+        );
+    }
+    text
+}
+
+fn probe(report: &BenchReport, target: &TargetReport, found: &Probe) -> String {
+    let place = match found.residency {
+        [Some(a), Some(b)] if a.share.min(b.share) >= CACHED => "from the page cache, not the device",
+        [Some(a), Some(b)] if a.share.max(b.share) <= 1.0 - CACHED => "from the device",
+        [Some(_), Some(_)] => "partly from the page cache",
+        _ => "from the device or the page cache, which is unknown",
+    };
+    let mut text = format!(
+        "plain reads of {} with {} thread{}, {place}: {} MB/s in order, {} MB/s at random ({} reads/s of {} KiB)\n",
+        printable(&target.path),
+        found.threads,
+        if found.threads == 1 { "" } else { "s" },
+        megabytes(found.sequential_bytes_per_second),
+        megabytes(found.random_bytes_per_second),
+        number(found.random_reads_per_second),
+        found.random_read_bytes >> 10
+    );
+    for m in report.measurements.iter().filter(|m| m.path == target.path) {
+        if let Some(device) = &m.device {
+            let _ = writeln!(
+                text,
+                "  {}{}, {} thread{}: {} of that",
+                m.order.name(),
+                if m.decode { "" } else { " without decoding" },
+                m.threads,
+                if m.threads == 1 { "" } else { "s" },
+                percent(device.fraction)
+            );
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits() {
+        assert_eq!(
+            [12345.6, 123.4, 12.34, 1.234, 0.01234].map(number),
+            ["12,346", "123", "12.3", "1.23", "0.012"]
+        );
+        assert_eq!([0.0, 0.5, 0.0123].map(percent), ["0%", "50%", "1.2%"]);
+    }
+
+    #[test]
+    fn columns_are_aligned() {
+        let rows = [["a", "bb", "1"], ["ccc", "d", "22"]].map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(table(&rows, 2), "a    bb   1\nccc  d   22\n");
+    }
+}

@@ -1,0 +1,249 @@
+//! `dsconvert headspace`: how much training would gain from faster loading.
+
+mod text;
+
+use std::path::PathBuf;
+
+use dsconvert_simulate::LoadTrace;
+
+use super::bench::{TargetArgs, counts, local_paths};
+use super::simulate::read_trace;
+use super::{Ending, print};
+use crate::bench::{
+    Bench, BenchOptions, BenchReport, BenchTarget, Effort, Headspace, HeadspaceOptions, PaddingTime,
+    ReadOrder, TargetKind, find_timed,
+};
+use crate::error::{Error, Result};
+use crate::options::{DEFAULT_SEED, default_threads};
+
+/// Most workers that are considered.
+const MAX_WORKERS: u64 = dsconvert_simulate::MAX_WORKERS as u64;
+
+const EXAMPLES: &str = "\
+Examples:
+  dsconvert headspace photos --step-ms 200 --resize shorter:256 --batch-size 64
+  dsconvert headspace photos --step-ms 200 --batch-size 64 --against photos-256 --steps 200000
+  dsconvert headspace corpus.jsonl -t tokenizer.json --step-ms 90 --workers 4
+  dsconvert headspace --trace load.txt --step-ms 200   load times of dsconvert bench --trace, or of your own loader
+
+Step time is the time of one training step on a batch that is reused, without loading.";
+
+/// Arguments of `dsconvert headspace`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// Folder of images, .jsonl or .txt files, or directory of a dataset
+    #[arg(value_name = "PATH", required_unless_present = "trace")]
+    path: Option<PathBuf>,
+
+    /// Take load times of batches on one worker from FILE instead of measuring PATH
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["path", "against"])]
+    trace: Option<PathBuf>,
+
+    /// Tell what training on this dataset would save; it must deliver the same images or tokens
+    #[arg(long, value_name = "DATASET")]
+    against: Option<PathBuf>,
+
+    /// Time of one training step without loading, in milliseconds
+    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    step_ms: f64,
+
+    /// Numbers of workers to consider, as 4, 0,2,4 or 1..8; 0 loads in the training process [default: 0, 1, 2, 4, … up to
+    /// the cores]
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
+    workers: Option<String>,
+
+    /// Steps of a training run, to tell hours
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    steps: Option<u64>,
+
+    /// Batches that each worker loads ahead
+    #[arg(long, value_name = "N", default_value_t = 2, allow_hyphen_values = true)]
+    prefetch: u32,
+
+    /// Cores that the workers share [default: those of this machine]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    cores: Option<u32>,
+
+    /// Seconds of a round of measuring
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 3.0,
+        help_heading = "Measurement",
+        allow_hyphen_values = true
+    )]
+    seconds: f64,
+
+    /// Items of a round instead, rounded up to whole batches
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "seconds",
+        help_heading = "Measurement",
+        allow_hyphen_values = true
+    )]
+    items: Option<u64>,
+
+    /// Rounds
+    #[arg(
+        long,
+        value_name = "K",
+        default_value_t = 3,
+        help_heading = "Measurement",
+        allow_hyphen_values = true
+    )]
+    repeat: usize,
+
+    #[command(flatten)]
+    target: TargetArgs,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// 0, 1, 2, 4, … up to `cores`, and `cores`.
+fn default_workers(cores: u32) -> Vec<u32> {
+    let powers = std::iter::successors(Some(1u32), |n| n.checked_mul(2)).take_while(|n| *n < cores);
+    std::iter::once(0).chain(powers).chain([cores]).collect()
+}
+
+impl Args {
+    fn options(&self) -> Result<HeadspaceOptions> {
+        let cores = self.cores.unwrap_or_else(|| u32::try_from(default_threads()).unwrap_or(u32::MAX));
+        let workers = match &self.workers {
+            Some(text) => counts("--workers", text, 0, MAX_WORKERS)?.into_iter().map(|n| n as u32).collect(),
+            None => default_workers(cores.min(MAX_WORKERS as u32)),
+        };
+        Ok(HeadspaceOptions {
+            step_ms: self.step_ms,
+            workers,
+            prefetch: self.prefetch,
+            cores,
+            steps: self.steps,
+        })
+    }
+
+    /// Measures batches in random order on one thread, of both targets in turns.
+    fn measure(&self, path: &std::path::Path) -> Result<BenchReport> {
+        local_paths(path, self.against.as_deref())?;
+        let mut targets = Vec::new();
+        for (path, like) in [(Some(path), self.against.as_deref()), (self.against.as_deref(), Some(path))] {
+            if let Some(path) = path {
+                targets.push(find_timed(path, &self.target.options(like)?)?);
+            }
+        }
+        let compressed = targets.iter().any(|(target, _)| target.is_compressed());
+        // Buckets tell how much padding they would avoid.
+        let with_buckets =
+            !compressed && targets.iter().all(|(target, _): &(BenchTarget, _)| target.has_tokens());
+        let mut orders = vec![if compressed { ReadOrder::Sequential } else { ReadOrder::Random }];
+        if with_buckets {
+            orders.push(ReadOrder::Bucketed);
+        }
+        let options = BenchOptions {
+            orders,
+            threads: vec![1],
+            decode: vec![true],
+            batch: self.target.batch(),
+            effort: self.items.map_or(Effort::Seconds(self.seconds), Effort::Items),
+            repeat: self.repeat,
+            cold: false,
+            jobs: 1,
+            seed: DEFAULT_SEED,
+            probe: false,
+        };
+        let bench = Bench::new(targets, options)?;
+        if let Some(seconds) = bench.expected_seconds().filter(|seconds| *seconds > 5.0) {
+            print::say(format!("measuring for about {seconds:.0} s"));
+        }
+        // One job needs no other process.
+        bench.run(|| std::process::Command::new("true"))
+    }
+}
+
+/// The load times of the measurement of `target` in its first order.
+fn trace_of(report: &BenchReport, target: usize) -> Result<(String, LoadTrace)> {
+    let found = report.measurements.iter().find(|m| m.target == target);
+    let found = found.ok_or_else(|| Error::internal("a target was not measured"))?;
+    let ns: Vec<u64> = found.batch_ns.iter().map(|ns| (*ns).max(1)).collect();
+    let trace = LoadTrace::new(ns);
+    Ok((found.path.clone(), trace.map_err(|e| Error::internal("load times are no trace").caused_by(e))?))
+}
+
+fn padding(report: &BenchReport, step_ms: f64) -> Option<PaddingTime> {
+    let of = |order| report.measurements.iter().find(|m| m.target == 0 && m.order == order)?.padding;
+    Some(PaddingTime::new(of(ReadOrder::Random)?, of(ReadOrder::Bucketed)?, step_ms))
+}
+
+/// Says which flag an error belongs to.
+fn flagged(error: Error) -> Error {
+    let text = error.to_string();
+    let is_option = text
+        .split_once(':')
+        .is_some_and(|(name, _)| ["step-ms", "prefetch", "workers", "cores", "steps"].contains(&name));
+    if !is_option {
+        return error;
+    }
+    let flagged = Error::usage(format!("--{text}"));
+    match error.remedy() {
+        Some(help) => flagged.help(help),
+        None => flagged,
+    }
+}
+
+/// Runs it.
+pub(super) fn exec(args: &Args) -> Result<Ending> {
+    let options = args.options()?;
+    // Refused before anything is measured.
+    options.check().map_err(flagged)?;
+    let found = match (&args.path, &args.trace) {
+        (_, Some(file)) => {
+            let name = file.to_string_lossy().into_owned();
+            Headspace::of(&options, (&name, &read_trace("--trace", file)?), None, None)?
+        }
+        (Some(path), None) => {
+            let report = args.measure(path)?;
+            let failures: u64 = report.targets.iter().map(|target| target.failures.count).sum();
+            if failures > 0 {
+                let items = if failures == 1 { "item" } else { "items" };
+                print::say(format!(
+                    "warning: {failures} {items} cannot be loaded; dsconvert bench names them"
+                ));
+            }
+            if report.targets.iter().any(|t| t.kind == TargetKind::RawText)
+                && report.measurements.iter().all(|m| m.tokens_per_second.is_none())
+            {
+                print::say(
+                    "warning: documents are only parsed; give --tokenizer to have them tokenized, too",
+                );
+            }
+            let loading = trace_of(&report, 0)?;
+            let against = args.against.as_ref().map(|_| trace_of(&report, 1)).transpose()?;
+            let against = against.as_ref().map(|(path, trace)| (path.as_str(), trace));
+            Headspace::of(&options, (&loading.0, &loading.1), against, padding(&report, options.step_ms))?
+        }
+        (None, None) => return Err(Error::usage("name a PATH to measure, or load times by --trace")),
+    };
+    let text = if args.json {
+        let json = serde_json::to_string_pretty(&found);
+        json.map_err(|e| Error::internal("the report has no JSON").caused_by(e))? + "\n"
+    } else {
+        text::report(&found)
+    };
+    print::out(&text)?;
+    Ok(Ending::Fine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_double_up_to_the_cores() {
+        assert_eq!(default_workers(1), [0, 1]);
+        assert_eq!(default_workers(6), [0, 1, 2, 4, 6]);
+        assert_eq!(default_workers(8), [0, 1, 2, 4, 8]);
+    }
+}

@@ -1,0 +1,102 @@
+//! Pixels without an encoding: what a loader that reads the source files would deliver.
+
+use super::encoding::Encode;
+use super::options::ImageOptions;
+use super::scratch::Scratch;
+use super::transform::ImageTransform;
+use crate::error::Result;
+use crate::panics::caught;
+use crate::sample::Reject;
+
+/// The pixels of one image, in a buffer of the [`Scratch`].
+#[derive(Debug, Clone, Copy)]
+pub struct DeliveredPixels<'s> {
+    /// Samples, interleaved, rows from top to bottom without gaps.
+    pub samples: &'s [u8],
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// Samples per pixel.
+    pub channels: usize,
+}
+
+impl ImageTransform {
+    /// A transform that delivers pixels ([`Self::pixels`]) by `options`, whose encoding and selection have no effect.
+    ///
+    /// # Errors
+    ///
+    /// As [`ImageTransform::new`].
+    pub fn delivering(options: ImageOptions) -> Result<Self> {
+        // Nothing is passed through when the output is bare samples.
+        let options = ImageOptions {
+            encode: Encode::Raw,
+            keep_metadata: false,
+            min_size: None,
+            max_aspect: None,
+            min_pixels: None,
+            ..options
+        };
+        Self::new(options)
+    }
+
+    /// Decodes and shapes an image as [`Self::convert`] does, but does not encode it. `decoded` is called between the two.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::convert`].
+    pub fn pixels<'s>(
+        &self,
+        source: &[u8],
+        scratch: &'s mut Scratch,
+        decoded: impl FnOnce(),
+    ) -> Result<DeliveredPixels<'s>, Reject> {
+        // Not afterwards: the pixels stay in it.
+        scratch.trim();
+        match caught(|| self.decode_and_shape(source, scratch, decoded)) {
+            Ok(shaped) => shaped?,
+            Err(panic) => {
+                scratch.renew();
+                return Err(panic.into_reject());
+            }
+        }
+        let pixels = &scratch.decoded;
+        Ok(DeliveredPixels {
+            samples: &pixels.data,
+            width: pixels.width,
+            height: pixels.height,
+            channels: pixels.channels,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::transform::image::Outcome;
+
+    /// The pixels are those that a conversion to bare samples stores.
+    #[test]
+    fn pixels_are_those_of_a_conversion_to_raw() {
+        let options = ImageOptions { resize: "shorter:20".parse().unwrap(), ..ImageOptions::default() };
+        let deliver = ImageTransform::delivering(options.clone()).unwrap();
+        let convert = ImageTransform::new(ImageOptions { encode: Encode::Raw, ..options }).unwrap();
+        let photos = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/photos");
+        for name in ["signs/orientation-6.jpg", "dunes/half-clear.png", "forest/moss.webp", "flowers/ink.jpg"]
+        {
+            let bytes = Bytes::from(std::fs::read(photos.join(name)).unwrap());
+            let Ok(Outcome::Converted(stored)) = convert.convert(&bytes, &mut Scratch::new()) else {
+                panic!("{name}")
+            };
+            let (mut scratch, mut decoded) = (Scratch::new(), 0);
+            let pixels = deliver.pixels(&bytes, &mut scratch, || decoded += 1).unwrap();
+            assert_eq!((pixels.width, pixels.height, pixels.channels), (stored.width, stored.height, 3));
+            assert!(pixels.samples == stored.bytes && decoded == 1, "{name}");
+        }
+        let broken = std::fs::read(photos.join("night/broken.jpg")).unwrap();
+        let reject = deliver.pixels(&broken, &mut Scratch::new(), || ()).unwrap_err();
+        assert!(reject.message.contains("ends inside"), "{}", reject.message);
+    }
+}

@@ -1,0 +1,406 @@
+//! `dsconvert bench` and `dsconvert headspace`: relations between the numbers they report, and refusals. Never how long
+//! anything takes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::support::*;
+
+/// Runs `dsconvert COMMAND PATHS… OPTIONS…`; the options are one text, divided at spaces.
+fn run(name: &str, paths: &[&Path], options: &str) -> Ran {
+    let mut command = command([name]);
+    command.args(paths).args(options.split_whitespace());
+    Ran::of(command.output().unwrap())
+}
+
+fn json(name: &str, paths: &[&Path], options: &str) -> Value {
+    let ran = run(name, paths, &format!("{options} --json")).exits(0);
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+/// `dsconvert bench` with rounds of few items.
+fn bench(paths: &[&Path], options: &str) -> Value {
+    json("bench", paths, &format!("--items 40 --repeat 2 --batch-size 8 {options}"))
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+fn measurements(report: &Value) -> &Vec<Value> {
+    report["measurements"].as_array().unwrap()
+}
+
+/// What holds for every measurement.
+fn assert_sane(report: &Value) {
+    assert!(!measurements(report).is_empty());
+    for m in measurements(report) {
+        let shares = m["shares"].as_object().unwrap();
+        let names: Vec<&str> = shares.keys().map(String::as_str).collect();
+        assert_eq!(names, ["open", "read", "decode", "transform", "collate", "other"]);
+        let sum: f64 = shares.values().map(number).sum();
+        assert!((sum - 1.0).abs() < 1e-6, "{shares:?}");
+        assert!(shares.values().all(|share| (0.0..=1.0).contains(&number(share))), "{shares:?}");
+        for rate in ["items_per_second", "bytes_per_second"] {
+            let [min, median, max] = ["min", "median", "max"].map(|part| number(&m[rate][part]));
+            assert!(0.0 < min && min <= median && median <= max, "{m}");
+            assert!((number(&m[rate]["spread"]) - (max - min) / median).abs() < 1e-6);
+        }
+        for times in ["item_ms", "batch_ms"] {
+            assert!(number(&m[times]["p50"]) <= number(&m[times]["p99"]), "{m}");
+        }
+        assert!(number(&m["items"]) > 0.0 && number(&m["batches"]) > 0.0);
+        if let Some(share) = m["residency"]["share"].as_f64() {
+            assert!((0.0..=1.0).contains(&share));
+        }
+        assert_eq!(m["padding"].is_null(), m["tokens_per_second"].is_null());
+        if let Some(padding) = m["padding"].as_f64() {
+            assert!((0.0..1.0).contains(&padding));
+        }
+    }
+}
+
+/// The photographs that decode, in a folder of their own, and a dataset of them.
+struct Photos {
+    _dir: tempfile::TempDir,
+    raw: PathBuf,
+    dataset: PathBuf,
+}
+
+fn photos(options: &str) -> Photos {
+    let dir = tempfile::tempdir().unwrap();
+    let (raw, dataset) = (dir.path().join("photos"), dir.path().join("dataset"));
+    copy_dir(&fixture("photos/dunes"), &raw.join("dunes"));
+    copy_dir(&fixture("photos/night"), &raw.join("night"));
+    convert("images", &raw, &dataset, &format!("--max-rejects 50% {options}")).exits(0);
+    Photos { _dir: dir, raw, dataset }
+}
+
+#[test]
+fn image_files_and_datasets_report_consistent_numbers() {
+    for (format, access) in [("parquet", "--threads 1,2"), ("arrow", "--threads 2 --decode --no-decode")] {
+        let photos = photos(&format!("--resize shorter:48 --format {format}"));
+        let converted = number(&manifest(&photos.dataset)["converted"]);
+        let report = bench(&[&photos.dataset], access);
+        assert_sane(&report);
+        let target = &report["targets"][0];
+        assert_eq!((&target["kind"], number(&target["items"])), (&Value::from("image_dataset"), converted));
+        assert_eq!(target["failures"]["count"], 0);
+        // Two orders, and two numbers of threads or two ways of decoding.
+        assert_eq!(measurements(&report).len(), 4);
+        for m in measurements(&report) {
+            let decodes = m["decode"].as_bool().unwrap();
+            assert_eq!(number(&m["shares"]["decode"]) > 0.0, decodes);
+            assert_eq!(number(&m["shares"]["transform"]), 0.0, "it was done at conversion");
+            assert!(number(&m["items"]) >= 2.0 * 40.0);
+            assert!(number(&m["device"]["fraction"]) > 0.0);
+        }
+    }
+    let photos = photos("--resize shorter:48");
+    let report = bench(&[&photos.raw], "--threads 1 --order random --resize shorter:48");
+    assert_sane(&report);
+    let target = &report["targets"][0];
+    assert_eq!(target["kind"], "raw_images");
+    assert_eq!(target["items"], manifest(&photos.dataset)["found"]);
+    let m = &measurements(&report)[0];
+    for stage in ["open", "read", "decode", "transform", "collate"] {
+        assert!(number(&m["shares"][stage]) > 0.0, "{stage}");
+    }
+    // The file that ends in the middle is named, and not fatal.
+    assert_eq!(target["failures"]["count"], 1);
+    let example = &target["failures"]["examples"][0];
+    assert!(example[0].as_str().unwrap().ends_with("broken.jpg"), "{example}");
+    assert!(example[1].as_str().unwrap().contains("ends inside"), "{example}");
+    assert!(target["probe"]["random_read_bytes"].as_u64().unwrap().is_multiple_of(4096));
+}
+
+#[test]
+fn text_files_and_datasets_report_tokens_and_padding() {
+    let dir = tempfile::tempdir().unwrap();
+    let (raw, dataset) = (dir.path().join("a.jsonl"), dir.path().join("dataset"));
+    corpus(&raw, 300);
+    let tokenizer = fixture("tokenizers/bpe.json");
+    let tokenizer = tokenizer.to_str().unwrap();
+    convert("text", &raw, &dataset, &format!("--tokenizer {tokenizer}")).exits(0);
+    let report = bench(&[&dataset], "--threads 1,2 --items 300");
+    assert_sane(&report);
+    assert_eq!(report["targets"][0]["items"], 300);
+    let padding = |order: &str| {
+        let found = measurements(&report).iter().find(|m| m["order"] == order).unwrap();
+        number(&found["padding"])
+    };
+    assert!(padding("bucketed") < padding("random"), "{report}");
+
+    let parsed = bench(&[&raw], "--threads 1 --no-probe");
+    assert_sane(&parsed);
+    assert!(measurements(&parsed)[0]["tokens_per_second"].is_null());
+    assert!(measurements(&parsed)[0]["device"].is_null() && parsed["targets"][0]["probe"].is_null());
+    assert_eq!(number(&measurements(&parsed)[0]["shares"]["transform"]), 0.0);
+
+    let options = format!("--threads 2 --items 300 --tokenizer {tokenizer} --order random,bucketed");
+    let tokenized = bench(&[&raw], &options);
+    assert_sane(&tokenized);
+    assert!(number(&measurements(&tokenized)[0]["shares"]["transform"]) > 0.0);
+
+    let budget = json("bench", &[&dataset], "--items 300 --repeat 1 --batch-tokens 256 --threads 1");
+    assert_sane(&budget);
+    let longest = number(&manifest(&dataset)["splits"]["train"]["length"]["max"]);
+    for m in measurements(&budget) {
+        let (items, batches) = (number(&m["items"]), number(&m["batches"]));
+        assert!(items / batches <= 256.0 && longest <= 256.0 && items >= 300.0);
+    }
+}
+
+#[test]
+fn compressed_text_is_read_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let (raw, packed) = (dir.path().join("a.jsonl"), dir.path().join("a.jsonl.zst"));
+    corpus(&raw, 100);
+    fs::write(&packed, zstd::encode_all(&*fs::read(&raw).unwrap(), 3).unwrap()).unwrap();
+    let report = bench(&[&packed], "--threads 1,2 --no-probe");
+    assert_sane(&report);
+    assert_eq!(report["targets"][0]["items"], 100);
+    assert!(measurements(&report).iter().all(|m| m["order"] == "sequential"));
+    run("bench", &[&packed], "--order random").exits(2).says(&["compressed", "random"]);
+}
+
+#[test]
+fn a_dataset_is_compared_with_what_it_was_made_from() {
+    let photos = photos("--resize shorter:48 --format msgpack");
+    let found = manifest(&photos.dataset);
+    // The pixel options are those of the dataset.
+    let both: [&Path; 3] = [&photos.dataset, Path::new("--against"), &photos.raw];
+    let report = bench(&both, "--threads 1,2 --no-probe");
+    assert_sane(&report);
+    assert_eq!(
+        (&report["paired_items"], &report["checked_items"]),
+        (&found["converted"], &found["converted"])
+    );
+    let comparison = report["comparison"].as_array().unwrap();
+    assert_eq!(comparison.len(), 4);
+    for found in comparison {
+        let [min, median, max] = ["min", "median", "max"].map(|part| number(&found["speedup"][part]));
+        assert!(0.0 < min && min <= median && median <= max);
+    }
+    // What the conversion has rejected is not read.
+    assert!(report["targets"].as_array().unwrap().iter().all(|t| t["failures"]["count"] == 0));
+    let reads = |target: usize| measurements(&report).iter().filter(|m| m["target"] == target).count();
+    assert_eq!((reads(0), reads(1)), (4, 4));
+    let text = run("bench", &both, "--items 8 --repeat 1 --threads 1").exits(0).stdout;
+    assert!(text.contains("times as fast as") && text.contains("plain reads of"), "{text}");
+
+    run("bench", &both, "--resize shorter:32").exits(2).says(&["cannot be compared", "pixels in the"]);
+    fs::remove_file(photos.raw.join("dunes/ridge.jpg")).unwrap();
+    run("bench", &both, "").exits(2).says(&["cannot be compared", "left out"]);
+    run("bench", &[&photos.dataset, Path::new("--against"), &fixture("corpus")], "")
+        .exits(2)
+        .says(&["one is a set of images, the other a corpus of text"]);
+}
+
+#[test]
+fn tokens_are_compared_id_by_id() {
+    let dir = tempfile::tempdir().unwrap();
+    let (raw, dataset, other) =
+        (dir.path().join("a.jsonl"), dir.path().join("ids"), dir.path().join("other"));
+    corpus(&raw, 60);
+    let tokenizer = |name: &str| format!("--tokenizer {}", fixture(name).display());
+    convert("text", &raw, &dataset, &tokenizer("tokenizers/bpe.json")).exits(0);
+    convert("text", &raw, &other, "--tokenizer bytes --format arrow").exits(0);
+    // The tokenizer is that of the dataset.
+    let report = bench(&[&raw, Path::new("--against"), &dataset], "--threads 1 --no-probe");
+    assert_sane(&report);
+    assert_eq!(report["checked_items"], 60);
+    let mut tokens = measurements(&report).iter().map(|m| !m["tokens_per_second"].is_null());
+    assert!(tokens.all(|has_tokens| has_tokens));
+    run("bench", &[&raw, Path::new("--against"), &dataset], "--tokenizer bytes").exits(2).says(&[
+        "cannot be compared",
+        "tokens",
+        "in the second",
+    ]);
+    run("bench", &[&dataset, Path::new("--against"), &other], "").exits(2).says(&["cannot be compared"]);
+}
+
+#[test]
+fn several_processes_add_up() {
+    let photos = photos("--resize shorter:48");
+    let report = bench(&[&photos.dataset], "--jobs 2 --threads 1 --order random --no-probe");
+    assert_sane(&report);
+    assert_eq!(report["jobs"], 2);
+    // Each process reads half of the 40 items of a round, in whole batches.
+    assert!(number(&measurements(&report)[0]["items"]) >= 2.0 * 40.0);
+}
+
+#[test]
+fn cold_rounds_read_every_item_at_most_once() {
+    let photos = photos("--resize shorter:48");
+    let found = number(&manifest(&photos.dataset)["converted"]);
+    let report = bench(&[&photos.dataset], "--cold --threads 2 --items 1000");
+    assert_sane(&report);
+    assert_eq!(report["cold"], true);
+    for m in measurements(&report) {
+        assert_eq!(number(&m["items"]), 2.0 * found, "two rounds of one epoch");
+    }
+}
+
+#[test]
+fn a_trace_is_what_simulate_reads() {
+    let photos = photos("--resize shorter:48");
+    let trace = photos.raw.with_file_name("load.txt");
+    let report = bench(&[&photos.dataset, Path::new("--trace"), &trace], "--threads 1,2 --no-probe");
+    let text = fs::read_to_string(&trace).unwrap();
+    let random = measurements(&report).iter().find(|m| m["order"] == "random" && m["threads"] == 1).unwrap();
+    let lines = text.lines().filter(|line| line.starts_with('{')).count();
+    assert_eq!(lines as f64, number(&random["batches"]));
+    let simulate = ["simulate", "--step-ms", "5", "--workers", "2", "--json", "--load-trace"];
+    let ran = Ran::of(command(simulate).arg(&trace).output().unwrap()).exits(0);
+    assert!(serde_json::from_str::<Value>(&ran.stdout).unwrap()["batches"].as_u64().unwrap() > 0);
+    let found = json("headspace", &[Path::new("--trace"), &trace], "--step-ms 1000000");
+    assert_eq!((&found["verdict"], &found["loading"]["load"]["batches"]), (&"model".into(), &lines.into()));
+}
+
+#[test]
+fn bad_input_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (empty, other, unfinished) =
+        (dir.path().join("empty"), dir.path().join("other"), dir.path().join("half"));
+    fs::create_dir_all(&empty).unwrap();
+    fs::create_dir_all(&other).unwrap();
+    fs::create_dir_all(unfinished.join(".dsconvert")).unwrap();
+    fs::write(other.join("a.bin"), "nothing").unwrap();
+    fs::write(dir.path().join("table.csv"), "text\na\n").unwrap();
+    fs::write(dir.path().join("none.jsonl"), "").unwrap();
+    fs::write(dir.path().join("bad.jsonl"), "nonsense\n{}\n").unwrap();
+    fs::write(dir.path().join("one.jsonl"), "{\"text\": \"one\"}\n").unwrap();
+    for (name, status, says) in [
+        ("missing", 2, "there is no such file or folder"),
+        ("empty", 2, "the folder is empty"),
+        ("other", 2, "none of its 1 files"),
+        ("half", 3, "has not finished"),
+        ("table.csv", 2, "only .jsonl and .txt"),
+        ("none.jsonl", 2, "no document"),
+        ("bad.jsonl", 2, "no item could be loaded"),
+    ] {
+        run("bench", &[&dir.path().join(name)], "--seconds 0.1 --repeat 1").exits(status).says(&[says, name]);
+    }
+    run("bench", &[Path::new("s3://bucket/x")], "").exits(2).says(&["is a URL"]);
+    let one = dir.path().join("one.jsonl");
+    for (options, says) in [
+        ("--threads 0", "--threads: `0`"),
+        ("--threads 1..100000", "--threads"),
+        ("--threads x", "1,2,4"),
+        ("--repeat 0", "repeat must be at least 1"),
+        ("--jobs 0", "jobs must be at least 1"),
+        ("--jobs 1000000", "jobs: 1000000 is above"),
+        ("--items 0", "items must be at least 1"),
+        ("--seconds 0", "seconds: 0 is not more than 0"),
+        ("--seconds -1", "seconds"),
+        ("--seconds nan", "seconds"),
+        ("--batch-size 0", "batch-size must be at least 1"),
+        ("--batch-tokens 100", "need a tokenizer"),
+        ("--order sorted", "unknown order `sorted`"),
+        ("--order bucketed", "need a tokenizer"),
+        ("--tokenizer /nonexistent.json", "no such tokenizer"),
+        ("--resize big", "--resize"),
+        ("--documents pages", "--documents"),
+        ("--against /nonexistent", "there is no such file or folder"),
+    ] {
+        run("bench", &[&one], options).exits(2).says(&[says]);
+    }
+    let photos = photos("--resize shorter:48");
+    run("bench", &[&photos.dataset], "--split test").exits(2).says(&["no split \"test\""]);
+    run("bench", &[&photos.dataset], "--order bucketed").exits(2).says(&["images have no tokens"]);
+}
+
+#[test]
+fn damaged_records_are_counted_and_named() {
+    let photos = photos("--resize shorter:48 --format msgpack");
+    let shard = tree(&photos.dataset).into_keys().find(|name| name.starts_with("train/")).unwrap();
+    let shard = photos.dataset.join(shard);
+    let mut bytes = fs::read(&shard).unwrap();
+    let end = bytes.len() - 40;
+    bytes[end] ^= 0xff;
+    fs::write(&shard, bytes).unwrap();
+    let report = bench(&[&photos.dataset], "--threads 1 --order sequential --no-probe");
+    assert_sane(&report);
+    let failures = &report["targets"][0]["failures"];
+    assert_eq!(failures["count"], 1, "{failures}");
+    assert!(failures["examples"][0][0].as_str().unwrap().starts_with("record "), "{failures}");
+}
+
+#[test]
+fn headspace_says_what_limits_training() {
+    let photos = photos("--resize shorter:48");
+    let options = "--items 24 --repeat 1 --batch-size 4 --workers 0..2 --cores 2";
+    let paths: [&Path; 3] = [&photos.raw, Path::new("--against"), &photos.dataset];
+    // The step is a thousandth of a millisecond, or a quarter of an hour.
+    let slow = json("headspace", &paths, &format!("{options} --step-ms 0.001 --steps 1000000"));
+    assert_eq!(slow["verdict"], "loading");
+    assert!(slow["summary"].as_str().unwrap().contains("loading is the bottleneck"));
+    for side in ["loading", "against"] {
+        let workers = slow[side]["workers"].as_array().unwrap();
+        assert_eq!(workers.len(), 3);
+        let ms: Vec<f64> = workers.iter().map(|w| number(&w["ms_per_step"])).collect();
+        assert!(ms[0] >= ms[1] && ms[1] > ms[2], "two workers are faster than one: {ms:?}");
+        for found in workers {
+            let (gain, ms) = (number(&found["gain"]), number(&found["ms_per_step"]));
+            assert!((gain - (1.0 - 0.001 / ms)).abs() < 1e-9);
+            assert!((number(&found["gain_hours"]) - 1e6 * (ms - 0.001) / 3.6e6).abs() < 1e-6);
+        }
+        assert_eq!(slow[side]["best"]["workers"], slow[side]["workers_enough"]);
+    }
+    run("headspace", &paths[..1], &format!("{options} --step-ms 1"))
+        .exits(0)
+        .says(&["1 item cannot be loaded"]);
+    let fast = json("headspace", &paths[..1], &format!("{options} --step-ms 900000"));
+    assert_eq!(
+        (&fast["verdict"], &fast["against"], &fast["padding"]),
+        (&"model".into(), &Value::Null, &Value::Null)
+    );
+    assert!(fast["summary"].as_str().unwrap().starts_with("stop here: optimise the model"));
+    let text = run("headspace", &paths, &format!("{options} --step-ms 0.001")).exits(0).stdout;
+    assert!(text.contains("free loading would save") && text.contains("verdict"), "{text}");
+}
+
+#[test]
+fn headspace_of_text_tells_padding() {
+    let dir = tempfile::tempdir().unwrap();
+    let (raw, dataset) = (dir.path().join("a.jsonl"), dir.path().join("ids"));
+    corpus(&raw, 300);
+    convert("text", &raw, &dataset, "--tokenizer bytes").exits(0);
+    let found = json("headspace", &[&dataset], "--items 300 --repeat 1 --step-ms 200");
+    let padding = &found["padding"];
+    assert!(number(&padding["bucketed"]) < number(&padding["random"]), "{padding}");
+    assert!((number(&padding["random_ms"]) - 200.0 * number(&padding["random"])).abs() < 1e-9);
+    run("headspace", &[&raw], "--items 30 --repeat 1 --step-ms 200")
+        .exits(0)
+        .says(&["only parsed", "--tokenizer"]);
+}
+
+#[test]
+fn headspace_refuses_what_makes_no_sense() {
+    let dir = tempfile::tempdir().unwrap();
+    let (raw, trace) = (dir.path().join("a.jsonl"), dir.path().join("load.txt"));
+    corpus(&raw, 10);
+    fs::write(&trace, "12\nnonsense\n").unwrap();
+    for (options, says) in [
+        ("", "--step-ms"),
+        ("--step-ms 0", "--step-ms"),
+        ("--step-ms -5", "--step-ms"),
+        ("--step-ms nan", "--step-ms"),
+        ("--step-ms 10 --workers 1000000", "--workers"),
+        ("--step-ms 10 --workers none", "--workers"),
+        ("--step-ms 10 --cores 0", "--cores"),
+        ("--step-ms 10 --prefetch 0", "--prefetch"),
+        ("--step-ms 10 --steps 0", "--steps"),
+        ("--step-ms 10 --trace load.txt", "cannot be used with"),
+    ] {
+        run("headspace", &[&raw], options).exits(2).says(&[says]);
+    }
+    run("headspace", &[], "--step-ms 10").exits(2).says(&["PATH"]);
+    run("headspace", &[Path::new("--trace"), &trace], "--step-ms 10")
+        .exits(2)
+        .says(&["--trace: line 2", "load.txt"]);
+    run("headspace", &[&dir.path().join("missing")], "--step-ms 10").exits(2).says(&["no such file"]);
+}
