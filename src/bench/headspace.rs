@@ -166,9 +166,15 @@ impl HeadspaceOptions {
     }
 
     fn simulation(&self, load: LoadTimes, workers: u32) -> Result<Options> {
-        let steps = MIN_STEPS.max(STEPS_PER_WORKER * u64::from(workers)).min(sim::MAX_BATCHES);
         // The load time is replaced by the measured ones.
         let options = Options::new(1.0, self.step_ms, 1).map_err(|e| refused(&e))?;
+        let slowest = match &load {
+            LoadTimes::Trace(trace) => trace.ns().iter().max().copied().unwrap_or(1),
+            LoadTimes::Drawn(drawn) => drawn.mean_ns,
+        };
+        // Every step ends before the longest run that can be simulated, even on one core.
+        let most = sim::MAX_RUN_NS / 2 / (options.step.mean_ns + slowest).max(1);
+        let steps = MIN_STEPS.max(STEPS_PER_WORKER * u64::from(workers)).min(most).clamp(1, sim::MAX_BATCHES);
         Ok(Options {
             workers,
             load,
@@ -290,10 +296,15 @@ impl Headspace {
         if let Some(against) = &self.against {
             let saved = 1.0 - against.best.ms_per_step / best.ms_per_step;
             let effect = match saved > 0.0 {
-                true => format!("would save {} of it", percent(saved)),
-                false => "would save nothing".to_owned(),
+                true => format!("{} less", percent(saved)),
+                false => "no less".to_owned(),
             };
-            text.push_str(&format!("; {} {effect}, with {}", against.path, workers(against.workers_enough)));
+            text.push_str(&format!(
+                "; on {}, it would take {:.1} ms with {}: {effect}",
+                against.path,
+                against.best.ms_per_step,
+                workers(against.workers_enough)
+            ));
         }
         text
     }
@@ -341,10 +352,14 @@ mod tests {
             Headspace::of(&options(100.0, 2), ("a", &trace(400)), Some(("b", &trace(20))), None).unwrap();
         let against = found.against.as_ref().unwrap();
         assert_eq!((against.workers_enough, against.best.ms_per_step.round()), (1, 100.0));
-        assert!(found.summary.contains("b would save 50"), "{}", found.summary);
+        assert!(
+            found.summary.contains("on b, it would take 100.0 ms with 1 worker: 50"),
+            "{}",
+            found.summary
+        );
         let slower =
             Headspace::of(&options(100.0, 2), ("a", &trace(400)), Some(("b", &trace(4000))), None).unwrap();
-        assert!(slower.summary.contains("b would save nothing"), "{}", slower.summary);
+        assert!(slower.summary.contains("no less"), "{}", slower.summary);
     }
 
     #[test]

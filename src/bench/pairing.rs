@@ -42,7 +42,7 @@ fn refused(targets: [&BenchTarget; 2], what: String, help: &str) -> Error {
 pub(super) fn pair(targets: [&BenchTarget; 2]) -> Result<Paired> {
     let [a, b] = targets;
     if a.kind().is_text() != b.kind().is_text() {
-        let what = format!("one is a {}, the other {}", kind(a.kind()), kind(b.kind()));
+        let what = format!("one is {}, the other {}", kind(a.kind()), kind(b.kind()));
         return Err(refused(targets, what, "compare images with images, or text with text"));
     }
     if a.kind().is_text() && !(a.has_tokens() && b.has_tokens()) {
@@ -60,7 +60,7 @@ pub(super) fn pair(targets: [&BenchTarget; 2]) -> Result<Paired> {
 }
 
 fn kind(kind: TargetKind) -> &'static str {
-    if kind.is_text() { "corpus of text" } else { "set of images" }
+    if kind.is_text() { "a corpus of text" } else { "a set of images" }
 }
 
 /// Ordinals of the items that both hold.

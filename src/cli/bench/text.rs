@@ -28,7 +28,8 @@ fn megabytes(bytes: f64) -> String {
 fn percent(share: f64) -> String {
     match share {
         share if share >= 0.0995 || share == 0.0 => format!("{:.0}%", share * 100.0),
-        share => format!("{:.1}%", share * 100.0),
+        share if share >= 0.0005 => format!("{:.1}%", share * 100.0),
+        _ => "<0.1%".to_owned(),
     }
 }
 
@@ -100,11 +101,10 @@ pub(super) fn report(report: &BenchReport) -> String {
         text.push('\n');
         text.push_str(&comparison(report));
     }
-    for target in &report.targets {
-        if let Some(found) = &target.probe {
-            text.push('\n');
-            text.push_str(&probe(report, target, found));
-        }
+    let probes: String = report.targets.iter().filter_map(|t| Some(probe(t, t.probe.as_ref()?))).collect();
+    if !probes.is_empty() {
+        text.push('\n');
+        text.push_str(&probes);
     }
     text
 }
@@ -161,6 +161,10 @@ fn rates(report: &BenchReport, several: bool) -> String {
         names.extend(["tokens/s", "padding"]);
     }
     names.extend(["item p50", "p99 ms", "batch p50", "p99 ms", "in cache"]);
+    let device = report.measurements.iter().any(|m| m.device.is_some());
+    if device {
+        names.push("of plain reads");
+    }
     let mut rows = vec![header(several, &names)];
     for m in &report.measurements {
         let mut row = key(m, several);
@@ -172,6 +176,9 @@ fn rates(report: &BenchReport, several: bool) -> String {
         let times = [m.item_ms.p50, m.item_ms.p99, m.batch_ms.p50, m.batch_ms.p99];
         row.extend(times.map(number));
         row.push(residency(m.residency.as_ref()));
+        if device {
+            row.push(m.device.as_ref().map_or_else(String::new, |d| percent(d.fraction)));
+        }
         rows.push(row);
     }
     table(&rows, if several { 2 } else { 1 })
@@ -214,14 +221,14 @@ fn comparison(report: &BenchReport) -> String {
     text
 }
 
-fn probe(report: &BenchReport, target: &TargetReport, found: &Probe) -> String {
+fn probe(target: &TargetReport, found: &Probe) -> String {
     let place = match found.residency {
         [Some(a), Some(b)] if a.share.min(b.share) >= CACHED => "from the page cache, not the device",
         [Some(a), Some(b)] if a.share.max(b.share) <= 1.0 - CACHED => "from the device",
         [Some(_), Some(_)] => "partly from the page cache",
         _ => "from the device or the page cache, which is unknown",
     };
-    let mut text = format!(
+    format!(
         "plain reads of {} with {} thread{}, {place}: {} MB/s in order, {} MB/s at random ({} reads/s of {} KiB)\n",
         printable(&target.path),
         found.threads,
@@ -230,21 +237,7 @@ fn probe(report: &BenchReport, target: &TargetReport, found: &Probe) -> String {
         megabytes(found.random_bytes_per_second),
         number(found.random_reads_per_second),
         found.random_read_bytes >> 10
-    );
-    for m in report.measurements.iter().filter(|m| m.path == target.path) {
-        if let Some(device) = &m.device {
-            let _ = writeln!(
-                text,
-                "  {}{}, {} thread{}: {} of that",
-                m.order.name(),
-                if m.decode { "" } else { " without decoding" },
-                m.threads,
-                if m.threads == 1 { "" } else { "s" },
-                percent(device.fraction)
-            );
-        }
-    }
-    text
+    )
 }
 
 #[cfg(test)]
@@ -257,7 +250,7 @@ mod tests {
             [12345.6, 123.4, 12.34, 1.234, 0.01234].map(number),
             ["12,346", "123", "12.3", "1.23", "0.012"]
         );
-        assert_eq!([0.0, 0.5, 0.0123].map(percent), ["0%", "50%", "1.2%"]);
+        assert_eq!([0.0, 0.5, 0.0123, 0.0001].map(percent), ["0%", "50%", "1.2%", "<0.1%"]);
     }
 
     #[test]
