@@ -85,12 +85,12 @@ pub struct LoadingOutcome {
 pub struct PaddingTime {
     /// Share of the elements of random batches that is padding.
     pub random: f64,
-    /// The same with buckets by length.
-    pub bucketed: f64,
+    /// The same with buckets by length; `None` without a dataset, whose index has the lengths.
+    pub bucketed: Option<f64>,
     /// Time of a step on padding, in random batches.
     pub random_ms: f64,
     /// The same with buckets by length.
-    pub bucketed_ms: f64,
+    pub bucketed_ms: Option<f64>,
 }
 
 /// How much training would gain from faster loading.
@@ -118,8 +118,13 @@ pub struct Headspace {
 
 impl PaddingTime {
     /// From shares of padding.
-    pub fn new(random: f64, bucketed: f64, step_ms: f64) -> Self {
-        Self { random, bucketed, random_ms: random * step_ms, bucketed_ms: bucketed * step_ms }
+    pub fn new(random: f64, bucketed: Option<f64>, step_ms: f64) -> Self {
+        Self {
+            random,
+            bucketed,
+            random_ms: random * step_ms,
+            bucketed_ms: bucketed.map(|share| share * step_ms),
+        }
     }
 }
 

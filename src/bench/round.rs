@@ -32,8 +32,10 @@ pub struct RoundSpec {
     pub decode: bool,
     /// Seed of the order.
     pub seed: u64,
-    /// Share of an epoch that is skipped at the start, so that processes do not read the same files.
-    pub skip: f64,
+    /// Ordinal of the process, which takes every `jobs`-th claim: processes do not read the same batches.
+    pub job: usize,
+    /// Number of processes.
+    pub jobs: usize,
     /// Longest time; `None` without a limit.
     pub seconds: Option<f64>,
     /// Items after which no batch is begun; `None` without a limit.
@@ -123,7 +125,6 @@ struct Shared<'a> {
     claims: AtomicU64,
     begun: AtomicU64,
     deadline: Option<Instant>,
-    skip: u64,
 }
 
 impl Shared<'_> {
@@ -139,11 +140,11 @@ impl Shared<'_> {
         let mut loaded = LoadedBatch::default();
         let mut is_first = true;
         loop {
-            let claim = self.claims.fetch_add(1, Relaxed);
+            let claim = self.claims.fetch_add(self.spec.jobs.max(1) as u64, Relaxed);
             if self.spec.single_pass && claim >= self.order.claims() {
                 return (round, times);
             }
-            let batches = self.order.claim(claim.wrapping_add(self.skip));
+            let batches = self.order.claim(claim);
             if batches.is_empty() {
                 return (round, times);
             }
@@ -177,10 +178,9 @@ pub(super) fn run(target: &OpenTarget<'_>, order: &BatchOrder, spec: &RoundSpec)
     let shared = Shared {
         spec,
         order,
-        claims: AtomicU64::new(0),
+        claims: AtomicU64::new(spec.job as u64),
         begun: AtomicU64::new(0),
         deadline: spec.seconds.map(|s| start + Duration::from_secs_f64(s)),
-        skip: (spec.skip * order.claims() as f64) as u64,
     };
     let results = Mutex::new(Vec::new());
     let bug = Mutex::new(None);

@@ -17,7 +17,7 @@ use super::round::{self, Round, RoundSpec};
 use super::spread::Spread;
 use super::target::{BenchTarget, OpenTarget};
 use crate::error::{Error, Result};
-use crate::reader::batch::{MAX_BATCH_RECORDS, MAX_BATCH_TOKENS};
+use crate::reader::batch::{MAX_BATCH_RECORDS, MAX_BATCH_TOKENS, Padding};
 
 /// Most threads of a measurement.
 pub const MAX_THREADS: usize = 1024;
@@ -259,6 +259,16 @@ impl Bench {
         })
     }
 
+    /// Padding of the first target that is a dataset of text: targets that are compared deliver the same tokens.
+    ///
+    /// # Errors
+    ///
+    /// As [`BenchTarget::padding`].
+    pub fn padding(&self) -> Result<Option<Padding>> {
+        let found = self.targets.iter().map(|(target, _)| target.padding(self.options.batch).transpose());
+        found.flatten().next().transpose()
+    }
+
     fn path(&self, target: usize) -> String {
         self.targets.get(target).map_or_else(String::new, |(t, _)| t.path().to_string_lossy().into_owned())
     }
@@ -299,18 +309,18 @@ impl Bench {
             (Effort::Seconds(s), None) => (Some(s.min(WARM_UP_SECONDS)), None),
             (Effort::Items(n), None) => (Some(WARM_UP_SECONDS), Some(n)),
         };
-        let single_pass = options.cold;
         runner.run(options.jobs, |job| RoundSpec {
             target,
             order,
             threads,
             decode,
-            // Both targets of a pair read in the same order.
-            seed: options.seed.wrapping_add(((repeat.map_or(0, |r| r + 1) * options.jobs + job) as u64) << 8),
-            skip: if single_pass { 0.0 } else { job as f64 / options.jobs as f64 },
+            // Targets and processes share the order of a round.
+            seed: options.seed.wrapping_add((repeat.map_or(0, |r| r + 1) as u64) << 8),
+            job,
+            jobs: options.jobs,
             seconds,
             items,
-            single_pass,
+            single_pass: options.cold,
         })
     }
 

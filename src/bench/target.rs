@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::batch::BatchWorker;
+use super::batch::{BatchWorker, BenchBatchSize};
 use super::dataset_source::DatasetSource;
 use super::raw_images::RawImages;
 use super::raw_text::{RawText, unsupported};
@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{MANIFEST_NAME, Manifest};
 use crate::options::SourceSpec;
 use crate::reader::Dataset;
+use crate::reader::batch::{BatchSize, Lengths, LengthsInMemory, Padding, padding};
 use crate::schema::Kind;
 use crate::source::read_file;
 use crate::source::text::kind::{Documents, FileKind, Format};
@@ -390,6 +391,23 @@ impl BenchTarget {
                 Ok((0..self.items).map(length).collect())
             }
         }
+    }
+
+    /// Padding of batches of `size` over a dataset of text, from its lengths; `None` for anything else.
+    ///
+    /// # Errors
+    ///
+    /// The dataset or its indexes cannot be read.
+    pub fn padding(&self, size: BenchBatchSize) -> Result<Option<Padding>> {
+        if self.kind != TargetKind::TextDataset {
+            return Ok(None);
+        }
+        let lengths = LengthsInMemory::new(self.lengths()?);
+        let size = match size {
+            BenchBatchSize::Items(items) => BatchSize::BatchSize(items),
+            BenchBatchSize::Tokens(tokens) => BatchSize::MaxTokens(tokens),
+        };
+        padding(self.items, lengths.runs()?, size).map(Some)
     }
 
     /// What identifies each item below the target: relative path, and offset in it.

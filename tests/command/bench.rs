@@ -23,7 +23,8 @@ fn json(name: &str, paths: &[&Path], options: &str) -> Value {
 /// `dsconvert bench` with two rounds of 40 items, or as many as `options` say.
 fn bench(paths: &[&Path], options: &str) -> Value {
     let items = if options.contains("--items") { "" } else { "--items 40" };
-    json("bench", paths, &format!("{items} --repeat 2 --batch-size 8 {options}"))
+    let batch = if options.contains("--batch-size") { "" } else { "--batch-size 8" };
+    json("bench", paths, &format!("{items} --repeat 2 {batch} {options}"))
 }
 
 fn number(value: &Value) -> f64 {
@@ -240,11 +241,13 @@ fn several_processes_add_up() {
 fn cold_rounds_read_every_item_at_most_once() {
     let photos = photos("--resize shorter:48");
     let found = number(&manifest(&photos.dataset)["converted"]);
-    let report = bench(&[&photos.dataset], "--cold --threads 2 --items 1000");
-    assert_sane(&report);
-    assert_eq!(report["cold"], true);
-    for m in measurements(&report) {
-        assert_eq!(number(&m["items"]), 2.0 * found, "two rounds of one epoch");
+    for processes in ["--jobs 1 --threads 2", "--jobs 2 --threads 1"] {
+        let report = bench(&[&photos.dataset], &format!("--cold --items 1000 --batch-size 1 {processes}"));
+        assert_sane(&report);
+        assert_eq!(report["cold"], true);
+        for m in measurements(&report) {
+            assert_eq!(number(&m["items"]), 2.0 * found, "two rounds of one epoch");
+        }
     }
 }
 
@@ -377,6 +380,12 @@ fn headspace_of_text_tells_padding() {
     let padding = &found["padding"];
     assert!(number(&padding["bucketed"]) < number(&padding["random"]), "{padding}");
     assert!((number(&padding["random_ms"]) - 200.0 * number(&padding["random"])).abs() < 1e-9);
+    // From its dataset, the lengths of a corpus are known; from its files, only what was read.
+    let both: [&Path; 3] = [&raw, Path::new("--against"), &dataset];
+    let compared = json("headspace", &both, "--items 30 --repeat 1 --step-ms 200");
+    assert_eq!(&compared["padding"], padding);
+    let alone = json("headspace", &[&raw], "--items 30 --repeat 1 --step-ms 200 --tokenizer bytes");
+    assert!(number(&alone["padding"]["random"]) > 0.0 && alone["padding"]["bucketed"].is_null());
     run("headspace", &[&raw], "--items 30 --repeat 1 --step-ms 200")
         .exits(0)
         .says(&["only parsed", "--tokenizer"]);
@@ -407,4 +416,31 @@ fn headspace_refuses_what_makes_no_sense() {
         .exits(2)
         .says(&["--trace: line 2", "load.txt"]);
     run("headspace", &[&dir.path().join("missing")], "--step-ms 10").exits(2).says(&["no such file"]);
+}
+
+#[test]
+fn every_command_of_the_documentation_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["photos", "corpus", "tokenizers"] {
+        copy_dir(&fixture(name), &dir.path().join(name));
+    }
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/bench.md")).unwrap();
+    let mut in_shell = false;
+    let mut ran = 0;
+    for line in page.lines() {
+        if line.starts_with("```") {
+            in_shell = line == "```sh";
+            continue;
+        }
+        let Some(text) = line.strip_prefix("dsconvert ").filter(|_| in_shell) else { continue };
+        let quick = match text.split(' ').next() {
+            Some("bench") => "--items 8 --repeat 1 --threads 1",
+            Some("headspace") => "--items 8 --repeat 1",
+            _ => "",
+        };
+        let mut run = command(text.split_whitespace().chain(quick.split_whitespace()));
+        Ran::of(run.current_dir(dir.path()).output().unwrap()).exits(0);
+        ran += 1;
+    }
+    assert_eq!(ran, 5);
 }

@@ -140,6 +140,10 @@ mod tests {
                         all.iter().map(|one| one.record).collect::<Vec<_>>()
                     });
                     assert_eq!(ids.unwrap(), [11, 2, 11]);
+                    let mut visited = Vec::new();
+                    split.visit_ids(&[11, 2], |ids| visited.push(ids.iter().collect::<Vec<_>>())).unwrap();
+                    let stored = |i| split.get(i).unwrap().input_ids().unwrap().iter().collect::<Vec<_>>();
+                    assert_eq!(visited, [11, 2].map(stored));
                     assert!(split.with_ids(&[2, 99], place, |_| ()).is_err());
                     let no_ids = split.with_ids(&[2], 0, |_| ());
                     assert!(no_ids.is_err_and(|e| e.to_string().contains("no token ids")));

@@ -85,8 +85,11 @@ pub(super) fn report(report: &BenchReport) -> String {
     }
     let _ = writeln!(
         text,
-        "median of {} interleaved rounds ± half the spread; {}\n",
-        report.repeat,
+        "{} ± half the spread; {}\n",
+        match report.repeat {
+            1 => "one round".to_owned(),
+            n => format!("median of {n} interleaved rounds"),
+        },
         if report.cold {
             "cold: files are dropped from the page cache before each"
         } else {

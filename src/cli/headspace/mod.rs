@@ -10,8 +10,8 @@ use super::bench::{TargetArgs, counts, local_paths};
 use super::simulate::read_trace;
 use super::{Ending, print};
 use crate::bench::{
-    Bench, BenchOptions, BenchReport, BenchTarget, Effort, Headspace, HeadspaceOptions, PaddingTime,
-    ReadOrder, TargetKind, find_timed,
+    Bench, BenchOptions, BenchReport, Effort, Headspace, HeadspaceOptions, PaddingTime, ReadOrder,
+    TargetKind, find_timed,
 };
 use crate::error::{Error, Result};
 use crate::options::{DEFAULT_SEED, default_threads};
@@ -125,8 +125,8 @@ impl Args {
         })
     }
 
-    /// Measures batches in random order on one thread, of both targets in turns.
-    fn measure(&self, path: &std::path::Path) -> Result<BenchReport> {
+    /// Measures batches in random order on one thread, of both targets in turns; and padding, of text.
+    fn measure(&self, path: &std::path::Path) -> Result<(BenchReport, Option<PaddingTime>)> {
         local_paths(path, self.against.as_deref())?;
         let mut targets = Vec::new();
         for (path, like) in [(Some(path), self.against.as_deref()), (self.against.as_deref(), Some(path))] {
@@ -135,15 +135,8 @@ impl Args {
             }
         }
         let compressed = targets.iter().any(|(target, _)| target.is_compressed());
-        // Buckets tell how much padding they would avoid.
-        let with_buckets =
-            !compressed && targets.iter().all(|(target, _): &(BenchTarget, _)| target.has_tokens());
-        let mut orders = vec![if compressed { ReadOrder::Sequential } else { ReadOrder::Random }];
-        if with_buckets {
-            orders.push(ReadOrder::Bucketed);
-        }
         let options = BenchOptions {
-            orders,
+            orders: vec![if compressed { ReadOrder::Sequential } else { ReadOrder::Random }],
             threads: vec![1],
             decode: vec![true],
             batch: self.target.batch(),
@@ -159,7 +152,15 @@ impl Args {
             print::say(format!("measuring for about {seconds:.0} s"));
         }
         // One job needs no other process.
-        bench.run(|| std::process::Command::new("true"))
+        let report = bench.run(|| std::process::Command::new("true"))?;
+        let padding = match bench.padding()? {
+            Some(known) => Some(PaddingTime::new(known.random, Some(known.bucketed), self.step_ms)),
+            None => {
+                let random = report.measurements.iter().find(|m| m.order == ReadOrder::Random);
+                random.and_then(|m| m.padding).map(|share| PaddingTime::new(share, None, self.step_ms))
+            }
+        };
+        Ok((report, padding))
     }
 }
 
@@ -170,11 +171,6 @@ fn trace_of(report: &BenchReport, target: usize) -> Result<(String, LoadTrace)> 
     let ns: Vec<u64> = found.batch_ns.iter().map(|ns| (*ns).max(1)).collect();
     let trace = LoadTrace::new(ns);
     Ok((found.path.clone(), trace.map_err(|e| Error::internal("load times are no trace").caused_by(e))?))
-}
-
-fn padding(report: &BenchReport, step_ms: f64) -> Option<PaddingTime> {
-    let of = |order| report.measurements.iter().find(|m| m.target == 0 && m.order == order)?.padding;
-    Some(PaddingTime::new(of(ReadOrder::Random)?, of(ReadOrder::Bucketed)?, step_ms))
 }
 
 /// Says which flag an error belongs to.
@@ -204,7 +200,7 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
             Headspace::of(&options, (&name, &read_trace("--trace", file)?), None, None)?
         }
         (Some(path), None) => {
-            let report = args.measure(path)?;
+            let (report, padding) = args.measure(path)?;
             let failures: u64 = report.targets.iter().map(|target| target.failures.count).sum();
             if failures > 0 {
                 let items = if failures == 1 { "item" } else { "items" };
@@ -222,7 +218,7 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
             let loading = trace_of(&report, 0)?;
             let against = args.against.as_ref().map(|_| trace_of(&report, 1)).transpose()?;
             let against = against.as_ref().map(|(path, trace)| (path.as_str(), trace));
-            Headspace::of(&options, (&loading.0, &loading.1), against, padding(&report, options.step_ms))?
+            Headspace::of(&options, (&loading.0, &loading.1), against, padding)?
         }
         (None, None) => return Err(Error::usage("name a PATH to measure, or load times by --trace")),
     };

@@ -13,14 +13,16 @@ pub(super) fn report(found: &Headspace) -> String {
         loading(found, outcome, &mut text);
     }
     if let Some(padding) = &found.padding {
-        let _ = writeln!(
+        let _ = write!(
             text,
-            "padding       {:.0}% of random batches, {:.1} ms of a step; {:.0}% and {:.1} ms with buckets by length",
+            "padding       {:.0}% of random batches, {:.1} ms of a step",
             padding.random * 100.0,
-            padding.random_ms,
-            padding.bucketed * 100.0,
-            padding.bucketed_ms
+            padding.random_ms
         );
+        if let (Some(share), Some(ms)) = (padding.bucketed, padding.bucketed_ms) {
+            let _ = write!(text, "; {:.0}% and {ms:.1} ms with buckets by length", share * 100.0);
+        }
+        text.push('\n');
     }
     let _ = writeln!(text, "verdict       {}", printable(&found.summary));
     text
