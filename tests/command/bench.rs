@@ -27,8 +27,9 @@ fn bench(paths: &[&Path], options: &str) -> Value {
     json("bench", paths, &format!("{items} --repeat 2 {batch} {options}"))
 }
 
+#[track_caller]
 fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+    value.as_f64().ok_or(value).unwrap()
 }
 
 fn measurements(report: &Value) -> &Vec<Value> {
@@ -424,7 +425,8 @@ fn every_command_of_the_documentation_runs() {
     for name in ["photos", "corpus", "tokenizers"] {
         copy_dir(&fixture(name), &dir.path().join(name));
     }
-    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/bench.md")).unwrap();
+    let page =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/bench.md")).unwrap();
     let mut in_shell = false;
     let mut ran = 0;
     for line in page.lines() {
