@@ -293,7 +293,7 @@ impl RawTextWorker<'_> {
         };
         let encoded = tokenizer.encode(&parsed, scratch, &mut rows.flat);
         out.stages.transform += lap.ns();
-        encoded.map_err(|reject| reject.message)?;
+        encoded.map_err(|error| error.to_string())?;
         rows.end_document();
         Ok(())
     }

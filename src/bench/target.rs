@@ -20,7 +20,7 @@ use crate::source::text::kind::{Documents, FileKind, Format};
 use crate::source::walk;
 use crate::storage::stat;
 use crate::transform::image::{Color, ImageOptions, ImageTransform, has_image_extension, sniff};
-use crate::transform::text::{Tokenizer, TokenizerOptions};
+use crate::transform::text::{Tokenizer, TokenizerOptions, usage_error};
 
 /// Bytes of a file without a known name that are looked at.
 const SNIFFED_BYTES: usize = 4096;
@@ -112,7 +112,7 @@ impl TargetOptions {
                         Some(_) => Tokenizer::from_json(read_file(&json)?, options),
                         None => Tokenizer::bytes(options),
                     };
-                    self.tokenizer = Some(Arc::new(tokenizer.map_err(|e| e.at_path(&json))?));
+                    self.tokenizer = Some(Arc::new(tokenizer.map_err(|e| usage_error(e).at_path(&json))?));
                 }
             }
             Kind::Images => {}
