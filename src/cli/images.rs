@@ -6,7 +6,7 @@ use super::common::{CommonArgs, choice, flag, local, parse, source};
 use super::{Ending, print, signals, summary};
 use crate::error::{Error, Result};
 use crate::options::{RunOptions, SourceSpec};
-use crate::pipeline::{Dedup, ImagesJob, ImagesOptions, Naming, Warning};
+use crate::pipeline::{Dedup, ImagesJob, ImagesOptions, Naming};
 use crate::source::files_from::FilesFrom;
 use crate::source::labels::Layout;
 use crate::source::metadata::{DEFAULT_PATH_FIELD, MetadataFile, parse_keep};
@@ -54,8 +54,8 @@ struct NamingArgs {
     null: bool,
 
     /// Convert the files that the rows of FILE name (csv, tsv, jsonl or parquet), with its other columns as fields. Paths
-    /// are relative to SRC, or without it to the folder of FILE; a column label is the class. none says that a table beside
-    /// the images is not to be used
+    /// are relative to SRC, or without it to the folder of FILE; a column label is the class. none ignores metadata files
+    /// beside the images [default: metadata.csv, .jsonl or .parquet in SRC or in folders of it, where there are any]
     #[arg(long, value_name = "FILE|none", conflicts_with = "files_from")]
     metadata: Option<PathBuf>,
 
@@ -176,7 +176,6 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let dedup = args.selection.dedup;
     let output = args.common.output()?;
     let follow_symlinks = args.common.follow_symlinks;
-    let without_table = args.naming.metadata.as_deref() == Some(Path::new(NO_METADATA));
     let (naming, sources) = naming(args.naming, args.common.sources()?)?;
     let plan = |sources| {
         ImagesJob::plan(ImagesOptions {
@@ -189,7 +188,6 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
             dedup,
             output,
         })
-        .map(|job| job.without_warnings(|w| without_table && matches!(w, Warning::MetadataSkipped { .. })))
     };
     let preview = |job: &ImagesJob, run: &RunOptions| match args.sample {
         None => Ok(()),
@@ -198,7 +196,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
             print::out(&summary::prediction(&prediction, run.threads, dedup.is_some()))
         }
     };
-    args.common.exec_with(sources, naming == Naming::Walk, &watch, plan, preview)
+    args.common.exec_with(sources, naming.walks(), &watch, plan, preview)
 }
 
 /// How files are found, and the sources; without any, the folder that names are relative to.
@@ -208,15 +206,21 @@ fn naming(args: NamingArgs, sources: Vec<SourceSpec>) -> Result<(Naming, Vec<Sou
         let from = FilesFrom { list, null: args.null };
         let folder = from.folder();
         (Naming::FilesFrom(from), folder)
-    } else if let Some(path) = args.metadata.filter(|path| path != Path::new(NO_METADATA)) {
+    } else if let Some(path) = args.metadata {
+        if path == Path::new(NO_METADATA) {
+            return match (sources.is_empty(), args.keep_fields) {
+                (true, _) => Err(Error::usage("--metadata none names no images").help("name SRC")),
+                (false, Some(_)) => Err(Error::usage("--keep-fields chooses columns of --metadata")
+                    .help("leave it out beside --metadata none")),
+                (false, None) => Ok((Naming::WalkOnly, sources)),
+            };
+        }
         local("--metadata", &path)?;
         let keep = args.keep_fields.as_deref().map(parse_keep).transpose();
         let keep = keep.map_err(|e| flag("--keep-fields", &e))?;
         let table = MetadataFile { path, path_field: args.path_field, keep };
         let folder = table.folder();
         (Naming::Metadata(table), folder)
-    } else if sources.is_empty() {
-        return Err(Error::usage("--metadata none names no images").help("name SRC"));
     } else {
         return Ok((Naming::Walk, sources));
     };

@@ -10,6 +10,7 @@ use crate::manifest::Manifest;
 use crate::pipeline::{Estimate, PlanSummary, Prediction, Report, SplitBy, Warning};
 use crate::printable::{printable, printable_path};
 use crate::report::RunReport;
+use crate::source::warning::listed;
 
 /// Class names that are printed before the rest is left out.
 const SHOWN_CLASSES: usize = 8;
@@ -38,6 +39,9 @@ pub(super) fn plan(plan: &PlanSummary) -> String {
     lines.add(format!("splits   {}", splits(plan)));
     if let Some(classes) = &plan.classes {
         lines.add(format!("classes  {}", class_names(classes)));
+    }
+    if let Some(metadata) = metadata(plan) {
+        lines.add(format!("metadata {metadata}"));
     }
     if plan.skipped > 0 {
         lines.add(format!("skipped  {} files that are not read here", HumanCount(plan.skipped)));
@@ -71,6 +75,17 @@ fn class_names(classes: &[String]) -> String {
         0 => "none".to_owned(),
         n => format!("{} ({}{more})", HumanCount(n as u64), shown.join(", ")),
     }
+}
+
+/// The metadata files that are used, with the fields they add.
+fn metadata(plan: &PlanSummary) -> Option<String> {
+    if plan.metadata.is_empty() {
+        return None;
+    }
+    let files = listed(plan.metadata.iter().map(|path| printable_path(path)));
+    let fields = listed(plan.fields.iter().map(|name| printable(name).into_owned()));
+    let fields = if fields.is_empty() { "no fields".to_owned() } else { format!("fields {fields}") };
+    Some(format!("{files} ({fields})"))
 }
 
 /// What the plan decided and may not be meant, with the flags that change it.
@@ -136,6 +151,9 @@ pub(super) fn report(report: &Report, plan: &PlanSummary, out: &Path, elapsed: D
     lines.add(format!("  splits: {}", splits(plan)));
     if let Some(classes) = &plan.classes {
         lines.add(format!("  classes: {}", class_names(classes)));
+    }
+    if let Some(metadata) = metadata(plan) {
+        lines.add(format!("  metadata: {metadata}"));
     }
     for (name, split) in &manifest.splits {
         lines.add(format!(

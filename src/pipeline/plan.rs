@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -45,6 +45,10 @@ pub struct PlanSummary {
     pub split_files: Option<Vec<u64>>,
     /// Names of the classes, when the records have labels.
     pub classes: Option<Vec<String>>,
+    /// Metadata files whose rows name the items.
+    pub metadata: Vec<PathBuf>,
+    /// Names of the fields that sources add to those that every dataset has.
+    pub fields: Vec<String>,
     /// What was decided and may not be meant.
     pub warnings: Vec<Warning>,
 }

@@ -60,10 +60,24 @@ pub enum Warning {
         /// The split.
         split: String,
     },
-    /// A table beside the images is not used.
+    /// A metadata file is in a folder with tar files, and is not used.
     MetadataSkipped {
         /// Where it is.
         path: PathBuf,
+    },
+    /// Metadata files beside the images are used, and some images are in none of their rows.
+    ImagesWithoutRow {
+        /// How many there are.
+        images: u64,
+        /// Origin of the first.
+        example: String,
+    },
+    /// Metadata files beside the images are used, so that the folders are not classes.
+    FolderClassesUnused {
+        /// Names of the folders.
+        folders: Vec<String>,
+        /// Whether folders above them are splits.
+        in_splits: bool,
     },
     /// None of the rows that were looked at has a field that is kept.
     FieldNotSeen {
@@ -93,17 +107,32 @@ impl Warning {
         const FLAT: Remedy = Remedy { option: "layout", value: "flat", effect: "puts everything into train" };
         const SPLITS: Remedy =
             Remedy { option: "layout", value: "splits", effect: "makes the folders splits" };
-        const METADATA: [Remedy; 2] = [
+        const LABELS: Remedy =
+            Remedy { option: "layout", value: "labels", effect: "makes the folders classes" };
+        const SPLITS_AND_LABELS: Remedy = Remedy {
+            option: "layout",
+            value: "splits",
+            effect: "makes the first folders splits and those in them classes",
+        };
+        const SKIPPED: [Remedy; 2] = [
             Remedy { option: "metadata", value: "FILE", effect: "takes images and fields from its rows" },
             Remedy { option: "metadata", value: "none", effect: "leaves it out without a warning" },
         ];
+        const UNUSED: Remedy = Remedy {
+            option: "metadata",
+            value: "none",
+            effect: "converts all images, without the fields of the metadata",
+        };
         match self {
             Self::UnusualSplitNames { .. }
             | Self::StrayFolders { .. }
             | Self::UnassignedFiles { .. }
             | Self::SplitOfSource { .. } => &[FLAT],
             Self::SplitNamedClass { .. } => &[SPLITS],
-            Self::MetadataSkipped { .. } => &METADATA,
+            Self::MetadataSkipped { .. } => &SKIPPED,
+            Self::ImagesWithoutRow { .. } => &[UNUSED],
+            Self::FolderClassesUnused { in_splits: false, .. } => &[LABELS],
+            Self::FolderClassesUnused { in_splits: true, .. } => &[SPLITS_AND_LABELS],
             Self::MixedSourceLabels { .. } | Self::FieldNotSeen { .. } => &[],
         }
     }
@@ -142,7 +171,17 @@ impl fmt::Display for Warning {
                 write!(f, "everything is in the split {split}, because the source is called {label:?}")
             }
             Self::MetadataSkipped { path } => {
-                write!(f, "{}: the table beside the images is not used", printable_path(path))
+                write!(f, "{}: metadata beside tar files is not used", printable_path(path))
+            }
+            Self::ImagesWithoutRow { images, example } => write!(
+                f,
+                "{images} image{} no row of the metadata and left out, such as {:?}",
+                if *images == 1 { " is in" } else { "s are in" },
+                printable(example)
+            ),
+            Self::FolderClassesUnused { folders, .. } => {
+                let names = listed(folders.iter().map(|name| format!("{name:?}")));
+                write!(f, "the folders {names} are not classes, because metadata describes the images")
             }
             Self::FieldNotSeen { field, rows, there } => {
                 let there = listed(there.iter().map(|name| format!("{name:?}")));

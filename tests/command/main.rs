@@ -12,6 +12,7 @@ mod images_tar;
 mod inspect;
 mod lifecycle;
 mod memory;
+mod metadata_beside;
 mod open_files;
 mod output_directory;
 mod parts;

@@ -283,23 +283,6 @@ fn names_with_control_characters_are_printed_as_escapes() {
 }
 
 #[test]
-fn a_table_beside_images_is_used_or_told() {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::create_dir(dir.path().join("s")).unwrap();
-    std::fs::write(dir.path().join("s/a.jpg"), image(0)).unwrap();
-    std::fs::write(dir.path().join("s/metadata.csv"), "file_name,caption\na.jpg,one\n").unwrap();
-    let ran = run_images(dir.path(), b"", &["s", "--out", "skipped"]).exits(0);
-    ran.says(&["s/metadata.csv", "not used", "--metadata FILE", "--metadata none"]);
-    let ran = run_images(dir.path(), b"", &["s", "--out", "told", "--metadata", "none"]).exits(0);
-    assert_eq!(ran.stderr, "");
-    assert_same(&tree(&dir.path().join("skipped")), &tree(&dir.path().join("told")));
-    let ran = run_images(dir.path(), b"", &["--metadata", "s/metadata.csv", "--out", "used"]).exits(0);
-    assert_eq!(ran.stderr, "");
-    assert_eq!(crate::images_sources::texts(&dir.path().join("used"), "train", "caption"), ["one"]);
-    run_images(dir.path(), b"", &["--metadata", "none", "--out", "no"]).exits(2).says(&["SRC"]);
-}
-
-#[test]
 fn nothing_found_names_what_is_there() {
     let dir = tempfile::tempdir().unwrap();
     documents(&dir.path().join("s"), &["a.pdf", "b.pdf", "c.md"]);

@@ -3,19 +3,20 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::tars::tar_fields;
 use super::{ImagesOptions, Naming};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::options::SourceSpec;
 use crate::schema::Field;
 use crate::source::labels::{Folders, Layout};
 use crate::source::listing::Detail;
-use crate::source::splits::Names;
+use crate::source::metadata::{BESIDE_NAMES, Metadata, list_beside};
+use crate::source::splits::{Names, SplitBy};
 use crate::source::walk::{SourceFile, list};
 use crate::source::warning::Warning;
 use crate::source::webdataset::is_tar;
@@ -37,34 +38,54 @@ pub(super) struct Found {
     pub(super) fields: Vec<Field>,
     /// The classes of the labels in the details.
     pub(super) class_names: Option<Vec<String>>,
-    /// Hash of what says all this, beside names.
+    /// Hash of the metadata.
     pub(super) content: Option<u128>,
+    /// Whether the files are those of a walk, and not named by a list or by rows.
+    pub(super) walked: bool,
+    /// Metadata files whose rows name the files.
+    pub(super) tables: Vec<PathBuf>,
+    /// Whether those were found by the walk, and not named.
+    pub(super) by_itself: bool,
+    /// What the search decided and may not be meant.
+    pub(super) warnings: Vec<Warning>,
 }
 
 impl Found {
-    /// What the folders mean. Labels of a table stand in for classes from folders.
+    /// What the folders mean. Labels of metadata stand in for classes from folders; metadata that the walk found does so
+    /// even without labels, unless folders are asked for.
     pub(super) fn folders(&self, options: &ImagesOptions) -> Result<Folders> {
         let layout = options.layout;
-        let walked = self.details.is_empty();
-        let placed: Vec<&SourceFile> = match walked {
+        let placed: Vec<&SourceFile> = match self.walked {
             true => images_among(&self.files, &options.sources),
             // What has no safe path is in no folder either.
             false => self.files.iter().filter(|f| !f.is_named()).collect(),
         };
-        let is_image = |f: &&SourceFile| !(walked && is_tar(&f.origin));
+        let is_image = |f: &&SourceFile| !(self.walked && is_tar(&f.origin));
         let images: Vec<&SourceFile> = placed.iter().copied().filter(is_image).collect();
         // What the name of one image says of a split is chance; a tar file is named for what is in it.
         let names = if images.is_empty() && !placed.is_empty() { Names::Words } else { Names::Folders };
+        let mut folders = Folders::of(&placed, layout, names)?;
         if self.class_names.is_some() {
             if layout == Layout::Labels {
-                return Err(Error::usage(
+                let error = Error::usage(
                     "the metadata has labels, and --layout labels asks for those of the folders",
-                )
-                .help("leave --layout out, or rename the column \"label\""));
+                );
+                return Err(match self.by_itself {
+                    true => error.help("leave --layout out, or ignore the metadata with --metadata none"),
+                    false => error.help("leave --layout out, or rename the column \"label\""),
+                });
             }
-            return Folders::of(&placed, layout, names);
+        } else if !self.by_itself || options.classes.is_some() || layout != Layout::Auto {
+            folders = folders.with_classes(&images, layout, options.classes.clone())?;
+        } else {
+            let would_be = folders.clone().with_classes(&images, layout, None)?.class_names;
+            if let Some(classes) = would_be.filter(|classes| classes.len() > 1) {
+                let in_splits = folders.splits.by == SplitBy::Folder;
+                folders.warnings.push(Warning::FolderClassesUnused { folders: classes, in_splits });
+            }
         }
-        Folders::of(&placed, layout, names)?.with_classes(&images, layout, options.classes.clone())
+        folders.warnings.extend(self.warnings.iter().cloned());
+        Ok(folders)
     }
 }
 
@@ -100,13 +121,21 @@ fn images_among<'a>(files: &'a [SourceFile], sources: &[SourceSpec]) -> Vec<&'a 
     kept
 }
 
-/// Tables that describe images to the Hub and lie beside those of `files`.
-pub(super) fn tables_beside(files: &[SourceFile], sources: &[SourceSpec]) -> Vec<Warning> {
-    let is_table = |f: &&SourceFile| {
-        let name = f.origin.rsplit('/').next().unwrap_or_default();
-        !f.is_named() && ["metadata.csv", "metadata.jsonl", "metadata.parquet"].contains(&name)
-    };
-    files.iter().filter(is_table).map(|f| Warning::MetadataSkipped { path: f.path(sources) }).collect()
+/// Whether the file is one that describes the images beside it.
+fn is_table(file: &SourceFile) -> bool {
+    let name = file.origin.rsplit('/').next().unwrap_or_default();
+    !file.is_named() && BESIDE_NAMES.contains(&name)
+}
+
+/// Adds to an error about metadata that was found by itself how to do without.
+pub(super) fn tables_help(error: Error) -> Error {
+    if error.kind() != ErrorKind::Usage {
+        return error;
+    }
+    error.help(
+        "--metadata none ignores metadata files beside images; --metadata FILE with --path-field and --keep-fields \
+         chooses columns",
+    )
 }
 
 /// Origin of the folder that `file` is in.
@@ -123,13 +152,7 @@ fn is_image_inside(path: &Path) -> bool {
 
 pub(super) fn find(options: &ImagesOptions) -> Result<Found> {
     match &options.naming {
-        Naming::Walk => {
-            let listing = list(&options.sources, options.follow_symlinks, &|_| true)?;
-            crate::pipeline::check_origins(&listing.files, &options.sources)?;
-            let tars = listing.files.iter().any(|f| is_tar(&f.origin));
-            let fields = if tars { tar_fields() } else { Vec::new() };
-            Ok(Found { files: listing.files, skipped: listing.skipped, fields, ..Found::default() })
-        }
+        Naming::Walk | Naming::WalkOnly => walk(options),
         Naming::FilesFrom(from) => {
             let (files, details) = from.list(one_folder(&options.sources)?, options.follow_symlinks)?;
             Ok(Found { files, details, ..Found::default() })
@@ -137,15 +160,49 @@ pub(super) fn find(options: &ImagesOptions) -> Result<Found> {
         Naming::Metadata(table) => {
             let source = one_folder(&options.sources)?;
             let found = table.list(source, options.follow_symlinks, options.classes.as_deref())?;
-            Ok(Found {
-                files: found.files,
-                details: found.details,
-                skipped: 0,
-                fields: found.fields,
-                class_names: found.class_names,
-                content: Some(found.content),
-            })
+            Ok(Found { tables: vec![table.path.clone()], ..Found::of(found) })
         }
+    }
+}
+
+/// What a walk of the sources finds.
+fn walk(options: &ImagesOptions) -> Result<Found> {
+    let sources = &options.sources;
+    let listing = list(sources, options.follow_symlinks, &|_| true)?;
+    crate::pipeline::check_origins(&listing.files, sources)?;
+    let tars = listing.files.iter().any(|f| is_tar(&f.origin));
+    let mut tables: Vec<&SourceFile> = listing.files.iter().filter(|f| is_table(f)).collect();
+    let mut warnings = Vec::new();
+    if options.naming == Naming::WalkOnly {
+        tables.clear();
+    } else if tars {
+        let skipped = |table: &SourceFile| Warning::MetadataSkipped { path: table.path(sources) };
+        warnings.extend(tables.drain(..).map(skipped));
+    }
+    if tables.is_empty() {
+        let fields = if tars { tar_fields() } else { Vec::new() };
+        let (files, skipped) = (listing.files, listing.skipped);
+        return Ok(Found { files, skipped, fields, warnings, walked: true, ..Found::default() });
+    }
+    let classes = options.classes.as_deref();
+    let named = list_beside(&tables, sources, options.follow_symlinks, classes).map_err(tables_help)?;
+    let origins: HashSet<&str> = named.files.iter().map(|f| f.origin.as_str()).collect();
+    let in_no_row = |f: &SourceFile| !origins.contains(f.origin.as_str());
+    let images = images_among(&listing.files, sources);
+    let mut left_out = images.into_iter().filter(|f| in_no_row(f));
+    if let Some(first) = left_out.next() {
+        let (images, example) = (1 + left_out.count() as u64, first.origin.clone());
+        warnings.push(Warning::ImagesWithoutRow { images, example });
+    }
+    let skipped = listing.skipped + listing.files.iter().filter(|f| in_no_row(f)).count() as u64;
+    let tables = tables.iter().map(|table| table.path(sources)).collect();
+    Ok(Found { skipped, tables, warnings, by_itself: true, ..Found::of(named) })
+}
+
+impl Found {
+    fn of(metadata: Metadata) -> Self {
+        let Metadata { files, details, fields, class_names, content } = metadata;
+        Self { files, details, fields, class_names, content: Some(content), ..Self::default() }
     }
 }
 
@@ -189,20 +246,22 @@ pub(super) fn describe(options: &ImagesOptions, content: Option<u128>) -> Result
     if let Some(dedup) = options.dedup {
         described["dedup"] = as_json(serde_json::to_value(dedup))?;
     }
+    let content = content.map(|hash| format!("xxh3-128:{hash:032x}"));
     match &options.naming {
-        Naming::Walk => {}
-        // What the list says stands in the plan, file by file.
+        Naming::Walk | Naming::WalkOnly => {
+            if content.is_some() {
+                described["metadata"] = json!({ "beside_images": true, "content": content });
+            }
+        }
+        // The plan has the list, file by file.
         Naming::FilesFrom(_) => described["files_from"] = json!(true),
         Naming::Metadata(table) => {
             let keep = table
                 .keep
                 .as_ref()
                 .map(|keep| keep.iter().map(|k| json!({ "name": k.name, "type": k.ty })).collect::<Vec<_>>());
-            described["metadata"] = json!({
-                "path_field": table.path_field,
-                "keep_fields": keep,
-                "content": content.map(|hash| format!("xxh3-128:{hash:032x}")),
-            });
+            described["metadata"] =
+                json!({ "path_field": table.path_field, "keep_fields": keep, "content": content });
         }
     }
     Ok(described)

@@ -7,12 +7,12 @@ mod tars;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use self::find::{describe, find, shuffle, tables_beside};
+use self::find::{describe, find, shuffle, tables_help};
 pub use self::predict::Prediction;
 use self::tars::TarFeed;
 use crate::error::{Error, Result};
@@ -38,7 +38,6 @@ use crate::source::labels::{Folders, Layout};
 use crate::source::listing::Detail;
 use crate::source::metadata::MetadataFile;
 use crate::source::walk::{SourceFile, ending};
-use crate::source::warning::Warning;
 use crate::source::webdataset::{self, is_tar};
 use crate::threads;
 use crate::transform::image::{self as transform, DEFAULT_KEPT_BYTES, ImageOptions, ImageTransform, Scratch};
@@ -80,13 +79,23 @@ pub struct ImagesOptions {
 /// How the files of the sources are found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Naming {
-    /// The sources are walked.
+    /// The sources are walked. Where `metadata.csv`, `.jsonl` or `.parquet` files are beside images, their rows name the
+    /// items, as in `ImageFolder` of Hugging Face `datasets`.
     #[default]
     Walk,
+    /// The sources are walked, and metadata files are ignored.
+    WalkOnly,
     /// A list names them.
     FilesFrom(FilesFrom),
     /// The rows of a table name them.
     Metadata(MetadataFile),
+}
+
+impl Naming {
+    /// Whether the sources are walked, so that the output must lie apart from them.
+    pub fn walks(&self) -> bool {
+        matches!(self, Self::Walk | Self::WalkOnly)
+    }
 }
 
 /// A planned conversion of images.
@@ -98,7 +107,11 @@ pub struct ImagesJob {
     files: Vec<SourceFile>,
     /// One per file when files are named one by one, otherwise empty.
     details: Vec<Detail>,
+    /// Whether the files are those of a walk, and not named by a list or by rows.
+    walked: bool,
     skipped: u64,
+    /// Metadata files whose rows name the items.
+    tables: Vec<PathBuf>,
     folders: Folders,
     splits: Vec<String>,
     units: Vec<Range<usize>>,
@@ -118,21 +131,19 @@ impl ImagesJob {
         options.sources = braces::expand(&options.sources)?;
         let transform = ImageTransform::new(options.image.clone())?;
         let found = find(&options)?;
-        let mut folders = found.folders(&options)?;
-        if options.naming == Naming::Walk {
-            folders.warnings.extend(tables_beside(&found.files, &options.sources));
-        }
+        let folders = found.folders(&options)?;
         let described = describe(&options, found.content)?;
         let class_names = found.class_names.or_else(|| folders.class_names.clone());
         let extra_fields = found.fields.len();
-        let schema = Arc::new(Schema::images(class_names, found.fields)?);
+        let schema = Schema::images(class_names, found.fields);
+        let schema = Arc::new(if found.by_itself { schema.map_err(tables_help)? } else { schema? });
         let (mut files, mut details, skipped) = (found.files, found.details, found.skipped);
         let splits: Vec<String> = match &options.output.split {
             Some(_) if folders.splits.are_given() => return Err(splits_twice(&folders.splits, "labels")),
             Some(spec) => spec.names().map(str::to_owned).collect(),
             None => folders.splits.names.clone(),
         };
-        let walked = options.naming == Naming::Walk;
+        let walked = found.walked;
         if options.dedup.is_some() && walked && files.iter().any(|f| is_tar(&f.origin)) {
             return Err(Error::usage("--dedup compares files, and cannot look into tar files")
                 .help("leave --dedup out, or unpack the tar files"));
@@ -144,6 +155,8 @@ impl ImagesJob {
             described,
             units: divide(&files, UNIT_FILES, unit_bytes(&options.output), |f| walked && is_tar(&f.origin)),
             skipped,
+            tables: found.tables,
+            walked,
             options,
             files,
             details,
@@ -153,13 +166,6 @@ impl ImagesJob {
             extra_fields,
             transform,
         })
-    }
-
-    /// Leaves out warnings of what the caller knows.
-    #[must_use]
-    pub fn without_warnings(mut self, is_known: impl Fn(&Warning) -> bool) -> Self {
-        self.folders.warnings.retain(|warning| !is_known(warning));
-        self
     }
 
     /// Number of files by what their names end with.
@@ -173,7 +179,7 @@ impl ImagesJob {
 
     /// Whether the file is read as a tar file; one that is named as an image is not.
     fn is_tar(&self, file: &SourceFile) -> bool {
-        self.options.naming == Naming::Walk && is_tar(&file.origin)
+        self.walked && is_tar(&file.origin)
     }
 
     fn planned(&self, file: &SourceFile) -> PlannedFile {
@@ -239,6 +245,11 @@ impl Job for ImagesJob {
                 counts
             }),
             classes: self.schema.index_of(LABEL).map(|_| self.schema.class_names.clone()),
+            metadata: self.tables.clone(),
+            fields: {
+                let fields = self.schema.fields.iter().rev().take(self.extra_fields).rev();
+                fields.map(|field| field.name.clone()).collect()
+            },
             warnings: self.folders.warnings.clone(),
         }
     }
@@ -272,7 +283,7 @@ impl StoredJob for ImagesJob {
             options: self.described.clone(),
             output: self.options.output.clone(),
             sources: self.options.sources.clone(),
-            walked: self.options.naming == Naming::Walk,
+            walked: self.options.naming.walks(),
             files: self.files.len() as u64,
             skipped: self.skipped,
             skipped_types: self.file_types(),
@@ -312,6 +323,9 @@ impl StoredJob for ImagesJob {
         let options = ImagesOptions { sources: header.sources, ..stored.options.into_owned() };
         Ok(Self {
             transform: ImageTransform::new(options.image.clone())?,
+            walked: options.naming.walks() && details.is_empty(),
+            // Only the plan tells of them.
+            tables: Vec::new(),
             options,
             described: header.options,
             files,

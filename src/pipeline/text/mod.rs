@@ -182,6 +182,8 @@ impl Job for TextJob {
                 (0..self.splits.len()).map(count).collect()
             }),
             classes: None,
+            metadata: Vec::new(),
+            fields: self.fields.iter().map(|field| field.name.clone()).collect(),
             warnings: self.warnings.clone(),
         }
     }

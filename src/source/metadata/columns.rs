@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::DEFAULT_PATH_FIELD;
 use crate::error::{Error, Result};
 use crate::schema::{FieldType, LABEL};
 
@@ -54,15 +55,25 @@ pub fn parse_keep(text: &str) -> Result<Vec<Keep>> {
     Ok(kept)
 }
 
-/// What is asked of a table.
+/// The column with the paths.
+pub(super) enum PathColumn<'a> {
+    /// The column of this name.
+    Named(&'a str),
+    /// `file_name`, or the only column whose name ends with `_file_name`.
+    Conventional,
+}
+
+/// The columns to read from a table.
 pub(super) struct Wanted<'a> {
-    pub(super) path: &'a str,
+    pub(super) path: PathColumn<'a>,
     pub(super) keep: Option<&'a [Keep]>,
 }
 
-/// Where it stands in the table.
+/// Their positions in the table.
 pub(super) struct Columns {
     pub(super) path: usize,
+    /// Name of the column with the paths.
+    pub(super) path_field: String,
     pub(super) label: Option<usize>,
     /// Ordinal, name and declared type of the columns that are kept, in the order of the fields.
     pub(super) kept: Vec<(usize, Keep)>,
@@ -88,8 +99,12 @@ impl Wanted<'_> {
         let missing = |wanted: &str, help: &str| {
             Error::usage(format!("there is no column {wanted:?}; there are {}", names.join(", "))).help(help)
         };
+        let path_field = match self.path {
+            PathColumn::Named(name) => name,
+            PathColumn::Conventional => conventional(names)?,
+        };
         let path =
-            find(self.path)?.ok_or_else(|| missing(self.path, "--path-field names the column of paths"))?;
+            find(path_field)?.ok_or_else(|| missing(path_field, "--path-field names the column of paths"))?;
         let label = find(LABEL)?;
         let kept = match self.keep {
             Some(keep) => keep
@@ -113,7 +128,26 @@ impl Wanted<'_> {
                     .collect::<Result<Vec<_>>>()?
             }
         };
-        Ok(Columns { path, label, kept })
+        Ok(Columns { path, path_field: path_field.to_owned(), label, kept })
+    }
+}
+
+/// The column that has the paths by convention.
+fn conventional(names: &[String]) -> Result<&str> {
+    if names.iter().any(|name| name == DEFAULT_PATH_FIELD) {
+        return Ok(DEFAULT_PATH_FIELD);
+    }
+    let mut others =
+        names.iter().filter(|name| name.strip_suffix(DEFAULT_PATH_FIELD).is_some_and(|n| n.ends_with('_')));
+    match (others.next(), others.next()) {
+        (Some(name), None) => Ok(name),
+        (Some(one), Some(other)) => Err(Error::usage(format!(
+            "the columns {one:?} and {other:?} both hold paths, and a record has one image"
+        ))),
+        (None, _) => Err(Error::usage(format!(
+            "there is no column {DEFAULT_PATH_FIELD:?} with the paths of images; there are {}",
+            names.join(", ")
+        ))),
     }
 }
 

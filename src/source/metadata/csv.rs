@@ -70,7 +70,8 @@ pub(super) fn read(bytes: &[u8], dialect: Dialect, wanted: &Wanted<'_>) -> Resul
             values,
         });
     }
-    Ok(Table { fields, has_labels: columns.label.is_some(), rows, counted: "line" })
+    let has_labels = columns.label.is_some();
+    Ok(Table { path_field: columns.path_field, fields, has_labels, rows, counted: "line" })
 }
 
 /// Line and offset of a row that the reader saw beginning at `line` and `offset`: it counts empty lines before a row to
@@ -85,11 +86,12 @@ pub(in crate::source) fn begin(bytes: &[u8], mut line: u64, mut offset: u64) -> 
 
 #[cfg(test)]
 mod tests {
+    use super::super::columns::PathColumn;
     use super::*;
 
     #[test]
     fn rows_know_their_line_and_offset() {
-        let wanted = Wanted { path: "p", keep: None };
+        let wanted = Wanted { path: PathColumn::Named("p"), keep: None };
         for (text, places) in [
             ("p,q\na,1\n\n\"b\nc\",2\nd,3", [(2, 4), (4, 9), (6, 17)]),
             ("p,q\r\na,1\r\n\r\n\"b\nc\",2\r\nd,3\r\n", [(2, 5), (4, 12), (6, 21)]),

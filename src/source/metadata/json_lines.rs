@@ -49,12 +49,13 @@ pub(super) fn read(bytes: &[u8], wanted: &Wanted<'_>) -> Result<Table> {
             };
             match &line.object {
                 Err(reject) => row.values = Err(reject.clone()),
-                Ok(object) => row.values = fill(&mut row, object, wanted.path, label, &fields),
+                Ok(object) => row.values = fill(&mut row, object, &columns.path_field, label, &fields),
             }
             row
         })
         .collect();
-    Ok(Table { fields, has_labels: label.is_some(), rows, counted: "line" })
+    let has_labels = label.is_some();
+    Ok(Table { path_field: columns.path_field, fields, has_labels, rows, counted: "line" })
 }
 
 fn lines(bytes: &[u8]) -> Vec<Line> {

@@ -9,6 +9,7 @@ mod csv;
 mod json_lines;
 mod labels;
 mod parquet;
+mod placed;
 mod value;
 
 use std::path::{Path, PathBuf};
@@ -16,18 +17,19 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
-use self::columns::Wanted;
 pub use self::columns::{Keep, parse_keep};
+use self::columns::{PathColumn, Wanted};
 pub(super) use self::csv::begin;
-use self::labels::Labels;
 pub(super) use self::parquet::{cell, field_type, is_text, json};
+pub use self::placed::{BESIDE_NAMES, list_beside};
+use self::placed::{PlacedTable, list_tables};
 pub(super) use self::value::{from_json, from_text};
-use super::listing::{Detail, Resolver, check_named_once, nothing};
+use super::listing::Detail;
 use super::walk::SourceFile;
-use super::{folder_of, portable_name, read_file};
+use super::{folder_of, read_file};
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
-use crate::sample::{Reject, RejectCode, Value};
+use crate::sample::{Reject, Value};
 use crate::schema::Field;
 
 /// Default of `--path-field`.
@@ -45,7 +47,7 @@ pub struct MetadataFile {
     pub keep: Option<Vec<Keep>>,
 }
 
-/// What a table says.
+/// The rows of one table or of several.
 #[derive(Debug)]
 pub struct Metadata {
     /// One file per row, in order.
@@ -56,12 +58,14 @@ pub struct Metadata {
     pub fields: Vec<Field>,
     /// Names of the classes, when there is a column `label`.
     pub class_names: Option<Vec<String>>,
-    /// XXH3-128 of the table.
+    /// XXH3-128 of the table, or of the hashes of several.
     pub content: u128,
 }
 
 /// The rows of a table, before files are looked for.
 struct Table {
+    /// Name of the column with the paths.
+    path_field: String,
     fields: Vec<Field>,
     has_labels: bool,
     rows: Vec<Row>,
@@ -97,64 +101,32 @@ impl MetadataFile {
         follow_links: bool,
         classes: Option<&[String]>,
     ) -> Result<Metadata> {
-        let bytes = read_file(&self.path)?;
-        let content = xxh3_128(&bytes);
-        let table = self.read(bytes).map_err(|e| e.at_path(&self.path))?;
-        let labels = table
-            .has_labels
-            .then(|| Labels::of(table.rows.iter().filter_map(|r| r.label.as_deref()), classes))
-            .transpose()
-            .map_err(|e| e.at_path(&self.path))?;
-        let mut resolver = Resolver::new(source, false, follow_links)?;
-        let table_name = self.path.file_name().map(portable_name).unwrap_or_default();
-        let (mut files, mut details, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
-        for row in table.rows {
-            let (file, defect) = match &row.name {
-                Some(name) => resolver.resolve(name)?,
-                None => {
-                    let origin = format!("{}/{table_name}#{}", source.label, row.mark);
-                    (nothing(PathBuf::new(), origin), None)
-                }
-            };
-            let (values, defect) = match (row.values, defect) {
-                (_, Some(defect)) | (Err(defect), None) => (Box::default(), Some(defect)),
-                (Ok(values), None) if row.name.is_none() => (values, Some(no_name(&self.path_field))),
-                (Ok(values), None) => (values, None),
-            };
-            let label = match (&labels, &row.label) {
-                (Some(labels), Some(name)) => labels.ordinal(name).map(Some),
-                _ => Ok(None),
-            };
-            let (label, defect) = match (label, defect) {
-                (Ok(label), defect) => (label, defect),
-                (Err(reject), defect) => (None, Some(defect.unwrap_or(reject))),
-            };
-            files.push(file);
-            details.push(Detail { defect: defect.map(Box::new), label, values });
-            numbers.push(row.number);
-        }
-        check_named_once(&files, &self.path, |i| format!("{} {}", table.counted, numbers[i]))?;
-        let class_names = labels.map(Labels::into_names);
-        Ok(Metadata { files, details, fields: table.fields, class_names, content })
+        let wanted = Wanted { path: PathColumn::Named(&self.path_field), keep: self.keep.as_deref() };
+        let table = PlacedTable {
+            path: self.path.clone(),
+            folder: source.clone(),
+            source: 0,
+            prefix: PathBuf::new(),
+        };
+        list_tables(std::slice::from_ref(&table), &wanted, follow_links, classes)
     }
+}
 
-    fn read(&self, bytes: Vec<u8>) -> Result<Table> {
-        let wanted = Wanted { path: &self.path_field, keep: self.keep.as_deref() };
-        match extension(&self.path).as_str() {
-            "csv" => csv::read(&bytes, csv::Dialect::Csv, &wanted),
-            "tsv" => csv::read(&bytes, csv::Dialect::Tsv, &wanted),
-            "jsonl" | "ndjson" => json_lines::read(&bytes, &wanted),
-            "parquet" => parquet::read(bytes, &wanted),
-            _ => Err(Error::usage("this is no kind of metadata file that is read here")
-                .help("metadata is read from .csv, .tsv, .jsonl and .parquet files")),
-        }
-    }
+/// Reads the table at `path`, and hashes its bytes.
+fn read_table(path: &Path, wanted: &Wanted<'_>) -> Result<(Table, u128)> {
+    let bytes = read_file(path)?;
+    let content = xxh3_128(&bytes);
+    let table = match extension(path).as_str() {
+        "csv" => csv::read(&bytes, csv::Dialect::Csv, wanted),
+        "tsv" => csv::read(&bytes, csv::Dialect::Tsv, wanted),
+        "jsonl" | "ndjson" => json_lines::read(&bytes, wanted),
+        "parquet" => parquet::read(bytes, wanted),
+        _ => Err(Error::usage("unknown kind of metadata file")
+            .help("metadata is read from .csv, .tsv, .jsonl and .parquet files")),
+    };
+    Ok((table.map_err(|e| e.at_path(path))?, content))
 }
 
 fn extension(path: &Path) -> String {
     path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
-}
-
-fn no_name(field: &str) -> Reject {
-    Reject::new(RejectCode::MissingField, format!("the row names no file in {field:?}"))
 }

@@ -43,7 +43,7 @@ fn decode(bytes: Bytes, file_bytes: u64, wanted: &Wanted<'_>) -> Result<Table> {
     let schema = builder.schema().clone();
     let names: Vec<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
     let columns = wanted.among(&names)?;
-    let fields = fields(&schema, &columns, wanted.path)?;
+    let fields = fields(&schema, &columns, &columns.path_field)?;
     let mut rows = Vec::new();
     for batch in builder.with_batch_size(BATCH_ROWS).build().map_err(failed)? {
         let batch = batch.map_err(|e| Error::usage("the Parquet file cannot be read").caused_by(e))?;
@@ -52,7 +52,8 @@ fn decode(bytes: Bytes, file_bytes: u64, wanted: &Wanted<'_>) -> Result<Table> {
             rows.push(read_row(&batch, row, number, &columns, &fields));
         }
     }
-    Ok(Table { fields, has_labels: columns.label.is_some(), rows, counted: "row" })
+    let has_labels = columns.label.is_some();
+    Ok(Table { path_field: columns.path_field, fields, has_labels, rows, counted: "row" })
 }
 
 /// Refuses a file whose footer claims more than its bytes can hold, before anything is allocated for it.

@@ -1,0 +1,188 @@
+//! Tables with the folders that their paths are relative to.
+//!
+//! Several tables make one dataset when they have the same columns, as one table per split has. Their rows follow each
+//! other in the order of the tables, and they share one list of classes.
+
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::columns::{PathColumn, Wanted};
+use super::labels::Labels;
+use super::{Metadata, Row, Table, read_table};
+use crate::error::{Error, Result};
+use crate::options::SourceSpec;
+use crate::printable::printable_path;
+use crate::sample::{Reject, RejectCode};
+use crate::schema::LABEL;
+use crate::source::listing::{Detail, Resolver, check_named_once, nothing};
+use crate::source::portable_name;
+use crate::source::walk::SourceFile;
+
+/// Names of the tables beside images that describe them, as Hugging Face `datasets` (`ImageFolder`) has them.
+pub const BESIDE_NAMES: [&str; 3] = ["metadata.csv", "metadata.jsonl", "metadata.parquet"];
+
+/// A table, and the folder that its paths are relative to.
+pub(super) struct PlacedTable {
+    pub(super) path: PathBuf,
+    /// The folder; its label is what the origins of the named files start with.
+    pub(super) folder: SourceSpec,
+    /// Ordinal of the source that the folder is in.
+    pub(super) source: u32,
+    /// Path of the folder below the source.
+    pub(super) prefix: PathBuf,
+}
+
+/// Reads tables that a walk of `sources` found beside images, and looks for the files that they name.
+///
+/// # Errors
+///
+/// As [`super::MetadataFile::list`], and tables whose columns differ.
+pub fn list_beside(
+    tables: &[&SourceFile],
+    sources: &[SourceSpec],
+    follow_links: bool,
+    classes: Option<&[String]>,
+) -> Result<Metadata> {
+    let placed: Vec<_> = tables
+        .iter()
+        .map(|table| {
+            let root = &sources[table.source as usize].path;
+            let prefix = table.relative.parent().map(Path::to_owned).unwrap_or_default();
+            let label = table.origin.rsplit_once('/').map_or(table.origin.as_str(), |(folder, _)| folder);
+            PlacedTable {
+                path: table.path(sources),
+                folder: SourceSpec { label: label.to_owned(), path: root.join(&prefix) },
+                source: table.source,
+                prefix,
+            }
+        })
+        .collect();
+    let wanted = Wanted { path: PathColumn::Conventional, keep: None };
+    list_tables(&placed, &wanted, follow_links, classes)
+}
+
+pub(super) fn list_tables(
+    placed: &[PlacedTable],
+    wanted: &Wanted<'_>,
+    follow_links: bool,
+    classes: Option<&[String]>,
+) -> Result<Metadata> {
+    let (mut tables, mut hashes) = (Vec::new(), Vec::new());
+    for place in placed {
+        let (mut table, content) = read_table(&place.path, wanted)?;
+        if let Some((first, first_place)) = tables.first().zip(placed.first()) {
+            table.take_order(first).map_err(|difference| {
+                let first = printable_path(&first_place.path);
+                Error::usage(format!("the columns differ from those of {first}: {difference}"))
+                    .at_path(&place.path)
+            })?;
+        }
+        tables.push(table);
+        hashes.push(content);
+    }
+    let (Some(first), Some(first_path)) = (tables.first(), placed.first().map(|place| place.path.as_path()))
+    else {
+        return Err(Error::internal("no metadata file was given"));
+    };
+    let fields = first.fields.clone();
+    let all_rows = || tables.iter().flat_map(|table| &table.rows);
+    let labels = first
+        .has_labels
+        .then(|| Labels::of(all_rows().filter_map(|row| row.label.as_deref()), classes))
+        .transpose()
+        .map_err(|e| e.at_path(first_path))?;
+    let (mut files, mut details, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+    for (ordinal, (table, place)) in tables.into_iter().zip(placed).enumerate() {
+        let mut resolver = Resolver::new(&place.folder, false, follow_links)?;
+        for row in table.rows {
+            rows.push((ordinal, table.counted, row.number));
+            let (file, detail) = place.file(row, &table.path_field, labels.as_ref(), &mut resolver)?;
+            files.push(file);
+            details.push(detail);
+        }
+    }
+    check_named_once(&files, first_path, |i| {
+        let (table, counted, number) = rows[i];
+        match table {
+            0 => format!("{counted} {number}"),
+            _ => format!("{counted} {number} of {}", printable_path(&placed[table].path)),
+        }
+    })?;
+    let content = match hashes[..] {
+        [one] => one,
+        _ => xxh3_128(&hashes.iter().flat_map(|hash| hash.to_le_bytes()).collect::<Vec<_>>()),
+    };
+    Ok(Metadata { files, details, fields, class_names: labels.map(Labels::into_names), content })
+}
+
+impl PlacedTable {
+    /// The file that a row names, and the rest of the row.
+    fn file(
+        &self,
+        row: Row,
+        path_field: &str,
+        labels: Option<&Labels>,
+        resolver: &mut Resolver<'_>,
+    ) -> Result<(SourceFile, Detail)> {
+        let name = self.path.file_name().map(portable_name).unwrap_or_default();
+        let (mut file, defect) = match &row.name {
+            Some(name) => resolver.resolve(name)?,
+            None => (nothing(PathBuf::new(), format!("{}/{name}#{}", self.folder.label, row.mark)), None),
+        };
+        file.source = self.source;
+        if !file.relative.as_os_str().is_empty() {
+            file.relative = self.prefix.join(&file.relative);
+        } else if !self.prefix.as_os_str().is_empty() {
+            // A row without a file is in the split of its table.
+            file.relative = self.prefix.join(name);
+        }
+        let (values, defect) = match (row.values, defect) {
+            (_, Some(defect)) | (Err(defect), None) => (Box::default(), Some(defect)),
+            (Ok(values), None) if row.name.is_none() => (values, Some(no_name(path_field))),
+            (Ok(values), None) => (values, None),
+        };
+        let label = match (labels, &row.label) {
+            (Some(labels), Some(name)) => labels.ordinal(name).map(Some),
+            _ => Ok(None),
+        };
+        let (label, defect) = match label {
+            Ok(label) => (label, defect),
+            Err(reject) => (None, Some(defect.unwrap_or(reject))),
+        };
+        Ok((file, Detail { defect: defect.map(Box::new), label, values }))
+    }
+}
+
+impl Table {
+    /// Puts the fields in the order of `first`, which must have the same; the error says which differs.
+    fn take_order(&mut self, first: &Self) -> std::result::Result<(), String> {
+        let in_one = |name: &str| format!("{name:?} is in only one of them");
+        if self.has_labels != first.has_labels {
+            return Err(in_one(LABEL));
+        }
+        let mut order = Vec::new();
+        for field in &first.fields {
+            let at = self.fields.iter().position(|own| own.name == field.name);
+            let at = at.ok_or_else(|| in_one(&field.name))?;
+            let (own, other) = (self.fields[at].ty.name(), field.ty.name());
+            if own != other {
+                return Err(format!("{:?} is {own} in one and {other} in the other", field.name));
+            }
+            order.push(at);
+        }
+        if let Some(more) = (0..self.fields.len()).find(|at| !order.contains(at)) {
+            return Err(in_one(&self.fields[more].name));
+        }
+        for row in &mut self.rows {
+            if let Ok(values) = &mut row.values {
+                *values = order.iter().map(|&at| values[at].clone()).collect();
+            }
+        }
+        Ok(())
+    }
+}
+
+fn no_name(field: &str) -> Reject {
+    Reject::new(RejectCode::MissingField, format!("the row names no file in {field:?}"))
+}

@@ -1,0 +1,158 @@
+//! Metadata files beside images, which a walk uses as `ImageFolder` of Hugging Face `datasets` does.
+
+use std::path::Path;
+
+use dsconvert::sample::Value;
+use serde_json::json;
+
+use crate::images_sources::{column, image, own, run, texts};
+use crate::support::*;
+
+/// Writes images and tables into the folder `dir`.
+fn files(dir: &Path, images: &[&str], tables: &[(&str, &str)]) {
+    let images = images.iter().enumerate().map(|(number, name)| (name, image(number)));
+    for (name, bytes) in images.chain(tables.iter().map(|(name, text)| (name, text.as_bytes().to_vec()))) {
+        let path = dir.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+}
+
+#[test]
+fn one_table_at_the_root_names_the_items() {
+    let dir = tempfile::tempdir().unwrap();
+    let csv = "file_name,caption\nb.jpg,two\na.jpg,one\n";
+    files(&dir.path().join("s"), &["a.jpg", "b.jpg", "c.jpg"], &[("metadata.csv", csv)]);
+    let ran = run(dir.path(), b"", &["s", "--out", "used"]).exits(0);
+    let used = dir.path().join("used");
+    assert_eq!(texts(&used, "train", "key"), ["s/b.jpg", "s/a.jpg"]);
+    assert_eq!(texts(&used, "train", "caption"), ["two", "one"]);
+    assert_outcomes(&used, [2, 0, 0, 0]);
+    assert_eq!(manifest(&used)["sources"]["skipped"], 2, "the table and the image that it does not name");
+    assert!(ran.stdout.contains("metadata: s/metadata.csv (fields caption)"), "{}", ran.stdout);
+    ran.says(&["1 image is in no row", "s/c.jpg", "--metadata none"]);
+    let ran = run(dir.path(), b"", &["s", "--out", "no", "--dry-run"]).exits(0);
+    assert!(ran.stdout.contains("metadata s/metadata.csv (fields caption)"), "{}", ran.stdout);
+
+    // The records are those of an explicit table.
+    run(dir.path(), b"", &["--metadata", "s/metadata.csv", "--out", "named"]).exits(0);
+    assert_eq!(records(&used), records(&dir.path().join("named")));
+    // And a changed table is not resumed from.
+    std::fs::write(dir.path().join("s/metadata.csv"), csv.replace("two", "three")).unwrap();
+    run(dir.path(), b"", &["s", "--out", "used", "--resume"]).exits(2).says(&["metadata"]);
+
+    let ran = run(dir.path(), b"", &["s", "--out", "walked", "--metadata", "none"]).exits(0);
+    assert_eq!(ran.stderr, "");
+    assert_eq!(texts(&dir.path().join("walked"), "train", "key"), ["s/a.jpg", "s/b.jpg", "s/c.jpg"]);
+    // An explicit table is in charge.
+    std::fs::write(dir.path().join("s/other.csv"), "file_name,n\nc.jpg,3\n").unwrap();
+    run(dir.path(), b"", &["--metadata", "s/other.csv", "--out", "other"]).exits(0);
+    assert_eq!(texts(&dir.path().join("other"), "train", "n"), ["3"]);
+}
+
+#[test]
+fn one_table_per_split_makes_one_dataset() {
+    let dir = tempfile::tempdir().unwrap();
+    let train = "{\"file_name\": \"0.jpg\", \"label\": \"dog\", \"n\": 1, \"boxes\": [1]}\n\
+                 {\"file_name\": \"deep/1.jpg\", \"label\": \"cat\", \"n\": 2, \"boxes\": []}\n";
+    // The columns are in another order, and one row leads out of the folder.
+    let test = "{\"boxes\": [3], \"n\": 3, \"label\": \"ant\", \"file_name\": \"0.jpg\"}\n\
+                {\"file_name\": \"../train/0.jpg\"}\n";
+    files(
+        &dir.path().join("s"),
+        &["train/0.jpg", "train/deep/1.jpg", "test/0.jpg"],
+        &[("train/metadata.jsonl", train), ("test/metadata.jsonl", test)],
+    );
+    let args = ["s", "--out", "out", "--max-rejects", "100%"];
+    let ran = run(dir.path(), b"", &args).exits(0);
+    let out = dir.path().join("out");
+    assert_eq!(texts(&out, "train", "key"), ["s/train/0.jpg", "s/train/deep/1.jpg"]);
+    assert_eq!(texts(&out, "test", "key"), ["s/test/0.jpg"]);
+    assert_eq!(manifest(&out)["schema"]["class_names"], json!(["ant", "cat", "dog"]));
+    assert_eq!(column(&out, "train", "label"), [Value::Int(2), Value::Int(1)]);
+    assert_eq!(column(&out, "test", "label"), [Value::Int(0)]);
+    assert_eq!(texts(&out, "train", "boxes"), ["[1]", "[]"]);
+    assert_eq!(texts(&out, "test", "boxes"), ["[3]"]);
+    assert_eq!(texts(&out, "test", "n"), ["3"]);
+    assert_eq!(rejects(&out), own(&[("s/test/../train/0.jpg", "unsafe-path")]));
+    assert_eq!(manifest(&out)["splits"]["test"]["rejected"], 1, "a row is in the split of its table");
+    assert_eq!(ran.stderr, "", "all images are in a row");
+}
+
+#[test]
+fn folders_are_classes_beside_metadata_only_when_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let csv = "my_file_name,caption\ncat/a.jpg,one\ndog/b.jpg,two\n";
+    files(&dir.path().join("s"), &["cat/a.jpg", "dog/b.jpg"], &[("metadata.csv", csv)]);
+    let ran = run(dir.path(), b"", &["s", "--out", "plain"]).exits(0);
+    ran.says(&["\"cat\", \"dog\" are not classes", "--layout labels"]);
+    assert!(manifest(&dir.path().join("plain"))["schema"]["class_names"].as_array().unwrap().is_empty());
+    assert_eq!(texts(&dir.path().join("plain"), "train", "caption"), ["one", "two"]);
+
+    let classes = dir.path().join("classes.txt");
+    std::fs::write(&classes, "dog\ncat\n").unwrap();
+    for (out, more, labels) in [
+        ("labels", ["--layout", "labels"], [0, 1]),
+        ("classes", ["--classes", classes.to_str().unwrap()], [1, 0]),
+    ] {
+        let ran = run(dir.path(), b"", &[&["s", "--out", out], &more[..]].concat()).exits(0);
+        assert_eq!(ran.stderr, "");
+        assert_eq!(column(&dir.path().join(out), "train", "label"), labels.map(Value::Int));
+        assert_eq!(texts(&dir.path().join(out), "train", "caption"), ["one", "two"]);
+    }
+    std::fs::write(dir.path().join("s/metadata.csv"), "file_name,label\ncat/a.jpg,x\ndog/b.jpg,y\n").unwrap();
+    let ran = run(dir.path(), b"", &["s", "--out", "no", "--layout", "labels"]).exits(2);
+    ran.says(&["the metadata has labels", "--metadata none"]);
+}
+
+#[test]
+fn tables_that_do_not_describe_the_images_are_refused_with_what_to_type() {
+    for (tables, parts) in [
+        (&[("metadata.csv", "id,n\na,1\n")][..], &["no column \"file_name\"", "id, n"][..]),
+        (&[("metadata.csv", "x_file_name,y_file_name\na,1\n")], &["x_file_name", "y_file_name", "one image"]),
+        (&[("metadata.csv", "file_name,width\ntrain/a.jpg,1\n")], &["\"width\""]),
+        (&[("metadata.csv", "file_name\ntrain/a.jpg\na.jpg/../x\n./train/a.jpg\n")], &["line 2 and line 4"]),
+        (
+            &[("metadata.csv", "file_name\ntrain/a.jpg\n"), ("train/metadata.csv", "file_name\na.jpg\n")],
+            &["line 2 of s/metadata.csv", "line 2 of s/train/metadata.csv", "train/a.jpg"],
+        ),
+        (
+            &[("test/metadata.csv", "file_name,n\nb.jpg,1\n"), ("train/metadata.csv", "file_name\na.jpg\n")],
+            &["s/train/metadata.csv", "s/test/metadata.csv", "\"n\" is in only one"],
+        ),
+        (
+            &[("test/metadata.csv", "file_name,label\nb.jpg,1\n"), ("train/metadata.csv", "file_name\na.jpg\n")],
+            &["\"label\" is in only one"],
+        ),
+        (
+            &[
+                ("test/metadata.csv", "file_name,n\nb.jpg,1\n"),
+                ("train/metadata.jsonl", "{\"file_name\": \"a.jpg\", \"n\": []}\n"),
+            ],
+            &["\"n\" is json in one and string in the other"],
+        ),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        files(&dir.path().join("s"), &["train/a.jpg", "test/b.jpg"], tables);
+        let ran = run(dir.path(), b"", &["s", "--out", "out"]).exits(2);
+        ran.says(parts).says(&["--metadata none", "--metadata FILE"]);
+        run(dir.path(), b"", &["s", "--out", "out", "--metadata", "none"]).exits(0);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    files(&dir.path().join("s"), &["a.jpg"], &[]);
+    let args = ["s", "--out", "out", "--metadata", "none", "--keep-fields", "n"];
+    run(dir.path(), b"", &args).exits(2).says(&["--keep-fields", "--metadata none"]);
+}
+
+#[test]
+fn metadata_beside_tar_files_is_not_used_and_told() {
+    let dir = tempfile::tempdir().unwrap();
+    files(&dir.path().join("s"), &["a.jpg"], &[("metadata.csv", "file_name,caption\na.jpg,one\n")]);
+    let mut tar = tar::Builder::new(std::fs::File::create(dir.path().join("s/x.tar")).unwrap());
+    tar.append_path_with_name(dir.path().join("s/a.jpg"), "b.jpg").unwrap();
+    tar.finish().unwrap();
+    let ran = run(dir.path(), b"", &["s", "--out", "out"]).exits(0);
+    ran.says(&["s/metadata.csv", "not used", "--metadata FILE", "--metadata none"]);
+    assert_eq!(texts(&dir.path().join("out"), "train", "key"), ["s/a.jpg", "s/x.tar#b"]);
+    assert_eq!(run(dir.path(), b"", &["s", "--out", "told", "--metadata", "none"]).exits(0).stderr, "");
+}
