@@ -2,6 +2,7 @@
 //!
 //! A failure of the operating system is told apart from damage: it fails the unit, while damage is the fault of the file.
 
+use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,8 +87,10 @@ pub struct Stream {
     members: MemberStarts,
     produced: u64,
     compressed: bool,
-    /// The content is not what its name says.
+    /// The content is not what its name says, or is damaged after the bytes that were given.
     misnamed: Option<Reject>,
+    /// Bytes that [`Self::peek`] has read and that are not given yet.
+    ahead: VecDeque<u8>,
 }
 
 /// Why bytes could not be read.
@@ -145,12 +148,23 @@ impl Stream {
         };
         let path = path.to_owned();
         let compressed = compression.is_some();
-        Ok(Self { path, file: None, reader, seen, members, produced: 0, compressed, misnamed })
+        let ahead = VecDeque::new();
+        Ok(Self { path, file: None, reader, seen, members, produced: 0, compressed, misnamed, ahead })
     }
 
     /// Bytes of the file that were used so far.
     pub fn raw_bytes(&self) -> u64 {
         self.seen.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether the file is compressed.
+    pub fn is_compressed(&self) -> bool {
+        self.compressed
+    }
+
+    /// Decompressed bytes that were given so far.
+    pub fn position(&self) -> u64 {
+        self.produced - self.ahead.len() as u64
     }
 
     /// Where members of compressed data start in the decompressed bytes: those that were met since the last call.
@@ -164,6 +178,41 @@ impl Stream {
     ///
     /// Bytes that came before damage are given first; the damage is told by the next call.
     pub fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, Broken> {
+        let ahead = self.ahead.len().min(buffer.len());
+        self.ahead.read_exact(&mut buffer[..ahead]).map_err(|e| self.broken(&e))?;
+        if ahead == buffer.len() && ahead > 0 {
+            return Ok(ahead);
+        }
+        match self.read(&mut buffer[ahead..]) {
+            Ok(read) => Ok(ahead + read),
+            Err(Broken::Damaged(reject)) if ahead > 0 => {
+                self.misnamed = Some(reject);
+                Ok(ahead)
+            }
+            Err(broken) => Err(broken),
+        }
+    }
+
+    /// The next `most` bytes, or fewer at the end or before damage. They are still to be read by [`Self::fill`].
+    ///
+    /// # Errors
+    ///
+    /// Failures of the operating system, never damage.
+    pub fn peek(&mut self, most: usize) -> Result<&[u8]> {
+        if let Some(more) = most.checked_sub(self.ahead.len()).filter(|&more| more > 0) {
+            let mut bytes = vec![0; more];
+            match self.read(&mut bytes) {
+                Ok(read) => self.ahead.extend(&bytes[..read]),
+                Err(Broken::Damaged(reject)) => self.misnamed = Some(reject),
+                Err(Broken::Failed(error)) => return Err(error),
+            }
+        }
+        let bytes = self.ahead.make_contiguous();
+        Ok(&bytes[..most.min(bytes.len())])
+    }
+
+    /// As [`Self::fill`], without the bytes that were read ahead.
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Broken> {
         if let Some(reject) = self.misnamed.clone() {
             return Err(Broken::Damaged(reject));
         }
@@ -219,5 +268,42 @@ fn misnamed(head: &[u8], compression: Option<Compression>) -> Option<Reject> {
             Some(Reject::new(RejectCode::UnknownType, message))
         }
         (None, None) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(bytes: Vec<u8>) -> Stream {
+        Stream::over(Path::new("-"), Box::new(io::Cursor::new(bytes)), Some(Compression::Zstd)).unwrap()
+    }
+
+    #[test]
+    fn bytes_that_were_looked_at_are_still_to_be_read() {
+        let text: Vec<u8> = (0..50_000u32).flat_map(u32::to_le_bytes).collect();
+        let whole = zstd::encode_all(&text[..], 1).unwrap();
+        for (bytes, is_whole) in [(whole.clone(), true), (whole[..whole.len() - 1].to_vec(), false)] {
+            for (looks, reads) in [(&[10, 5, 100_000][..], 7_000), (&[1 << 20], 1 << 20), (&[0], 300_000)] {
+                let mut stream = stream(bytes.clone());
+                for &look in looks {
+                    let seen = stream.peek(look).unwrap();
+                    assert_eq!(seen, &text[..seen.len()]);
+                    assert!(!is_whole || seen.len() == look.min(text.len()));
+                }
+                let (mut found, mut buffer) = (Vec::new(), vec![0; reads]);
+                let damage = loop {
+                    match stream.fill(&mut buffer) {
+                        Ok(0) => break false,
+                        Ok(read) => found.extend_from_slice(&buffer[..read]),
+                        Err(Broken::Damaged(_)) => break true,
+                        Err(Broken::Failed(error)) => panic!("{error}"),
+                    }
+                };
+                assert_eq!(damage, !is_whole);
+                assert!(found == text[..found.len()] && (!is_whole || found.len() == text.len()));
+                assert!(is_whole || found.len() > text.len() / 2);
+            }
+        }
     }
 }

@@ -154,12 +154,17 @@ fn a_signal_ends_a_command_that_waits_for_its_input() {
     // While the sources are listed nothing is written yet.
     let mut listing = command(["images", "--files-from", "-"]);
     listing.arg(dir.path()).arg("--out").arg(dir.path().join("listed")).stdin(Stdio::piped());
+    // While the first rows are looked at, nothing is written either.
+    let mut looking = command(["text", "-", "--input-format", "jsonl", "--tokenizer", "bytes"]);
+    looking.arg("--out").arg(dir.path().join("looked")).stdin(Stdio::piped());
     // While the only worker waits for the text.
-    let mut reading = command(["text", "-", "--input-format", "jsonl", "--tokenizer", "bytes"]);
+    let mut reading = command(["text", "-", "--input-format", "txt", "--tokenizer", "bytes"]);
     reading.arg("--out").arg(dir.path().join("read")).stdin(Stdio::piped());
-    for (command, message) in
-        [(&mut listing, "before anything was written"), (&mut reading, "stopped before")]
-    {
+    for (command, message) in [
+        (&mut listing, "before anything was written"),
+        (&mut looking, "before anything was written"),
+        (&mut reading, "stopped before"),
+    ] {
         for (name, status) in [("-TERM", 143), ("-INT", 130)] {
             let child = piped(command);
             std::thread::sleep(Duration::from_millis(700));
@@ -170,7 +175,7 @@ fn a_signal_ends_a_command_that_waits_for_its_input() {
     }
 }
 
-/// Whoever reads the messages may have stopped reading.
+/// The reader of the messages may have stopped reading.
 #[test]
 fn a_signal_ends_a_command_whose_messages_nobody_reads() {
     let dir = tempfile::tempdir().unwrap();
@@ -178,7 +183,7 @@ fn a_signal_ends_a_command_whose_messages_nobody_reads() {
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
     while let Ok(1..) = writer.write(&[b'x'; 4096]) {}
     rustix::io::ioctl_fionbio(&writer, false).unwrap();
-    let mut command = command(["text", "-", "--input-format", "jsonl", "--tokenizer", "bytes"]);
+    let mut command = command(["text", "-", "--input-format", "txt", "--tokenizer", "bytes"]);
     command.arg("--out").arg(dir.path().join("out")).stdin(Stdio::piped());
     let child = command.stdout(Stdio::null()).stderr(writer).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(700));

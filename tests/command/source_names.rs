@@ -1,6 +1,8 @@
 //! What the names of sources, folders, files and fields mean, and what is said when they may not mean it.
 
+use std::io::Write;
 use std::path::Path;
+use std::process::Stdio;
 
 use crate::images_sources::{image, run as run_images};
 use crate::support::*;
@@ -234,6 +236,31 @@ fn a_field_that_no_row_has_is_refused_before_anything_is_written() {
             .says(&["keep_fields", "\"lang\""]);
         assert!(!dir.path().join("out").exists());
     }
+    // Standard input is looked at, too, and all of it becomes records.
+    let piped = |bytes: &[u8], options: &[&str]| {
+        let mut command = command(["text", "-", "--tokenizer", "bytes"].iter().chain(options));
+        command.current_dir(dir.path());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // A command that is refused does not read its input to the end.
+        let _ = child.stdin.take().unwrap().write_all(bytes);
+        Ran::of(child.wait_with_output().unwrap())
+    };
+    for (format, name) in [("jsonl", "a.jsonl"), ("jsonl.zst", "z.jsonl.zst"), ("csv", "b.csv")] {
+        let bytes = std::fs::read(dir.path().join(name)).unwrap();
+        let run = |out: &str, options: &[&str]| {
+            piped(&bytes, &[&["--input-format", format, "--out", out], options].concat())
+        };
+        run("out", &[]).exits(2).says(&["text_field", "\"text\"", "\"body\"", "\"id\""]);
+        let first = if format == "csv" { "no row" } else { "none of the first 1000 rows" };
+        run("out", &["--text-field", "body", "--key-field", "key"]).exits(2).says(&["key_field", first]);
+        assert!(!dir.path().join("out").exists());
+        run(&format!("read-{name}"), &["--text-field", "body"]).exits(0);
+        let file = [name, "--out", "file", "--overwrite", "--text-field", "body"];
+        run_text(dir.path(), &file).exits(0);
+        let texts = |out: &str| only_texts(&dir.path().join(out));
+        assert_eq!(texts(&format!("read-{name}")), texts("file"));
+    }
     // A field may be that of later rows, when its type says that it is meant.
     let fields = ["a.jsonl", "--out", "out", "--text-field", "body", "--keep-fields", "lang:string"];
     run_text(dir.path(), &fields).exits(0).says(&["warning", "none of the first 1000 rows", "\"lang\""]);
@@ -295,7 +322,6 @@ fn nothing_found_names_what_is_there() {
 /// Records that came out of the damaged member of a file are counted; those of the members before are not.
 #[test]
 fn records_of_a_damaged_member_are_counted() {
-    use std::io::Write;
     let dir = tempfile::tempdir().unwrap();
     let lines = |from: usize, to: usize| -> String {
         (from..to)

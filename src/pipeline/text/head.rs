@@ -5,12 +5,11 @@
 
 use std::path::Path as FilePath;
 
-use super::options::{TextInput, TextOptions};
+use super::options::TextOptions;
 use super::plan::TextFile;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
-use crate::source::PlannedFile;
-use crate::source::stream::{Broken, Stream};
+use crate::source::stream::Stream;
 use crate::source::text::json::Path;
 use crate::source::text::kind::Format;
 use crate::source::text::rows;
@@ -21,7 +20,9 @@ use crate::source::warning::{Warning, listed};
 const ROWS: usize = 1000;
 /// Files that are looked at, evenly spaced in the listing.
 const FILES: usize = 16;
-/// Bytes of a file that are read.
+/// Bytes of a file that are read at first.
+const FIRST_BYTES: usize = 64 << 10;
+/// Bytes of a file that are read, unless fewer have all rows that are looked at.
 const FILE_BYTES: usize = 1 << 20;
 /// Names of fields that are remembered for messages.
 const NAMES: usize = 64;
@@ -51,20 +52,19 @@ struct Head<'a> {
     complete: bool,
 }
 
-/// Looks at the first rows of `files`.
+/// Looks at the first rows of `files`, or of standard input, whose bytes stay to be read.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Usage`](crate::error::ErrorKind) when none of the rows has a field that is asked for.
+/// [`ErrorKind::Usage`](crate::error::ErrorKind) when none of the rows has a field that is asked for; standard input that
+/// cannot be read.
 pub(super) fn check(
     options: &TextOptions,
     files: &[SourceFile],
     sources: &[SourceSpec],
     details: &[TextFile],
+    stdin: Option<&mut Stream>,
 ) -> Result<Vec<Warning>> {
-    if options.input == TextInput::Stdin {
-        return Ok(Vec::new());
-    }
     let has_fields = |detail: &TextFile| {
         detail.defect.is_none() && matches!(detail.kind.format, Format::JsonLines | Format::Csv | Format::Tsv)
     };
@@ -85,11 +85,17 @@ pub(super) fn check(
         complete: looked_at == with_fields.len(),
     };
     let mut first = None;
+    if let (Some(stream), [file]) = (stdin, &with_fields[..]) {
+        head.complete = head.read(stream, details[*file].kind.format)?;
+        return head.judge(options, Some(FilePath::new("-")));
+    }
     for at in 0..looked_at {
         let file = with_fields[at * with_fields.len() / looked_at];
         let planned = files[file].planned(sources, options.follow_symlinks);
         // What cannot be read is told by the run, which tries again.
-        let read = head.read(&planned, &details[file]);
+        let kind = details[file].kind;
+        let read = Stream::open(&planned, kind.compression)
+            .and_then(|mut stream| head.read(&mut stream, kind.format));
         head.complete &= read.unwrap_or(false);
         first.get_or_insert(planned.path);
     }
@@ -97,31 +103,39 @@ pub(super) fn check(
 }
 
 impl<'a> Head<'a> {
-    /// Reads the first rows of a file; returns whether these are all.
-    fn read(&mut self, planned: &PlannedFile, detail: &TextFile) -> Result<bool, Broken> {
-        let format = detail.kind.format;
-        let mut stream = Stream::open(planned, detail.kind.compression).map_err(Broken::Failed)?;
-        let mut bytes = vec![0; FILE_BYTES];
-        let filled = stream.fill(&mut bytes)?;
-        let is_end = filled < bytes.len();
-        bytes.truncate(filled);
+    /// Looks at the first rows of a file; returns whether these are all.
+    fn read(&mut self, stream: &mut Stream, format: Format) -> Result<bool> {
+        let mut most = FIRST_BYTES;
+        loop {
+            // What a slow pipe has to give before anything is said is kept small.
+            let bytes = stream.peek(most)?;
+            let is_end = bytes.len() < most;
+            if is_end || most == FILE_BYTES || bytes.iter().filter(|&&b| b == b'\n').count() >= ROWS {
+                return Ok(self.rows(bytes, is_end, format));
+            }
+            most = (most * 2).min(FILE_BYTES);
+        }
+    }
+
+    /// Looks at the rows that a file starts with; returns whether these are all.
+    fn rows(&mut self, bytes: &[u8], is_end: bool, format: Format) -> bool {
         if format != Format::JsonLines {
             // All that is to be known is in the first line.
-            if let Some(names) = rows::names(format, &bytes) {
+            if let Some(names) = rows::names(format, bytes) {
                 self.rows += 1;
                 self.columns(&names);
             }
-            return Ok(true);
+            return true;
         }
         let mut found = 0;
         for line in bytes.split_inclusive(|&b| b == b'\n') {
             let is_whole = is_end || line.ends_with(b"\n");
             if found == ROWS || !is_whole {
-                return Ok(false);
+                return false;
             }
             found += usize::from(self.line(line));
         }
-        Ok(is_end)
+        is_end
     }
 
     fn columns(&mut self, names: &[String]) {

@@ -18,7 +18,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub(super) use self::convert::Texts;
 pub(super) use self::convert::piece_name;
@@ -37,6 +37,7 @@ use crate::pipeline::splits_twice;
 use crate::schema::{Field, FieldType, Kind, Schema};
 use crate::source::PlannedFile;
 use crate::source::splits::{Names, SplitBy, Splits};
+use crate::source::stream::Stream;
 use crate::source::text::cut::Rule;
 use crate::source::text::json;
 use crate::source::text::kind::{Documents, Format};
@@ -75,6 +76,8 @@ pub struct TextJob {
     rule: Rule,
     /// What is looked for in a line of JSON, when it is more than one member of the line.
     wanted: Option<json::Wanted>,
+    /// Standard input, when it is the source and not read yet.
+    stdin: Mutex<Option<Stream>>,
 }
 
 /// Source bytes at which a unit is full.
@@ -110,7 +113,11 @@ impl TextJob {
             extra.extend(PACK_FIELDS.map(|name| Field::required(name, FieldType::IdsU32)));
         }
         let schema = Arc::new(Schema::text(id_width(&options.tokenizer), extra)?);
-        warnings.extend(head::check(&options, &found.files, &found.sources, &found.details)?);
+        let mut stdin = match (&options.input, &found.details[..]) {
+            (TextInput::Stdin, [detail]) => Some(Stream::stdin(detail.kind.compression)?),
+            _ => None,
+        };
+        warnings.extend(head::check(&options, &found.files, &found.sources, &found.details, stdin.as_mut())?);
         Ok(Self {
             described: options.describe()?,
             rule: items::rule(&options.documents),
@@ -129,6 +136,7 @@ impl TextJob {
             units: found.units,
             schema,
             fields: found.fields,
+            stdin: Mutex::new(stdin),
         })
     }
 
@@ -140,6 +148,11 @@ impl TextJob {
     /// The file with this ordinal, as it is to be read.
     fn planned(&self, file: usize) -> PlannedFile {
         self.files[file].planned(&self.sources, self.options.follow_symlinks)
+    }
+
+    /// Standard input with what the plan has read of it, the first time.
+    fn take_stdin(&self) -> Option<Stream> {
+        self.stdin.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Split of the item called `key` in the part of a file.

@@ -181,7 +181,7 @@ impl<'a> Reader<'a> {
         let stdin = options.input == TextInput::Stdin;
         let most = options.max_document_bytes;
         let stream = || match stdin {
-            true => Stream::stdin(kind.compression),
+            true => job.take_stdin().map_or_else(|| Stream::stdin(kind.compression), Ok),
             false => Stream::open(&planned, kind.compression),
         };
         let cut = |rule| stream().map(|stream| Cutter::new(stream, rule, most)).map_err(Broken::Failed);
@@ -238,7 +238,7 @@ impl<'a> Reader<'a> {
     /// Checks, after the last step, that the file is still what was planned.
     pub(super) fn check_unchanged(&self) -> Result<()> {
         match self {
-            // Whoever reads the file checks it.
+            // Checked by the code that reads the file.
             Self::Once(_) => Ok(()),
             Self::Lines(reader) => reader.check_unchanged(),
             Self::Cuts { cutter, .. } => cutter.check_unchanged(),

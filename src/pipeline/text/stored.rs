@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 
@@ -131,6 +131,7 @@ impl StoredJob for TextJob {
         };
         let fields = stored.fields.into_owned();
         Ok(Self {
+            stdin: Mutex::new(None),
             described: header.options,
             rule: items::rule(&options.documents),
             wanted: wanted_members(&options, &fields),
