@@ -177,7 +177,7 @@ pub(super) fn report(report: &Report, plan: &PlanSummary, out: &Path, elapsed: D
     }
     if let Some(count) = manifest.notes.get("after_damage") {
         lines.add(format!(
-            "  {} records come from compressed data that turned out to be damaged: their text may be wrong",
+            "  {} records come from compressed data that turned out to be damaged: they may be wrong",
             HumanCount(*count)
         ));
     }

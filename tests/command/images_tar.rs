@@ -240,3 +240,63 @@ fn a_tar_that_decompresses_to_too_much_is_rejected() {
     let line = std::fs::read_to_string(out.join("rejects.jsonl")).unwrap();
     assert!(line.contains("1000 times"), "{line}");
 }
+
+/// Samples that came out of the damaged member of a compressed tar file are counted; those of the members before are not.
+#[test]
+fn samples_of_a_damaged_member_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = small();
+    let mut tar = Tar::default();
+    for number in 0..40 {
+        tar.file(&format!("{number:02}.jpg"), &image);
+    }
+    let sample = tar.0.len() / 40;
+    let all = tar.end();
+    let damaged = |mut bytes: Vec<u8>, checksum: usize| {
+        let at = bytes.len() - checksum;
+        bytes[at] ^= 1;
+        bytes
+    };
+    let zstd = |bytes: &[u8]| {
+        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 3).unwrap();
+        encoder.include_checksum(true).unwrap();
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    type Compress<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
+    let compressors: [(&str, usize, Compress<'_>); 2] = [("tar.gz", 8, &gzip), ("tar.zst", 4, &zstd)];
+    let mut flipped = all.clone();
+    // The header of a sample is damaged before the checksum of the compressed data is met.
+    flipped[30 * sample] ^= 1;
+    for (end, checksum, compress) in compressors {
+        let parts = |bytes: &[u8], cut: usize| {
+            [compress(&bytes[..cut]), damaged(compress(&bytes[cut..]), checksum)].concat()
+        };
+        for (name, bytes, converted, rejected, after) in [
+            ("whole", compress(&all), 40, 0, None),
+            ("alone", damaged(compress(&all), checksum), 40, 1, Some(40)),
+            // The second member starts in a sample, between two samples, at the mark of the end.
+            ("inside", parts(&all, 17 * sample + 700), 40, 1, Some(23)),
+            ("between", parts(&all, 17 * sample), 40, 1, Some(23)),
+            ("end", parts(&all, 40 * sample), 40, 1, None),
+            ("header", parts(&flipped, 17 * sample), 30, 1, Some(13)),
+            ("only-header", compress(&flipped), 30, 1, None),
+        ] {
+            let source = format!("{name}.{end}");
+            put(dir.path(), &source, &bytes);
+            for threads in ["1", "3"] {
+                let out = format!("{name}-{end}-{threads}");
+                let ran = run(dir.path(), b"", &[&source, "--out", &out, "--threads", threads]).exits(0);
+                let out = dir.path().join(&out);
+                assert_outcomes(&out, [converted, 0, 0, rejected]);
+                assert_eq!(manifest(&out)["notes"]["after_damage"].as_u64(), after, "{source}");
+                assert_eq!(
+                    ran.stdout.contains("turned out to be damaged"),
+                    after.is_some(),
+                    "{}",
+                    ran.stdout
+                );
+            }
+        }
+    }
+}

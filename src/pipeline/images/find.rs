@@ -51,7 +51,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// What the folders mean. Labels of metadata stand in for classes from folders; metadata that the walk found does so
+    /// What the folders mean. Labels of metadata replace classes from folders; metadata that the walk found does so
     /// even without labels, unless folders are asked for.
     pub(super) fn folders(&self, options: &ImagesOptions) -> Result<Folders> {
         let layout = options.layout;
@@ -111,7 +111,7 @@ fn images_among<'a>(files: &'a [SourceFile], sources: &[SourceSpec]) -> Vec<&'a 
                     *count += 1;
                     *found = is_image_inside(&file.path(sources));
                 }
-                // Of a folder with more files, nobody can say.
+                // A folder with more files may have images among the others.
                 *found || *count == SNIFFED_FILES
             });
         if is_image {

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use self::find::{describe, find, shuffle, tables_help};
 pub use self::predict::Prediction;
-use self::tars::TarFeed;
+use self::tars::{TarFeed, TarTask};
 use crate::error::{Error, Result};
 use crate::options::{OutputOptions, RunOptions, SourceSpec};
 use crate::panics::contained;
@@ -38,7 +38,7 @@ use crate::source::labels::{Folders, Layout};
 use crate::source::listing::Detail;
 use crate::source::metadata::MetadataFile;
 use crate::source::walk::{SourceFile, ending};
-use crate::source::webdataset::{self, is_tar};
+use crate::source::webdataset::is_tar;
 use crate::threads;
 use crate::transform::image::{self as transform, DEFAULT_KEPT_BYTES, ImageOptions, ImageTransform, Scratch};
 use bytes::Bytes;
@@ -68,11 +68,11 @@ pub struct ImagesOptions {
     pub layout: Layout,
     /// Class names in label order, instead of the sorted folder names.
     pub classes: Option<Vec<String>>,
-    /// What becomes of the pixels.
+    /// How images are decoded, changed and encoded.
     pub image: ImageOptions,
     /// What makes an item a duplicate, which is left out.
     pub dedup: Option<Dedup>,
-    /// What becomes of the records.
+    /// How the records are stored.
     pub output: OutputOptions,
 }
 
@@ -344,8 +344,8 @@ impl StoredJob for ImagesJob {
 pub(in crate::pipeline) enum Task {
     /// Files, by ordinal.
     Files(Range<usize>),
-    /// What a tar file holds, and the bytes of the file that it stands for.
-    Tar { file: usize, found: Vec<webdataset::Found>, source_bytes: u64 },
+    /// Samples of a tar file.
+    Tar(TarTask),
 }
 
 /// An image with all that is known of it.
@@ -406,10 +406,7 @@ impl Conversion for Images<'_> {
     fn convert(&self, task: Task, scratch: &mut Scratch, out: &mut Outcomes) -> Result<Converting> {
         match task {
             Task::Files(files) => self.files(files, scratch, out)?,
-            Task::Tar { file, found, source_bytes } => {
-                out.source_bytes += source_bytes;
-                found.into_iter().for_each(|found| self.tar_item(file, found, scratch, out));
-            }
+            Task::Tar(task) => self.tar(task, scratch, out),
         }
         Ok(Converting::Done)
     }
@@ -503,7 +500,7 @@ impl<'a> Images<'a> {
             let apart = threads::named("large image").spawn_scoped(scope, convert).ok()?;
             Some(apart.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
-        // Where there is no thread to be had, memory matters less.
+        // Without a thread to spare, saving memory matters less than going on.
         apart.unwrap_or_else(|| self.job.transform.convert(bytes, scratch))
     }
 

@@ -169,9 +169,9 @@ impl ImagesJob {
                 Err(error) => return Some(Err(error)),
             };
             let seconds = started.elapsed().as_secs_f64();
-            let Task::Tar { found, source_bytes, .. } = &task else { return None };
-            left = left.saturating_sub(found.len());
-            Some(Ok(Piece { size: *source_bytes as f64, seconds, task }))
+            let Task::Tar(tar) = &task else { return None };
+            left = left.saturating_sub(tar.found.len());
+            Some(Ok(Piece { size: tar.source_bytes as f64, seconds, task }))
         }))
     }
 }
@@ -218,7 +218,7 @@ impl<'a> Sampled<'a> {
         })
     }
 
-    /// What becomes of `pieces`, in order.
+    /// The outcomes of `pieces`, in order.
     fn convert(
         &mut self,
         images: &Images<'_>,

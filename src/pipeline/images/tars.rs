@@ -1,11 +1,11 @@
-//! Images in tar files: one tar file is one unit, read as a stream by whoever feeds it.
+//! Images in tar files: one tar file is one unit, which its feed reads as a stream.
 
 use bytes::Bytes;
 
 use super::{Images, ImagesJob, Item, Task};
 use crate::error::Result;
 use crate::pipeline::conversion::Feed;
-use crate::pipeline::outcome::{Outcome, Outcomes};
+use crate::pipeline::outcome::{Member, Outcome, Outcomes};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
 use crate::source::webdataset::{Found, Sample, Samples};
@@ -50,21 +50,54 @@ impl Feed<Task> for TarFeed {
         let mut bytes = 0;
         while found.len() < TASK_SAMPLES && bytes < TASK_BYTES {
             let Some(next) = self.samples.read()? else { break };
-            if let Found::Sample(sample) = &next {
+            if let (_, Found::Sample(sample)) = &next {
                 bytes += sample.members.iter().map(|(_, b)| b.len() as u64).sum::<u64>();
             }
             found.push(next);
         }
         let read = self.samples.raw_bytes();
         let source_bytes = read - std::mem::replace(&mut self.fed, read);
+        let (member, damaged) = (self.samples.take_member_start(), self.samples.ended_corrupt());
+        let tar = TarTask { file: self.file, found, source_bytes, member, damaged };
         // The members, and about as much again for the records.
-        Ok((!found.is_empty()).then_some((Task::Tar { file: self.file, found, source_bytes }, bytes * 2)))
+        Ok((!tar.found.is_empty()).then_some((Task::Tar(tar), bytes * 2)))
     }
 }
 
+/// Neighbouring samples of a tar file.
+pub(super) struct TarTask {
+    /// Ordinal of the tar file.
+    file: usize,
+    /// Samples and what is in their place, each with the offset in the decompressed data at which it starts.
+    pub(super) found: Vec<(u64, Found)>,
+    /// Bytes of the file that the task stands for.
+    pub(super) source_bytes: u64,
+    /// Start of the last member of the compressed data that the samples have bytes of, when it is another one than before.
+    member: Option<u64>,
+    /// Whether that member is damaged, which shows after the samples.
+    damaged: bool,
+}
+
 impl Images<'_> {
-    /// Takes note of what becomes of one thing that a tar file holds.
-    pub(super) fn tar_item(&self, file: usize, found: Found, scratch: &mut Scratch, out: &mut Outcomes) {
+    /// Converts samples, and counts those that have bytes of the last member of compressed data.
+    pub(super) fn tar(&self, task: TarTask, scratch: &mut Scratch, out: &mut Outcomes) {
+        out.source_bytes += task.source_bytes;
+        let mut converted = 0;
+        for (start, found) in task.found {
+            // Until another sample starts before it, this may be the one in which the member starts.
+            if task.member.is_some_and(|member| start <= member) {
+                converted = 0;
+            }
+            let before = out.list.len();
+            self.tar_item(task.file, found, scratch, out);
+            let is_converted = |outcome: &&Outcome| matches!(outcome, Outcome::Converted(_));
+            converted += out.list[before..].iter().filter(is_converted).count() as u64;
+        }
+        out.member = Member { starts: task.member.is_some(), converted, damaged: task.damaged };
+    }
+
+    /// Adds the outcome of one sample, or of what is in its place.
+    fn tar_item(&self, file: usize, found: Found, scratch: &mut Scratch, out: &mut Outcomes) {
         let file = &self.job.files[file];
         let origin_of = |name: &str| format!("{}#{name}", file.origin);
         let (origin, converted) = match found {

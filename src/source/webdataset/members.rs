@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use ::tar::{EntryType, Header, PaxExtensions};
 
+use crate::sample::RejectCode;
 use crate::source::stream::{Broken, Stream};
 
 const BLOCK: usize = 512;
@@ -38,16 +39,36 @@ pub(super) struct Member {
 pub(super) enum Stop {
     End,
     Failed(crate::error::Error),
-    /// Damage, in one sentence, in the member of that name.
-    Damaged(Option<Vec<u8>>, String),
+    Damaged(Damage),
+}
+
+/// Why nothing more can be read from a tar file.
+pub(super) struct Damage {
+    /// Name of the damaged member.
+    pub(super) member: Option<Vec<u8>>,
+    /// One sentence.
+    pub(super) why: String,
+    /// Whether compressed data are damaged, so that what came out of them before may be wrong.
+    pub(super) is_corrupt: bool,
 }
 
 impl From<Broken> for Stop {
     fn from(broken: Broken) -> Self {
         match broken {
             Broken::Failed(error) => Stop::Failed(error),
-            Broken::Damaged(reject) => Stop::Damaged(None, reject.message),
+            Broken::Damaged(reject) => Stop::Damaged(Damage {
+                member: None,
+                is_corrupt: reject.code == RejectCode::Corrupt,
+                why: reject.message,
+            }),
         }
+    }
+}
+
+impl Stop {
+    /// Damage of the tar file itself.
+    fn damaged(why: &str) -> Self {
+        Stop::Damaged(Damage { member: None, why: why.to_owned(), is_corrupt: false })
     }
 }
 
@@ -58,7 +79,7 @@ pub(super) fn next(stream: &mut Stream, max_bytes: u64) -> Result<Member, Stop> 
         let mut block = [0; BLOCK];
         let filled = stream.fill(&mut block)?;
         if filled < BLOCK {
-            return Err(Stop::Damaged(None, "it ends without the mark of its end".to_owned()));
+            return Err(Stop::damaged("it ends without the mark of its end"));
         }
         if block == [0; BLOCK] {
             drain(stream)?;
@@ -67,7 +88,7 @@ pub(super) fn next(stream: &mut Stream, max_bytes: u64) -> Result<Member, Stop> 
         let header = Header::from_byte_slice(&block);
         let size = match (long_size, header.entry_size()) {
             (Some(size), _) | (None, Ok(size)) if is_whole(&block, header) => size,
-            _ => return Err(Stop::Damaged(None, "one of its headers is damaged".to_owned())),
+            _ => return Err(Stop::damaged("one of its headers is damaged")),
         };
         match header.entry_type() {
             EntryType::GNULongName => {
@@ -78,9 +99,7 @@ pub(super) fn next(stream: &mut Stream, max_bytes: u64) -> Result<Member, Stop> 
             EntryType::XHeader => {
                 let body = extension(stream, size)?;
                 for pair in PaxExtensions::new(&body) {
-                    let pair = pair.map_err(|_| {
-                        Stop::Damaged(None, "one of its extended headers is damaged".to_owned())
-                    })?;
+                    let pair = pair.map_err(|_| Stop::damaged("one of its extended headers is damaged"))?;
                     match pair.key_bytes() {
                         b"path" => long_name = Some(pair.value_bytes().to_vec()),
                         b"size" => long_size = pair.value().ok().and_then(|v| v.parse().ok()),
@@ -94,7 +113,7 @@ pub(super) fn next(stream: &mut Stream, max_bytes: u64) -> Result<Member, Stop> 
                 return body(stream, kind, size, max_bytes)
                     .map(|body| Member { name: name.clone(), body })
                     .map_err(|stop| match stop {
-                        Stop::Damaged(None, why) => Stop::Damaged(Some(name), why),
+                        Stop::Damaged(damage) => Stop::Damaged(Damage { member: Some(name), ..damage }),
                         other => other,
                     });
             }
@@ -128,7 +147,7 @@ fn body(stream: &mut Stream, kind: EntryType, size: u64, max_bytes: u64) -> Resu
 
 fn extension(stream: &mut Stream, size: u64) -> Result<Vec<u8>, Stop> {
     if size > MAX_EXTENSION_BYTES {
-        return Err(Stop::Damaged(None, "one of its extended headers is too long".to_owned()));
+        return Err(Stop::damaged("one of its extended headers is too long"));
     }
     read(stream, size)
 }
@@ -170,11 +189,11 @@ fn skip_exactly(stream: &mut Stream, mut bytes: u64) -> Result<(), Stop> {
 }
 
 fn cut_off() -> Stop {
-    Stop::Damaged(None, "it ends in the middle of a member".to_owned())
+    Stop::damaged("it ends in the middle of a member")
 }
 
 /// Reads what follows the end, because the checksum of compressed data comes last.
-fn drain(stream: &mut Stream) -> Result<(), Stop> {
+pub(super) fn drain(stream: &mut Stream) -> Result<(), Stop> {
     let mut buffer = [0; 8 * BLOCK];
     let mut drained = 0;
     while drained < MAX_TRAILER_BYTES {

@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_128;
 
-use self::members::{Body, Member, Stop};
+use self::members::{Body, Damage, Member, Stop};
 use super::compression::Compression;
 use super::stream::Stream;
 use super::{PlannedFile, portable_name};
@@ -47,18 +47,23 @@ pub enum Found {
     Sample(Sample),
     /// Something that is not read: its name, or nothing for the tar file itself, and the reason.
     Rejected(Option<String>, Reject),
-    /// A member that is no part of a sample: hidden, a device.
+    /// A member that is not part of a sample: hidden, a device.
     Skipped,
 }
 
 /// The samples of one tar file, in order.
 pub struct Samples {
     stream: Stream,
-    ready: VecDeque<Found>,
-    pending: Option<Sample>,
+    /// What is read and not given yet, with the offset in the decompressed data at which it starts.
+    ready: VecDeque<(u64, Found)>,
+    pending: Option<(u64, Sample)>,
     /// Hashes of the names of all samples.
     seen: HashSet<u128>,
     ended: bool,
+    /// Starts of members of the compressed data that nothing which was given reaches into.
+    members: VecDeque<u64>,
+    /// The compressed data are damaged.
+    is_corrupt: bool,
 }
 
 impl Samples {
@@ -74,7 +79,15 @@ impl Samples {
             false => Compression::of_name(&name).1,
         };
         let stream = Stream::open(planned, compression)?;
-        Ok(Self { stream, ready: VecDeque::new(), pending: None, seen: HashSet::new(), ended: false })
+        Ok(Self {
+            stream,
+            ready: VecDeque::new(),
+            pending: None,
+            seen: HashSet::new(),
+            ended: false,
+            members: VecDeque::new(),
+            is_corrupt: false,
+        })
     }
 
     /// Bytes of the file that were used so far.
@@ -82,12 +95,32 @@ impl Samples {
         self.stream.raw_bytes()
     }
 
-    /// The next sample, or what stands in its place; `None` at the end.
+    /// Start of the last member of the compressed data that what was given since the last call has bytes of. `None` when
+    /// no other member started.
+    pub fn take_member_start(&mut self) -> Option<u64> {
+        self.members.extend(self.stream.take_member_starts());
+        let next = self.ready.front().map(|(start, _)| *start);
+        let next = next.or_else(|| self.pending.as_ref().map(|(start, _)| *start));
+        let given = match next {
+            Some(next) => self.members.iter().take_while(|&&start| start < next).count(),
+            None if self.ended => self.members.len(),
+            None => self.members.iter().take_while(|&&start| start < self.stream.position()).count(),
+        };
+        self.members.drain(..given).next_back()
+    }
+
+    /// Whether all was given, and the compressed data turned out to be damaged: the last of their members.
+    pub fn ended_corrupt(&self) -> bool {
+        self.ended && self.ready.is_empty() && self.is_corrupt
+    }
+
+    /// The next sample, or what is in its place, with the offset in the decompressed data at which it starts; `None` at
+    /// the end.
     ///
     /// # Errors
     ///
     /// Failures of the operating system, never damage of the file.
-    pub fn read(&mut self) -> Result<Option<Found>> {
+    pub fn read(&mut self) -> Result<Option<(u64, Found)>> {
         loop {
             if let Some(found) = self.ready.pop_front() {
                 return Ok(Some(found));
@@ -95,16 +128,25 @@ impl Samples {
             if self.ended {
                 return Ok(None);
             }
+            let start = self.stream.position();
             match members::next(&mut self.stream, MAX_SAMPLE_BYTES) {
-                Ok(member) => self.member(member),
+                Ok(member) => self.member(start, member),
                 Err(Stop::Failed(error)) => return Err(error),
                 Err(Stop::End) => {
                     self.stream.check_unchanged()?;
                     self.end();
                 }
-                Err(Stop::Damaged(name, why)) => {
+                Err(Stop::Damaged(mut damage)) => {
+                    if !damage.is_corrupt && self.stream.is_compressed() {
+                        // Damaged compressed data may come to light as a damaged header first.
+                        match members::drain(&mut self.stream) {
+                            Err(Stop::Failed(error)) => return Err(error),
+                            Err(Stop::Damaged(found)) => damage.is_corrupt = found.is_corrupt,
+                            Ok(()) | Err(Stop::End) => {}
+                        }
+                    }
                     self.stream.check_unchanged()?;
-                    self.damaged(name.as_deref(), &why);
+                    self.damaged(start, damage);
                 }
             }
         }
@@ -115,16 +157,17 @@ impl Samples {
         self.ended = true;
     }
 
-    fn damaged(&mut self, member: Option<&[u8]>, why: &str) {
-        let reject = Reject::new(RejectCode::Truncated, format!("the tar file is broken: {why}"));
-        let name = member.and_then(safe).map(|path| divide(&path).0.to_owned());
+    fn damaged(&mut self, start: u64, damage: Damage) {
+        self.is_corrupt = damage.is_corrupt;
+        let reject = Reject::new(RejectCode::Truncated, format!("the tar file is broken: {}", damage.why));
+        let name = damage.member.as_deref().and_then(safe).map(|path| divide(&path).0.to_owned());
         // The sample that is cut off is not whole; one before it is.
-        self.pending = self.pending.take().filter(|pending| Some(&pending.name) != name.as_ref());
+        self.pending = self.pending.take().filter(|(_, pending)| Some(&pending.name) != name.as_ref());
         self.end();
-        self.ready.push_back(Found::Rejected(name, reject));
+        self.ready.push_back((start, Found::Rejected(name, reject)));
     }
 
-    fn member(&mut self, member: Member) {
+    fn member(&mut self, start: u64, member: Member) {
         if matches!(member.body, Body::Folder) {
             return;
         }
@@ -133,7 +176,7 @@ impl Samples {
             Found::Rejected(Some(name), Reject::new(RejectCode::UnsafePath, why))
         };
         let Some(path) = safe(&member.name) else {
-            self.ready.push_back(unsafe_path("the path of the member leads out of the tar file"));
+            self.ready.push_back((start, unsafe_path("the path of the member leads out of the tar file")));
             return;
         };
         let (name, extension) = divide(&path);
@@ -141,26 +184,24 @@ impl Samples {
             Body::File(bytes) => (bytes, None),
             Body::TooLarge(size) => (Vec::new(), Some(size)),
             Body::Link => {
-                self.ready.push_back(unsafe_path("the member is a link"));
+                self.ready.push_back((start, unsafe_path("the member is a link")));
                 return;
             }
             Body::Folder | Body::Other => {
-                self.ready.push_back(Found::Skipped);
+                self.ready.push_back((start, Found::Skipped));
                 return;
             }
         };
         let last = name.rsplit('/').next().unwrap_or_default();
         if last.is_empty() || last.starts_with("__") || last.starts_with('.') {
-            self.ready.push_back(Found::Skipped);
+            self.ready.push_back((start, Found::Skipped));
             return;
         }
-        if self.pending.as_ref().is_none_or(|pending| pending.name != name) {
+        if self.pending.as_ref().is_none_or(|(_, pending)| pending.name != name) {
             self.flush();
         }
-        let sample = self.pending.get_or_insert_with(|| Sample {
-            name: name.to_owned(),
-            members: Vec::new(),
-            defect: None,
+        let (_, sample) = self.pending.get_or_insert_with(|| {
+            (start, Sample { name: name.to_owned(), members: Vec::new(), defect: None })
         });
         let held: u64 = sample.members.iter().map(|(_, b)| b.len() as u64).sum();
         let size = too_large.unwrap_or(bytes.len() as u64);
@@ -178,13 +219,14 @@ impl Samples {
 
     /// Puts the sample that is complete into the queue.
     fn flush(&mut self) {
-        let Some(sample) = self.pending.take() else { return };
-        self.ready.push_back(if self.seen.insert(xxh3_128(sample.name.as_bytes())) {
+        let Some((start, sample)) = self.pending.take() else { return };
+        let found = if self.seen.insert(xxh3_128(sample.name.as_bytes())) {
             Found::Sample(sample)
         } else {
             let message = "the sample comes twice in the tar file; the first one stands";
             Found::Rejected(Some(sample.name), Reject::new(RejectCode::Corrupt, message))
-        });
+        };
+        self.ready.push_back((start, found));
     }
 }
 
