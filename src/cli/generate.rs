@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use super::common::local;
 use super::{Cli, Ending, print};
 use crate::error::{Error, Result};
+use crate::options::check_local;
 use crate::storage::create_dir;
 
 /// Arguments of `dsconvert completions`.
@@ -40,7 +40,7 @@ pub(super) fn completions(args: &CompletionArgs) -> Result<Ending> {
 
 /// Writes one page for the command and one for each subcommand.
 pub(super) fn man(args: &ManArgs) -> Result<Ending> {
-    local("DIR", &args.dir)?;
+    check_local("DIR", &args.dir)?;
     create_dir(&args.dir)?;
     clap_mangen::generate_to(Cli::command(), &args.dir)
         .map_err(|e| Error::io("write the manual pages to", &args.dir, e))?;

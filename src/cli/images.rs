@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::common::{CommonArgs, choice, flag, local, parse, source};
+use super::common::{CommonArgs, choice, flag, parse, source};
 use super::{Ending, print, signals, summary};
 use crate::error::{Error, Result};
-use crate::options::{RunOptions, SourceSpec};
+use crate::options::{RunOptions, SourceSpec, check_local};
 use crate::pipeline::{Dedup, ImagesJob, ImagesOptions, Naming};
 use crate::source::files_from::FilesFrom;
 use crate::source::labels::Layout;
@@ -202,7 +202,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
 /// How files are found, and the sources; without any, the folder that names are relative to.
 fn naming(args: NamingArgs, sources: Vec<SourceSpec>) -> Result<(Naming, Vec<SourceSpec>)> {
     let (naming, folder) = if let Some(list) = args.files_from {
-        local("--files-from", &list)?;
+        check_local("--files-from", &list)?;
         let from = FilesFrom { list, null: args.null };
         let folder = from.folder();
         (Naming::FilesFrom(from), folder)
@@ -215,7 +215,7 @@ fn naming(args: NamingArgs, sources: Vec<SourceSpec>) -> Result<(Naming, Vec<Sou
                 (false, None) => Ok((Naming::WalkOnly, sources)),
             };
         }
-        local("--metadata", &path)?;
+        check_local("--metadata", &path)?;
         let keep = args.keep_fields.as_deref().map(parse_keep).transpose();
         let keep = keep.map_err(|e| flag("--keep-fields", &e))?;
         let table = MetadataFile { path, path_field: args.path_field, keep };
@@ -248,9 +248,9 @@ fn image_options(pixels: &PixelArgs, selection: &SelectionArgs) -> Result<ImageO
     })
 }
 
-/// Class names, one a line; empty lines at the end are no classes.
+/// Class names, one per line; empty lines at the end are ignored.
 fn read_classes(path: &Path) -> Result<Vec<String>> {
-    local("--classes", path)?;
+    check_local("--classes", path)?;
     let bytes = read_file(path).map_err(|e| e.help("--classes takes a file with one class name a line"))?;
     let text = String::from_utf8(bytes)
         .map_err(|e| Error::usage("the list of classes is not UTF-8").at_path(path).caused_by(e))?;

@@ -6,10 +6,10 @@ use std::time::Instant;
 use clap::Subcommand;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 
-use super::common::{drawn, local, parse, size};
+use super::common::{drawn, parse, size};
 use super::{Ending, images, print, signals, summary, text};
 use crate::error::{Error, Result};
-use crate::options::{Existing, MIN_MEMORY_BYTES, MaxRejects, RunOptions, default_threads};
+use crate::options::{Existing, MIN_MEMORY_BYTES, MaxRejects, RunOptions, check_local, default_threads};
 use crate::pipeline::{PartReport, Selection, Status, merge, ranges, run_units, status};
 use crate::printable::printable_path;
 
@@ -128,7 +128,7 @@ fn threads(given: Option<usize>) -> Result<usize> {
 /// Converts a part.
 pub(super) fn run(args: &RunArgs) -> Result<Ending> {
     let watch = signals::watch()?;
-    local("DIR", &args.out)?;
+    check_local("DIR", &args.out)?;
     let selection = match (&args.part, &args.units) {
         (Some(part), _) => Selection::part(part).map_err(|e| super::common::flag("--part", &e))?,
         (None, Some(units)) => parse::<Selection>("--units", units)?,
@@ -164,7 +164,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
 /// Commits.
 pub(super) fn commit(args: &MergeArgs) -> Result<Ending> {
     let watch = signals::watch()?;
-    local("DIR", &args.out)?;
+    check_local("DIR", &args.out)?;
     let (threads, max_rejects) = (threads(args.threads)?, parse("--max-rejects", &args.max_rejects)?);
     watch.writes();
     let report = drawn(None, args.quiet, &watch, |progress, stop| {
@@ -179,7 +179,7 @@ pub(super) fn commit(args: &MergeArgs) -> Result<Ending> {
 
 /// Shows how far a plan is.
 pub(super) fn show_status(args: &StatusArgs) -> Result<Ending> {
-    local("DIR", &args.out)?;
+    check_local("DIR", &args.out)?;
     let status = status(&args.out)?;
     let again = args.parts.map(|count| ranges(&status.unfinished_parts(count)));
     if args.json {

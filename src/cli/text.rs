@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::common::{CommonArgs, choice, flag, local, parse, source};
+use super::common::{CommonArgs, choice, flag, parse, source};
 use super::{Ending, lengths, print, signals};
 use crate::error::{Error, Result};
-use crate::options::{SourceSpec, parse_size};
+use crate::options::{SourceSpec, check_local, parse_size};
 use crate::packing::Packing;
 use crate::pipeline::{DEFAULT_TEXT_FIELD, Overflow, TextInput, TextJob, TextOptions, TextShape};
 use crate::reader::batch::{BatchOptions, BatchSize};
@@ -119,7 +119,7 @@ struct DocumentArgs {
     dedup: Option<DedupArg>,
 }
 
-/// What becomes of the ids of a document.
+/// How the ids of a document become records.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Lengths")]
 struct ShapeArgs {
@@ -316,7 +316,7 @@ impl InputArgs {
     /// How files are found, and the sources; without any, the folder that names are relative to.
     fn sources(&self, mut sources: Vec<SourceSpec>) -> Result<(TextInput, Vec<SourceSpec>)> {
         if let Some(list) = &self.files_from {
-            local("--files-from", list)?;
+            check_local("--files-from", list)?;
             let from = FilesFrom { list: list.clone(), null: self.null };
             if sources.is_empty() {
                 sources.push(source(&from.folder())?);
@@ -383,7 +383,7 @@ pub(super) fn load(name: &str, options: TokenizerOptions) -> Result<Tokenizer> {
     if name == "bytes" && found.is_none() {
         return Tokenizer::bytes(options).map_err(usage_error);
     }
-    local("--tokenizer", given)?;
+    check_local("--tokenizer", given)?;
     let is_folder = found.is_some_and(|meta| meta.is_dir());
     let path = if is_folder { given.join("tokenizer.json") } else { given.to_owned() };
     let help = "--tokenizer takes a tokenizer.json, a folder that holds one, or the word bytes";

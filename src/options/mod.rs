@@ -4,6 +4,7 @@
 //! paths, limits of errors) do not.
 
 mod choice;
+mod local;
 mod size;
 mod split;
 
@@ -12,6 +13,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use choice::Choice;
+pub use local::check_local;
+pub(crate) use local::check_local_sources;
 pub use size::{MaxRejects, parse_size};
 pub use split::SplitSpec;
 

@@ -78,7 +78,7 @@ impl FromStr for MaxRejects {
             None => s.parse().ok().map(MaxRejects::Count),
         };
         parsed.ok_or_else(|| {
-            Error::usage(format!("{s:?} is no limit of rejects"))
+            Error::usage(format!("{s:?} is not a limit of rejects"))
                 .help("write a number, as 100, or a share, as 10%")
         })
     }

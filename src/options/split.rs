@@ -57,7 +57,7 @@ impl FromStr for SplitSpec {
                 return Err(bad(format!("{name:?} is named twice")));
             }
             sum += parse_fraction(fraction).ok_or_else(|| {
-                bad(format!("{fraction:?} is no fraction between 0 and 1 with up to {DIGITS} digits"))
+                bad(format!("{fraction:?} is not a fraction between 0 and 1 with up to {DIGITS} digits"))
             })?;
             // Exact: the product fits 128 bits.
             let below = (u128::from(sum) << 64) / u128::from(ONE);

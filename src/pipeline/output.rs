@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{Segment, ShardEntry, ShardTable};
 use crate::manifest::{MANIFEST_NAME, Manifest, open_listed};
-use crate::options::{Existing, SourceSpec};
+use crate::options::{Existing, SourceSpec, check_local};
 use crate::storage::{
     Access, DirLock, create_dir, find_link, is_empty_dir, list_dir, lstat, remove_dir_all, remove_empty_dir,
     remove_file, rename, resolve, stat, sync_dir, write_file,
@@ -56,6 +56,7 @@ pub(super) enum Start {
 
 /// Refuses what can be refused without writing: a directory in use, or one that contains or is contained in a source.
 pub(super) fn check(out: &Path, existing: Existing, sources: &[SourceSpec]) -> Result<()> {
+    check_local("out", out)?;
     let real = real_path(out)?;
     for source in sources {
         let source_path = real_path(&source.path)?;

@@ -11,7 +11,7 @@ use super::listing::{Detail, Resolver, check_named_once};
 use super::planned::read_file;
 use super::walk::SourceFile;
 use crate::error::{Error, Result};
-use crate::options::SourceSpec;
+use crate::options::{SourceSpec, check_local};
 
 /// The name that means standard input.
 const STDIN: &str = "-";
@@ -49,6 +49,7 @@ impl FilesFrom {
             read.map_err(|e| Error::io("read the list of files", &self.list, e))?;
             bytes
         } else {
+            check_local("files_from", &self.list)?;
             read_file(&self.list)?
         };
         let mut resolver = Resolver::new(source, true, follow_links)?;

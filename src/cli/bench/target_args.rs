@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::bench::{BenchBatchSize, TargetOptions};
-use crate::cli::common::{local, parse};
+use crate::cli::common::parse;
+use crate::options::check_local;
 use crate::cli::text;
 use crate::error::Result;
 use crate::transform::image::ImageOptions;
@@ -123,6 +124,6 @@ impl TargetArgs {
 
 /// Refuses URLs.
 pub(in crate::cli) fn local_paths(path: &Path, against: Option<&Path>) -> Result<()> {
-    local("PATH", path)?;
-    against.map_or(Ok(()), |against| local("--against", against))
+    check_local("PATH", path)?;
+    against.map_or(Ok(()), |against| check_local("--against", against))
 }

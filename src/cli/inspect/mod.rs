@@ -75,7 +75,7 @@ fn print_json(out: &mut Out, value: &impl serde::Serialize) -> Result<()> {
 
 /// Runs it.
 pub(super) fn exec(args: &Args) -> Result<Ending> {
-    super::common::local("PATH", &args.path)?;
+    crate::options::check_local("PATH", &args.path)?;
     let access = if args.no_mmap { Access::Read } else { Access::Map };
     let mut out = BufWriter::new(io::stdout().lock());
     let ending = if args.verify {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::{Args, Out, is_file, is_shard, open_dataset, print_error, split_of};
-use crate::cli::common::local;
+use crate::options::check_local;
 use crate::error::{Error, Result};
 use crate::printable::printable_path;
 use crate::report::{DatasetReport, ReportOptions, RunReport, contact_sheet, page_html, plots_svg};
@@ -57,7 +57,7 @@ impl ReportArgs {
     fn check(&self, dataset: &Path) -> Result<()> {
         let files: Vec<(&str, &Path)> = self.files().collect();
         for (at, (flag, path)) in files.iter().enumerate() {
-            local(flag, path)?;
+            check_local(flag, path)?;
             let same = files.iter().skip(at + 1).find(|other| other.1 == *path);
             if let Some((other, _)) = same {
                 return Err(Error::usage(format!("{flag} and {other} name the same file")).at_path(*path));
@@ -148,7 +148,7 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
 
 /// The bytes of a `tokenizer.json`, or of that in a folder.
 fn read_tokenizer(path: &Path) -> Result<Vec<u8>> {
-    local("--tokenizer", path)?;
+    check_local("--tokenizer", path)?;
     let is_folder = stat(path)?.is_some_and(|meta| meta.is_dir());
     let file = if is_folder { path.join("tokenizer.json") } else { path.to_owned() };
     if !is_file(&file)? {

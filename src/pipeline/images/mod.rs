@@ -16,7 +16,7 @@ use self::find::{describe, find, shuffle, tables_help};
 pub use self::predict::Prediction;
 use self::tars::{TarFeed, TarTask};
 use crate::error::{Error, Result};
-use crate::options::{OutputOptions, RunOptions, SourceSpec};
+use crate::options::{OutputOptions, RunOptions, SourceSpec, check_local_sources};
 use crate::panics::contained;
 use crate::pipeline::conversion::{Conversion, Converting, Feed};
 use crate::pipeline::dedup::{Candidate, Dedup, duplicates};
@@ -128,6 +128,7 @@ impl ImagesJob {
     ///
     /// Sources that are missing or cannot be listed; two files with one key; options that contradict each other.
     pub fn plan(mut options: ImagesOptions) -> Result<Self> {
+        check_local_sources(&options.sources)?;
         options.sources = braces::expand(&options.sources)?;
         let transform = ImageTransform::new(options.image.clone())?;
         let found = find(&options)?;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::json;
 
 use crate::error::{Error, Result};
-use crate::options::{OutputOptions, SourceSpec};
+use crate::options::{OutputOptions, SourceSpec, check_local_sources};
 use crate::packing::Packing;
 use crate::source::files_from::FilesFrom;
 use crate::source::labels::Layout;
@@ -50,11 +50,11 @@ pub struct TextOptions {
     pub max_document_bytes: u64,
     /// What happens to the text before anything else.
     pub normalize: Normalize,
-    /// What becomes of the ids of a document.
+    /// How the ids of a document become records.
     pub shape: TextShape,
     /// Leave out documents whose text is that of an earlier one.
     pub dedup: bool,
-    /// What becomes of the records.
+    /// How the records are stored.
     pub output: OutputOptions,
 }
 
@@ -70,7 +70,7 @@ pub enum TextInput {
     Stdin,
 }
 
-/// What becomes of the ids of a document.
+/// How the ids of a document become records.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextShape {
     /// Documents with fewer or more tokens are left out.
@@ -99,7 +99,7 @@ impl FromStr for LengthRange {
             .and_then(|(min, max)| Some(Self { min: end(min, 0)?, max: end(max, u64::MAX)? }))
             .filter(|range| range.min <= range.max && text != ":")
             .ok_or_else(|| {
-                Error::usage(format!("{text:?} is no range of lengths"))
+                Error::usage(format!("{text:?} is not a range of lengths"))
                     .help("write MIN:MAX in tokens; either may be missing, as in 16: or :8192")
             })
     }
@@ -216,6 +216,7 @@ impl TextOptions {
 
     /// Refuses options that contradict each other.
     pub(super) fn check(&self) -> Result<()> {
+        check_local_sources(&self.sources)?;
         self.shape.check()?;
         if self.layout == Layout::Labels {
             return Err(Error::usage("--layout labels is for images: text has no classes")
@@ -273,7 +274,7 @@ impl TextOptions {
         let mut add = |name: &str, value: serde_json::Value| described[name] = value;
         match self.input {
             TextInput::Walk => {}
-            // What the list says stands in the plan, file by file.
+            // The plan has the list, file by file.
             TextInput::FilesFrom(_) => add("files_from", json!(true)),
             TextInput::Stdin => add("stdin", json!(true)),
         }

@@ -2,6 +2,11 @@
 
 use super::*;
 use crate::options::{DEFAULT_MEMORY_BYTES, MaxRejects, OutputOptions};
+use crate::pipeline::{ImagesJob, ImagesOptions, Naming};
+use crate::source::files_from::FilesFrom;
+use crate::source::labels::Layout;
+use crate::source::metadata::MetadataFile;
+use crate::transform::image::ImageOptions;
 use crate::transform::text::{Tokenizer, TokenizerOptions, Verify};
 
 /// Documents of a unit.
@@ -46,5 +51,58 @@ fn a_unit_whose_engine_is_caught_is_done_again_by_the_reference_and_counted() {
         // Not those of the unit that was done again: there is nothing left to compare.
         assert_eq!(manifest.notes.get("verified_documents"), Some(&(2 * DOCUMENTS)));
         assert_eq!(manifest.counts.converted, 3 * DOCUMENTS);
+    }
+}
+
+#[test]
+fn urls_are_refused_before_anything_is_created() {
+    let url = || std::path::PathBuf::from("s3://bucket/x");
+    let source = |path| vec![SourceSpec { label: "x".to_owned(), path }];
+    let text = |sources, input| {
+        let tokenizer = Tokenizer::bytes(TokenizerOptions::default()).unwrap();
+        TextJob::plan(TextOptions { input, ..TextOptions::new(sources, tokenizer, OutputOptions::default()) })
+            .map(drop)
+    };
+    let images = |sources, naming| {
+        let (layout, image) = (Layout::Auto, ImageOptions::default());
+        let output = OutputOptions::default();
+        ImagesJob::plan(ImagesOptions {
+            sources,
+            naming,
+            follow_symlinks: false,
+            layout,
+            classes: None,
+            image,
+            dedup: None,
+            output,
+        })
+        .map(drop)
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let list = FilesFrom { list: url(), null: false };
+    let table = MetadataFile { path: url(), path_field: "file_name".to_owned(), keep: None };
+    let here = || source(dir.path().to_owned());
+    let run = RunOptions {
+        out: url(),
+        threads: 1,
+        memory_bytes: DEFAULT_MEMORY_BYTES,
+        existing: Existing::Refuse,
+        max_rejects: MaxRejects::Count(0),
+    };
+    std::fs::write(dir.path().join("a.txt"), "a").unwrap();
+    let tokenizer = Tokenizer::bytes(TokenizerOptions::default()).unwrap();
+    let job = TextJob::plan(TextOptions::new(here(), tokenizer, OutputOptions::default())).unwrap();
+    for (option, refused) in [
+        ("source", text(source(url()), TextInput::Walk)),
+        ("source", images(source(url()), Naming::Walk)),
+        ("files_from", text(here(), TextInput::FilesFrom(list.clone()))),
+        ("files_from", images(here(), Naming::FilesFrom(list))),
+        ("metadata", images(here(), Naming::Metadata(table))),
+        ("out", crate::pipeline::check_output(&run, &[])),
+        ("out", job.run(&run, &Progress::default(), &Stop::default()).map(drop)),
+    ] {
+        let error = refused.unwrap_err();
+        assert_eq!(error.kind(), crate::error::ErrorKind::Usage, "{option}: {error}");
+        assert!(error.to_string().starts_with(&format!("{option} \"s3://bucket/x\" is a URL")), "{error}");
     }
 }

@@ -28,7 +28,7 @@ use super::listing::Detail;
 use super::walk::SourceFile;
 use super::{folder_of, read_file};
 use crate::error::{Error, Result};
-use crate::options::SourceSpec;
+use crate::options::{SourceSpec, check_local};
 use crate::sample::{Reject, Value};
 use crate::schema::Field;
 
@@ -101,6 +101,7 @@ impl MetadataFile {
         follow_links: bool,
         classes: Option<&[String]>,
     ) -> Result<Metadata> {
+        check_local("metadata", &self.path)?;
         let wanted = Wanted { path: PathColumn::Named(&self.path_field), keep: self.keep.as_deref() };
         let table = PlacedTable {
             path: self.path.clone(),

@@ -1,0 +1,54 @@
+//! Refusal of URLs where a local path is expected.
+//!
+//! `s3://bucket/x` is a valid path, too: without this check, a run would create the folder `s3:` and succeed.
+
+use std::path::Path;
+
+use super::SourceSpec;
+use crate::error::{Error, Result};
+
+/// Refuses a URL as the value of `option`.
+///
+/// # Errors
+///
+/// [`ErrorKind::Usage`](crate::error::ErrorKind) when `path` starts with a scheme and `://`.
+pub fn check_local(option: &str, path: &Path) -> Result<()> {
+    match path.to_str().and_then(scheme) {
+        None => Ok(()),
+        Some(scheme) => Err(Error::usage(format!(
+            "{option} {:?} is a URL, and {scheme}:// cannot be read or written",
+            path.to_string_lossy()
+        ))
+        .help("name a local file or folder; object storage is not supported")),
+    }
+}
+
+/// [`check_local`] of all sources.
+pub(crate) fn check_local_sources(sources: &[SourceSpec]) -> Result<()> {
+    sources.iter().try_for_each(|source| check_local("source", &source.path))
+}
+
+/// `s3` of `s3://bucket/x`, by the rules of RFC 3986.
+fn scheme(text: &str) -> Option<&str> {
+    let (scheme, _) = text.split_once("://")?;
+    let mut bytes = scheme.bytes();
+    let is_scheme = bytes.next()?.is_ascii_alphabetic()
+        && bytes.all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    is_scheme.then_some(scheme)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_no_paths() {
+        for url in ["s3://bucket/x", "HTTPS://host/x", "a+b-c.d://x", "file:///x"] {
+            let message = check_local("out", Path::new(url)).unwrap_err().to_string();
+            assert!(message.contains("out") && message.contains("is a URL"), "{message}");
+        }
+        for path in ["s3:/bucket", "a/b://c", "://x", "1s://x", "x", ""] {
+            check_local("out", Path::new(path)).unwrap();
+        }
+    }
+}
