@@ -11,6 +11,7 @@ pub mod listing;
 mod members;
 pub mod metadata;
 mod name;
+mod pages;
 pub mod planned;
 pub mod splits;
 mod stored_values;
@@ -94,7 +95,7 @@ pub fn same_content(one: &PlannedFile, other: &PlannedFile) -> Result<bool> {
     Ok(same)
 }
 
-/// The folder a file stands in.
+/// The folder that a file is in.
 fn folder_of(file: &Path) -> PathBuf {
     match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),

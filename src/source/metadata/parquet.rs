@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::panics::caught;
 use crate::sample::Value;
 use crate::schema::{Field, FieldType};
+use crate::source::pages::{BadPages, check_column};
 
 /// Rows decoded at a time.
 const BATCH_ROWS: usize = 1024;
@@ -25,21 +26,24 @@ const BATCH_ROWS: usize = 1024;
 const MAX_RATIO: u64 = 1024;
 /// Decoded bytes that any column may claim.
 const FREE_BYTES: u64 = 64 << 20;
+/// Rows that a byte of the file may stand for, beside [`FREE_ROWS`]: each names a file of its own.
+const MAX_ROWS_RATIO: u64 = 64;
+/// Rows that any row group may have.
+const FREE_ROWS: u64 = 1 << 20;
 /// Deepest nesting of lists and structs.
 const MAX_DEPTH: usize = 32;
 
 pub(super) fn read(bytes: Vec<u8>, wanted: &Wanted<'_>) -> Result<Table> {
-    let file_bytes = bytes.len() as u64;
     // The decoder meets some damage with a panic; nothing it worked on is used after one.
-    caught(|| decode(Bytes::from(bytes), file_bytes, wanted))
+    caught(|| decode(Bytes::from(bytes), wanted))
         .unwrap_or_else(|_| Err(Error::usage("the Parquet file is damaged: its decoder gave up")))
 }
 
-fn decode(bytes: Bytes, file_bytes: u64, wanted: &Wanted<'_>) -> Result<Table> {
+fn decode(bytes: Bytes, wanted: &Wanted<'_>) -> Result<Table> {
     let failed =
         |e: ::parquet::errors::ParquetError| Error::usage("the Parquet file cannot be read").caused_by(e);
-    let builder = ParquetRecordBatchReaderBuilder::try_new(bytes).map_err(failed)?;
-    check_claims(builder.metadata(), file_bytes)?;
+    let builder = ParquetRecordBatchReaderBuilder::try_new(bytes.clone()).map_err(failed)?;
+    check_claims(builder.metadata(), &bytes)?;
     let schema = builder.schema().clone();
     let names: Vec<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
     let columns = wanted.among(&names)?;
@@ -56,20 +60,34 @@ fn decode(bytes: Bytes, file_bytes: u64, wanted: &Wanted<'_>) -> Result<Table> {
     Ok(Table { path_field: columns.path_field, fields, has_labels, rows, counted: "row" })
 }
 
-/// Refuses a file whose footer claims more than its bytes can hold, before anything is allocated for it.
-fn check_claims(file: &ParquetMetaData, file_bytes: u64) -> Result<()> {
-    for column in file.row_groups().iter().flat_map(|group| group.columns()) {
-        let (stored, claimed) = (column.compressed_size(), column.uncompressed_size());
-        let believable = match (u64::try_from(stored), u64::try_from(claimed)) {
-            (Ok(stored), Ok(claimed)) => {
-                stored <= file_bytes && claimed <= stored.saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES)
+/// Refuses a file whose footer or pages claim more than its bytes can hold, before anything is allocated for it.
+fn check_claims(file: &ParquetMetaData, bytes: &Bytes) -> Result<()> {
+    let damaged = |what: &str| Err(Error::usage(format!("the Parquet file is damaged: {what}")));
+    let file_bytes = bytes.len() as u64;
+    for group in file.row_groups() {
+        let rows = u64::try_from(group.num_rows()).unwrap_or(u64::MAX);
+        if rows > file_bytes.saturating_mul(MAX_ROWS_RATIO).saturating_add(FREE_ROWS) {
+            return damaged("a row group claims more rows than the file can hold");
+        }
+        for column in group.columns() {
+            let (stored, claimed) = (column.compressed_size(), column.uncompressed_size());
+            let most = match (u64::try_from(stored), u64::try_from(claimed)) {
+                (Ok(stored), Ok(claimed)) => {
+                    let most = stored.saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES);
+                    (stored <= file_bytes && claimed <= most).then_some(most)
+                }
+                _ => None,
+            };
+            let Some(most) = most else {
+                return damaged("a column claims more than the file holds");
+            };
+            let checked = check_column(bytes, column, rows, most);
+            match checked.map_err(|e| Error::usage("the Parquet file cannot be read").caused_by(e))? {
+                None => {}
+                Some(BadPages::Corrupt(what)) => return damaged(what),
+                Some(BadPages::Truncated) => return damaged("a column ends after the file"),
+                Some(BadPages::TooLarge(_)) => return damaged("a page claims more than the file holds"),
             }
-            _ => false,
-        };
-        if !believable {
-            return Err(Error::usage(
-                "the Parquet file is damaged: a column claims more than the file holds",
-            ));
         }
     }
     Ok(())

@@ -8,7 +8,6 @@ pub mod arrow;
 pub mod cut;
 pub mod json;
 pub mod kind;
-mod pages;
 pub mod parquet;
 pub mod rows;
 mod scan;

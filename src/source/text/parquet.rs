@@ -17,12 +17,12 @@ use ::parquet::file::reader::{ChunkReader, Length};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 
-use super::pages::PageHeader;
 use super::table::{Columns, Found, Rows, Wanted};
 use crate::error::{Error, Result};
 use crate::panics::caught;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::FieldType;
+use crate::source::pages::{BadPages, check_column, most_rows};
 use crate::source::planned::OpenedFile;
 use crate::source::stream::Broken;
 use crate::source::{PlannedFile, retried};
@@ -33,12 +33,6 @@ const BATCH_ROWS: u64 = 1024;
 const BATCH_BYTES: u64 = 4 << 20;
 /// Bytes read where the length of what follows is not known.
 const HEADER_BYTES: usize = 4 << 10;
-/// Longest page header, with its statistics.
-const MAX_HEADER_BYTES: u64 = 4 << 20;
-/// Rows that a stored byte may stand for, beside [`FREE_ROWS`].
-const MAX_ROWS_RATIO: u64 = 1000;
-/// Rows that any row group may have.
-const FREE_ROWS: u64 = 1 << 24;
 /// Smallest limit of a page: what writers make when documents are small.
 const MIN_PAGE_LIMIT: u64 = 64 << 20;
 
@@ -60,7 +54,7 @@ impl ParquetFile {
         let file = Arc::new(planned.open().map_err(Broken::Failed)?);
         let chunks = Chunks { file, bytes: planned.bytes, failure: Arc::new(Mutex::new(None)) };
         let load = |options| chunks.decode(|| ArrowReaderMetadata::load(&chunks, options));
-        // Without the Arrow schema that may stand in the footer: it could ask for any type.
+        // Without the Arrow schema that may be in the footer: it could ask for any type.
         let found = load(ArrowReaderOptions::new().with_skip_arrow_metadata(true))?;
         // Views share the bytes of pages, whatever a dictionary repeats.
         let schema = Arc::new(with_views(found.schema()));
@@ -208,11 +202,11 @@ impl Groups {
         self.next_row = row.saturating_add(rows);
         let (mut stored, mut decoded) = (0u64, 0u64);
         for column in self.file.leaves(group, &self.roots) {
-            self.check_pages(column)?;
+            self.check_pages(column, rows)?;
             stored = stored.saturating_add(size(column.compressed_size()));
             decoded = decoded.saturating_add(size(column.uncompressed_size()));
         }
-        if rows > stored.saturating_mul(MAX_ROWS_RATIO).saturating_add(FREE_ROWS) {
+        if rows > most_rows(stored) {
             return Err(damaged(
                 RejectCode::TooLarge,
                 "the row group claims more rows than its bytes can hold",
@@ -230,44 +224,19 @@ impl Groups {
         Ok(Open { reader, row, end: self.next_row })
     }
 
-    /// Walks the headers of the pages of a column.
-    fn check_pages(&self, column: &ColumnChunkMetaData) -> Result<(), Broken> {
-        let corrupt = |what| damaged(RejectCode::Corrupt, what);
-        let begin = match (column.dictionary_page_offset(), column.data_page_offset()) {
-            (Some(dictionary), data) if dictionary > 0 => dictionary.min(data),
-            (_, data) => data,
-        };
-        let end = size(begin).checked_add(size(column.compressed_size()));
-        let (Ok(mut at), Some(end)) = (u64::try_from(begin), end) else {
-            return Err(corrupt("a column stands nowhere"));
-        };
-        if end > self.file.chunks.bytes {
-            return Err(damaged(RejectCode::Truncated, "a column ends after the file"));
-        }
-        while at < end {
-            let header =
-                self.page_header(at, end - at)?.ok_or_else(|| corrupt("a page header is damaged"))?;
-            if header.decoded_bytes > self.max_page_bytes {
+    /// Checks what the pages of a column claim.
+    fn check_pages(&self, column: &ColumnChunkMetaData, rows: u64) -> Result<(), Broken> {
+        let (chunks, most) = (&self.file.chunks, self.max_page_bytes);
+        match chunks.decode(|| check_column(chunks, column, rows, most))? {
+            None => Ok(()),
+            Some(BadPages::Corrupt(what)) => Err(damaged(RejectCode::Corrupt, what)),
+            Some(BadPages::Truncated) => Err(damaged(RejectCode::Truncated, "a column ends after the file")),
+            Some(BadPages::TooLarge(bytes)) => {
                 let message = format!(
-                    "a page has {} bytes, and {} at most are read with this --max-document-bytes",
-                    header.decoded_bytes, self.max_page_bytes
+                    "a page has {bytes} bytes, and {most} at most are read with this --max-document-bytes"
                 );
-                return Err(damaged(RejectCode::TooLarge, &message));
+                Err(damaged(RejectCode::TooLarge, &message))
             }
-            at = at.saturating_add(header.header_bytes).saturating_add(header.stored_bytes);
-        }
-        Ok(())
-    }
-
-    fn page_header(&self, at: u64, most: u64) -> Result<Option<PageHeader>, Broken> {
-        let mut length = (HEADER_BYTES as u64).min(most);
-        loop {
-            let bytes = self.file.chunks.decode(|| self.file.chunks.get_bytes(at, length as usize))?;
-            let header = PageHeader::parse(&bytes);
-            if header.is_some() || length == most.min(MAX_HEADER_BYTES) {
-                return Ok(header);
-            }
-            length = (length * 16).min(most).min(MAX_HEADER_BYTES);
         }
     }
 }

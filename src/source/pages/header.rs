@@ -1,34 +1,37 @@
-//! What the headers of Parquet pages claim, looked at before a decoder allocates for it.
-//!
-//! A page is decoded as a whole, and its header says how large it becomes. Nothing else bounds that, so the headers of a
-//! column are walked first. They are written in the compact protocol of Thrift.
+//! Headers of Parquet pages, in the compact protocol of Thrift.
 
-use crate::format::thrift::Thrift;
+use crate::format::thrift::{STRUCT, Thrift};
 
-/// What matters of a page header.
+/// What a page header says of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PageHeader {
     /// Bytes of the header itself.
     pub(super) header_bytes: u64,
     /// Bytes of the page when it is decompressed.
     pub(super) decoded_bytes: u64,
-    /// Bytes of the page as it is stored behind the header.
+    /// Bytes of the page as it is stored after the header.
     pub(super) stored_bytes: u64,
+    /// Code of the encoding of the values; `None` for pages without any.
+    pub(super) encoding: Option<i64>,
 }
 
 impl PageHeader {
-    /// Reads the header that `bytes` begin with; `None` when it is none, or goes on after them.
+    /// Reads the header at the start of `bytes`; `None` when there is none, or when it goes on after them.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         /// Ordinals of the fields.
         const DECODED: i16 = 2;
         const STORED: i16 = 3;
+        const DATA: i16 = 5;
+        const DATA_V2: i16 = 8;
         let mut thrift = Thrift::new(bytes);
-        let (mut decoded, mut stored) = (None, None);
+        let (mut decoded, mut stored, mut encoding) = (None, None, None);
         let mut field = 0;
         while let Some(ty) = thrift.field(&mut field)? {
-            match field {
-                DECODED => decoded = Some(thrift.number(ty)?),
-                STORED => stored = Some(thrift.number(ty)?),
+            match (field, ty) {
+                (DECODED, _) => decoded = Some(thrift.number(ty)?),
+                (STORED, _) => stored = Some(thrift.number(ty)?),
+                (DATA, STRUCT) => encoding = Some(number_in(&mut thrift, 2)?),
+                (DATA_V2, STRUCT) => encoding = Some(number_in(&mut thrift, 4)?),
                 _ => thrift.skip(ty)?,
             }
         }
@@ -36,8 +39,22 @@ impl PageHeader {
             header_bytes: thrift.position() as u64,
             decoded_bytes: u64::try_from(decoded?).ok()?,
             stored_bytes: u64::try_from(stored?).ok()?,
+            encoding,
         })
     }
+}
+
+/// The number in the field `wanted` of a struct, which is read to its end.
+fn number_in(thrift: &mut Thrift<'_>, wanted: i16) -> Option<i64> {
+    let (mut found, mut field) = (None, 0);
+    while let Some(ty) = thrift.field(&mut field)? {
+        if field == wanted {
+            found = Some(thrift.number(ty)?);
+        } else {
+            thrift.skip(ty)?;
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -53,7 +70,8 @@ mod tests {
             0x15, 0, 0x15, 0xd8, 0x04, 0x15, 0xc8, 0x01, 0x2c, 0x15, 14, 0x15, 0, 0x15, 6, 0x15, 6, 0x1c,
             0x18, 1, b'z', 0x18, 1, b'a', 0, 0, 0, 99,
         ];
-        let expected = PageHeader { header_bytes: 27, decoded_bytes: 300, stored_bytes: 100 };
+        let expected =
+            PageHeader { header_bytes: 27, decoded_bytes: 300, stored_bytes: 100, encoding: Some(0) };
         assert_eq!(PageHeader::parse(&header), Some(expected));
         for end in 0..27 {
             assert_eq!(PageHeader::parse(&header[..end]), None, "{end}");

@@ -1,0 +1,162 @@
+//! What the pages of foreign Parquet files claim, checked before the `parquet` crate allocates for it.
+//!
+//! The crate decodes a page as a whole. Its header says how large it becomes, and in the delta encodings the values start with
+//! their number; the crate allocates both without a bound, and a failed allocation ends the process. So the headers of a
+//! column are walked first. Pages in a delta encoding, which few writers use, are also decompressed twice: here their numbers
+//! and lengths are read.
+
+mod delta;
+#[cfg(test)]
+mod flips;
+mod header;
+
+use std::sync::Arc;
+
+use ::parquet::basic::Encoding;
+use ::parquet::column::page::{Page, PageReader};
+use ::parquet::errors::ParquetError;
+use ::parquet::file::metadata::ColumnChunkMetaData;
+use ::parquet::file::reader::{ChunkReader, SerializedPageReader};
+use bytes::Bytes;
+
+use self::delta::BadDelta;
+use self::header::PageHeader;
+
+/// Bytes read where the length of a header is not known.
+const HEADER_BYTES: u64 = 4 << 10;
+/// Longest page header, with its statistics.
+const MAX_HEADER_BYTES: u64 = 4 << 20;
+/// Rows or values that a stored byte may stand for, beside [`FREE_ROWS`].
+const MAX_ROWS_RATIO: u64 = 1000;
+/// Rows that any row group may have.
+const FREE_ROWS: u64 = 1 << 24;
+
+/// Why a column is not decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BadPages {
+    /// Something is not as the format requires.
+    Corrupt(&'static str),
+    /// The column ends after the file.
+    Truncated,
+    /// A page becomes at least so many bytes, which are more than allowed.
+    TooLarge(u64),
+}
+
+/// Most rows that a row group of `stored_bytes` bytes can have.
+pub(super) fn most_rows(stored_bytes: u64) -> u64 {
+    stored_bytes.saturating_mul(MAX_ROWS_RATIO).saturating_add(FREE_ROWS)
+}
+
+/// Checks the pages of a column in a row group of `rows` rows. None of them may become more than `most_bytes` bytes.
+///
+/// # Errors
+///
+/// Those of the crate. What is found wrong here is the value.
+pub(super) fn check_column<R: ChunkReader + Clone + 'static>(
+    file: &R,
+    column: &ColumnChunkMetaData,
+    rows: u64,
+    most_bytes: u64,
+) -> Result<Option<BadPages>, ParquetError> {
+    let begin = match (column.dictionary_page_offset(), column.data_page_offset()) {
+        (Some(dictionary), data) if dictionary > 0 => dictionary.min(data),
+        (_, data) => data,
+    };
+    let (begin, length) = (u64::try_from(begin), u64::try_from(column.compressed_size()));
+    let (Ok(mut at), Ok(length)) = (begin, length) else {
+        return Ok(Some(BadPages::Corrupt("a column at a negative offset or of negative size")));
+    };
+    let end = at.saturating_add(length);
+    if end > file.len() {
+        return Ok(Some(BadPages::Truncated));
+    }
+    let mut has_deltas = false;
+    while at < end {
+        let Some(header) = read_header(file, at, end - at)? else {
+            return Ok(Some(BadPages::Corrupt("a page header is damaged")));
+        };
+        if header.decoded_bytes > most_bytes {
+            return Ok(Some(BadPages::TooLarge(header.decoded_bytes)));
+        }
+        has_deltas |= header.encoding.is_some_and(|encoding| delta::ALL.contains(&encoding));
+        at = at.saturating_add(header.header_bytes).saturating_add(header.stored_bytes);
+    }
+    if has_deltas { check_deltas(file, column, rows, most_bytes) } else { Ok(None) }
+}
+
+fn read_header<R: ChunkReader>(file: &R, at: u64, most: u64) -> Result<Option<PageHeader>, ParquetError> {
+    let mut length = HEADER_BYTES.min(most);
+    loop {
+        let bytes = file.get_bytes(at, length as usize)?;
+        let header = PageHeader::parse(&bytes);
+        if header.is_some() || length == most.min(MAX_HEADER_BYTES) {
+            return Ok(header);
+        }
+        length = (length * 16).min(most).min(MAX_HEADER_BYTES);
+    }
+}
+
+/// Checks the values of pages in a delta encoding.
+fn check_deltas<R: ChunkReader + Clone + 'static>(
+    file: &R,
+    column: &ColumnChunkMetaData,
+    rows: u64,
+    most_bytes: u64,
+) -> Result<Option<BadPages>, ParquetError> {
+    let rows = usize::try_from(rows).unwrap_or(usize::MAX);
+    let mut pages = SerializedPageReader::new(Arc::new(file.clone()), column, rows, None)?;
+    while let Some(page) = pages.get_next_page()? {
+        let Some(encoding) = delta::code(page.encoding()) else { continue };
+        let most_values = u64::from(page.num_values()).min(most_rows(page.buffer().len() as u64));
+        let Some(values) = values(&page, column) else {
+            return Ok(Some(BadPages::Corrupt("the levels of a page are damaged")));
+        };
+        match delta::check(encoding, &values, most_values, most_bytes) {
+            Ok(()) => {}
+            Err(BadDelta::Damaged) => {
+                return Ok(Some(BadPages::Corrupt("a page in a delta encoding is damaged")));
+            }
+            Err(BadDelta::TooLarge(bytes)) => return Ok(Some(BadPages::TooLarge(bytes))),
+        }
+    }
+    Ok(None)
+}
+
+/// The values of a page, without its levels.
+fn values(page: &Page, column: &ColumnChunkMetaData) -> Option<Bytes> {
+    let start = match page {
+        Page::DictionaryPage { .. } => 0,
+        Page::DataPageV2 { def_levels_byte_len, rep_levels_byte_len, .. } => {
+            u64::from(*def_levels_byte_len) + u64::from(*rep_levels_byte_len)
+        }
+        Page::DataPage { buf, num_values, def_level_encoding, rep_level_encoding, .. } => {
+            let column = column.column_descr();
+            let levels =
+                [(column.max_rep_level(), rep_level_encoding), (column.max_def_level(), def_level_encoding)];
+            let mut start = 0;
+            for (most, encoding) in levels.into_iter().filter(|(most, _)| *most > 0) {
+                start += if *encoding == Encoding::RLE {
+                    let length = buf.get(usize::try_from(start).ok()?..)?.first_chunk()?;
+                    4 + u64::from(u32::from_le_bytes(*length))
+                } else {
+                    // The only other one that is allowed packs each level in as few bits as hold the largest.
+                    let bits = u64::from(i16::BITS - most.leading_zeros());
+                    (u64::from(*num_values) * bits).div_ceil(8)
+                };
+            }
+            start
+        }
+    };
+    let start = usize::try_from(start).ok().filter(|&start| start <= page.buffer().len())?;
+    Some(page.buffer().slice(start..))
+}
+
+/// The values of all data pages of the first column of `file`.
+#[cfg(test)]
+fn values_of_pages(file: Vec<u8>) -> Vec<Bytes> {
+    use ::parquet::file::reader::{FileReader, SerializedFileReader};
+    let reader = SerializedFileReader::new(Bytes::from(file)).unwrap();
+    let group = reader.get_row_group(0).unwrap();
+    let pages = group.get_column_page_reader(0).unwrap().map(Result::unwrap);
+    pages.filter_map(|page| values(&page, group.metadata().column(0))).collect()
+}
