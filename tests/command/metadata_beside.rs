@@ -121,7 +121,10 @@ fn tables_that_do_not_describe_the_images_are_refused_with_what_to_type() {
             &["s/train/metadata.csv", "s/test/metadata.csv", "\"n\" is in only one"],
         ),
         (
-            &[("test/metadata.csv", "file_name,label\nb.jpg,1\n"), ("train/metadata.csv", "file_name\na.jpg\n")],
+            &[
+                ("test/metadata.csv", "file_name,label\nb.jpg,1\n"),
+                ("train/metadata.csv", "file_name\na.jpg\n"),
+            ],
             &["\"label\" is in only one"],
         ),
         (

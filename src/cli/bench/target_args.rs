@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::bench::{BenchBatchSize, TargetOptions};
 use crate::cli::common::parse;
-use crate::options::check_local;
 use crate::cli::text;
 use crate::error::Result;
+use crate::options::check_local;
 use crate::transform::image::ImageOptions;
 use crate::transform::text::TokenizerOptions;
 

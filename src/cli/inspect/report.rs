@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::{Args, Out, is_file, is_shard, open_dataset, print_error, split_of};
-use crate::options::check_local;
 use crate::error::{Error, Result};
+use crate::options::check_local;
 use crate::printable::printable_path;
 use crate::report::{DatasetReport, ReportOptions, RunReport, contact_sheet, page_html, plots_svg};
 use crate::source::read_file;

@@ -65,7 +65,7 @@ impl Feed<Task> for TarFeed {
 }
 
 /// Neighbouring samples of a tar file.
-pub(super) struct TarTask {
+pub(in crate::pipeline) struct TarTask {
     /// Ordinal of the tar file.
     file: usize,
     /// Samples and what is in their place, each with the offset in the decompressed data at which it starts.
