@@ -56,7 +56,7 @@ pub(super) struct UnitShard {
     pub sha256: String,
 }
 
-/// A file of a unit that is no shard.
+/// A file of a unit, other than a shard.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct UnitFile {
     pub name: String,

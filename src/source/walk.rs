@@ -175,7 +175,8 @@ impl Walk<'_> {
     /// The entries of a folder that are files or folders, in order.
     fn entries(&mut self, folder: &Path) -> Result<Vec<(OsString, Metadata)>> {
         let mut entries = Vec::new();
-        for_each_entry(folder, |entry| {
+        let fail = |e| Error::io("list the folder", folder, e);
+        for_each_entry(folder, fail, |entry| {
             let name = entry.file_name();
             let mut meta = entry.metadata().map_err(|e| Error::io("look at the file", &entry.path(), e))?;
             if meta.file_type().is_symlink() && self.follow_links {

@@ -9,19 +9,21 @@ use std::fs::DirEntry;
 use std::io;
 use std::path::Path;
 
-use crate::error::{Error, Result};
 use crate::panics::caught;
 
 /// Calls `each` for every entry of `dir`, in no certain order.
 ///
 /// # Errors
 ///
-/// Those of `each`; [`ErrorKind::Io`](crate::error::ErrorKind) when the directory cannot be listed.
-pub fn for_each_entry(dir: &Path, mut each: impl FnMut(&DirEntry) -> Result<()>) -> Result<()> {
-    let fail = |e| Error::io("list the folder", dir, e);
+/// Those of `each`; what `fail` makes of the failure when the directory cannot be listed.
+pub fn for_each_entry<E>(
+    dir: &Path,
+    fail: impl Fn(io::Error) -> E,
+    mut each: impl FnMut(&DirEntry) -> Result<(), E>,
+) -> Result<(), E> {
     let mut list = || {
-        for entry in std::fs::read_dir(dir).map_err(fail)? {
-            each(&entry.map_err(fail)?)?;
+        for entry in std::fs::read_dir(dir).map_err(&fail)? {
+            each(&entry.map_err(&fail)?)?;
         }
         Ok(())
     };
@@ -37,25 +39,26 @@ pub fn contained<T>(list: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
 /// Removes `dir` with all it holds, as `std::fs::remove_dir_all` does; what is already gone is no error.
 pub(super) fn remove_tree(dir: &Path) -> io::Result<()> {
     let is_gone = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
-    let list = || -> io::Result<Vec<(OsString, bool)>> {
-        let entry = |entry: io::Result<DirEntry>| {
-            let entry = entry?;
-            Ok((entry.file_name(), entry.file_type()?.is_dir()))
-        };
-        std::fs::read_dir(dir)?.map(entry).collect()
-    };
-    match contained(list) {
+    let mut entries: Vec<(OsString, bool)> = Vec::new();
+    let listed = for_each_entry(
+        dir,
+        |e| e,
+        |entry| {
+            entries.push((entry.file_name(), entry.file_type()?.is_dir()));
+            Ok(())
+        },
+    );
+    match listed {
         Err(e) if is_gone(&e) => return Ok(()),
-        entries => {
-            for (name, is_dir) in entries? {
-                let path = dir.join(name);
-                // A link to a directory is a file here.
-                let removed = if is_dir { remove_tree(&path) } else { std::fs::remove_file(&path) };
-                match removed {
-                    Err(e) if !is_gone(&e) => return Err(e),
-                    _ => {}
-                }
-            }
+        listed => listed?,
+    }
+    for (name, is_dir) in entries {
+        let path = dir.join(name);
+        // A link to a directory is a file here.
+        let removed = if is_dir { remove_tree(&path) } else { std::fs::remove_file(&path) };
+        match removed {
+            Err(e) if !is_gone(&e) => return Err(e),
+            _ => {}
         }
     }
     match std::fs::remove_dir(dir) {
@@ -67,19 +70,21 @@ pub(super) fn remove_tree(dir: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
 
     #[test]
     fn a_directory_that_cannot_be_listed_or_closed_is_an_io_error() {
         let dir = tempfile::tempdir().unwrap();
         let mut names = Vec::new();
         std::fs::write(dir.path().join("a"), "").unwrap();
-        for_each_entry(dir.path(), |entry| {
+        let fail = |e| Error::io("list the folder", dir.path(), e);
+        for_each_entry(dir.path(), fail, |entry| {
             names.push(entry.file_name());
             Ok(())
         })
         .unwrap();
         assert_eq!(names, ["a"]);
-        let missing = for_each_entry(&dir.path().join("b"), |_| Ok(())).unwrap_err();
+        let missing = for_each_entry(&dir.path().join("b"), fail, |_| Ok(())).unwrap_err();
         assert_eq!(missing.kind(), crate::error::ErrorKind::Io);
         // As the standard library does at the end of a listing.
         let closing = || -> io::Result<()> { panic!("unexpected error during closedir: 5") };

@@ -5,7 +5,7 @@ use std::fs::{File, FileType, Metadata};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use super::dirs::{contained, remove_tree};
+use super::dirs::{contained, for_each_entry, remove_tree};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The file or directory that `relative` (from a manifest, plan or part) names under `root`.
@@ -72,17 +72,20 @@ pub struct DirItem {
 
 /// The entries of the directory `dir`, sorted by name; none when there is no such directory.
 pub fn list_dir(dir: &Path) -> Result<Vec<DirItem>> {
-    let list = || match std::fs::read_dir(dir) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(e) => Err(e),
-        Ok(entries) => entries
-            .map(|entry| {
-                let entry = entry?;
-                Ok(DirItem { path: entry.path(), name: entry.file_name(), kind: entry.file_type()? })
-            })
-            .collect(),
-    };
-    let mut items = contained(list).map_err(|e| Error::io("list", dir, e))?;
+    let mut items = Vec::new();
+    let listed = for_each_entry(
+        dir,
+        |e| e,
+        |entry| {
+            items.push(DirItem { path: entry.path(), name: entry.file_name(), kind: entry.file_type()? });
+            Ok(())
+        },
+    );
+    match listed {
+        // An entry that has gone meanwhile is another matter.
+        Err(e) if e.kind() == io::ErrorKind::NotFound && lstat(dir)?.is_none() => return Ok(Vec::new()),
+        listed => listed.map_err(|e| Error::io("list", dir, e))?,
+    }
     items.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(items)
 }

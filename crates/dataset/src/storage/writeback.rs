@@ -1,4 +1,4 @@
-//! Writing to the disk behind the one who writes.
+//! Writing to the disk in the background.
 //!
 //! The kernel keeps what is written in memory until someone waits for it. For a shard of 256 MiB that someone is the
 //! commit, which then waits for most of a second. A [`Writeback`] waits while the shard is still growing, on a thread
