@@ -24,3 +24,6 @@ mod source_names;
 mod support;
 mod text_documents;
 mod text_sources;
+#[allow(unreachable_pub, reason = "this is a test, not a library")]
+#[path = "../shared/tree.rs"]
+mod tree;

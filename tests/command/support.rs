@@ -1,11 +1,12 @@
 //! Running the binary and looking at what it leaves.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use dsconvert::reader::{Dataset, Record};
 use serde_json::Value;
+
+pub use crate::tree::{Tree, tree};
 
 /// All formats.
 pub const FORMATS: [&str; 4] = ["parquet", "arrow", "msgpack", "protobuf"];
@@ -93,27 +94,9 @@ pub fn copy_dir(from: &Path, to: &Path) {
     }
 }
 
-/// Every file below `dir`: relative path and bytes.
-pub fn tree(dir: &Path) -> BTreeMap<String, Vec<u8>> {
-    let mut files = BTreeMap::new();
-    let mut folders = vec![dir.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                let name = path.strip_prefix(dir).unwrap().to_str().unwrap().to_owned();
-                files.insert(name, std::fs::read(path).unwrap());
-            }
-        }
-    }
-    files
-}
-
 /// Asserts that two trees are equal, naming the first file that is not.
 #[track_caller]
-pub fn assert_same(a: &BTreeMap<String, Vec<u8>>, b: &BTreeMap<String, Vec<u8>>) {
+pub fn assert_same(a: &Tree, b: &Tree) {
     assert_eq!(a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>());
     for (name, bytes) in a {
         assert!(bytes == &b[name], "{name} differs");

@@ -19,6 +19,8 @@
 
 mod inject;
 mod scenario;
+#[path = "../shared/tree.rs"]
+mod tree;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

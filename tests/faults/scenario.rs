@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::inject::{Action, Fault, Library, Ran, counts, run_plainly};
-
-/// Every file below a directory: relative path and bytes.
-type Tree = BTreeMap<String, Vec<u8>>;
+use crate::tree::{Tree, tree};
 
 /// How a run with a fault ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -213,7 +211,7 @@ impl Scenario {
         self.place(&out);
         let ran = library.run(&self.command(&out), &[&out, &self.source], None, &self.root.join("log-0"));
         assert_eq!(ran.status, Some(0), "{}: {}", self.name, ran.stderr);
-        assert!(tree(&out) == self.whole, "{}: other bytes without any fault", self.name);
+        assert!(tree_if_any(&out) == self.whole, "{}: other bytes without any fault", self.name);
         let counts = counts(&ran.log);
         assert!(counts.values().sum::<u32>() > 50, "{}: the library was not loaded: {counts:?}", self.name);
         counts
@@ -235,7 +233,7 @@ impl Scenario {
         if end == End::Failed && self.inspect.is_none() && !ran.stderr.starts_with("dsconvert: ") {
             return Err(told("failed without a message", &ran));
         }
-        let mut left = tree(&out);
+        let mut left = tree_if_any(&out);
         let has_work = left.keys().any(|name| name.starts_with(".dsconvert/"));
         left.retain(|name, _| !name.starts_with(".dsconvert/"));
         let is_whole = left == self.whole;
@@ -272,7 +270,7 @@ impl Scenario {
         if resumed.status != Some(0) {
             return Err(format!("{}; then {}", told("was not finished", &ran), told(how, &resumed)));
         }
-        let left = tree(&out);
+        let left = tree_if_any(&out);
         if left != self.whole || out.join(".dsconvert").exists() {
             let what = differences(&left, &self.whole);
             return Err(format!("{}; then {what}", told("ended with other bytes", &ran)));
@@ -317,22 +315,8 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Every file below `dir`, which need not be there.
-fn tree(dir: &Path) -> Tree {
-    let mut files = Tree::new();
-    let mut folders = vec![dir.to_owned()];
-    while let Some(folder) = folders.pop() {
-        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
-        for entry in entries {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                let name = path.strip_prefix(dir).unwrap().to_str().unwrap().to_owned();
-                files.insert(name, std::fs::read(path).unwrap());
-            }
-        }
-    }
-    files
+fn tree_if_any(dir: &Path) -> Tree {
+    if dir.exists() { tree(dir) } else { Tree::new() }
 }
 
 /// Documents, some of them the same, one of them no JSON, in two files.
