@@ -55,7 +55,7 @@ impl FromStr for Dedup {
     fn from_str(text: &str) -> Result<Self> {
         match text {
             "bytes" => Ok(Dedup::Bytes),
-            _ => Err(Error::usage(format!("{text:?} is no kind of duplicates")).help("use bytes")),
+            _ => Err(Error::usage(format!("unknown kind of duplicates {text:?}")).help("use bytes")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What becomes of items.
+//! The outcomes of items.
 
 use std::time::Duration;
 

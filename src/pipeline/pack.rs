@@ -27,7 +27,7 @@ pub(super) struct Packer {
     pack: Pack,
     documents: Vec<Packed>,
     tokens: u64,
-    /// Tokens of the first document that stand in rows already.
+    /// Tokens of the first document that are in rows already.
     skipped: u64,
     pub(super) counts: PackCounts,
 }
@@ -47,7 +47,7 @@ pub(super) struct PackCounts {
     pub(super) tokens: u64,
     /// Tokens that the rows have room for.
     pub(super) places: u64,
-    /// Documents that stand in several rows.
+    /// Documents that are in several rows.
     pub(super) cut: u64,
 }
 

@@ -35,7 +35,7 @@ pub(super) fn resumable(error: Error) -> Error {
 pub struct Snapshot {
     /// Items with an outcome.
     pub items: u64,
-    /// Source bytes behind them.
+    /// Source bytes that they stand for.
     pub source_bytes: u64,
     /// Records written.
     pub records: u64,

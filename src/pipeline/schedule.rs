@@ -130,7 +130,7 @@ struct OpenUnit<'c, T> {
     /// `None` while a worker feeds from it, and at the end.
     feed: Option<Box<dyn Feed<T> + 'c>>,
     exhausted: bool,
-    /// Tasks that nobody has begun, in order.
+    /// Tasks that are not started, in order.
     waiting: VecDeque<Numbered<T>>,
     /// `None` while a worker writes.
     sink: Option<Box<UnitSink>>,

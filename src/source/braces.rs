@@ -52,7 +52,7 @@ fn range(text: &str) -> Option<(&str, &str, &str, &str)> {
 fn paths(text: &str) -> Result<Vec<String>> {
     let Some((before, from, to, after)) = range(text) else { return Ok(vec![text.to_owned()]) };
     let wrong = || {
-        Error::usage(format!("{{{from}..{to}}} is no range of files"))
+        Error::usage(format!("{{{from}..{to}}} is not a range of files"))
             .help(format!("a range counts up, as {{000..127}}, to {MAX_FILES} files at most"))
     };
     let (Ok(first), Ok(last)) = (from.parse::<u64>(), to.parse::<u64>()) else { return Err(wrong()) };

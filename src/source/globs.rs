@@ -48,7 +48,7 @@ fn is_pattern(part: &str) -> bool {
 impl Matches {
     fn add(&mut self, source: &SourceSpec, pattern: &str, keep: &dyn Fn(&str) -> bool) -> Result<()> {
         let bad = |e: glob::PatternError| {
-            Error::usage(format!("{pattern:?} is no pattern of names: {}", e.msg)).at_path(&source.path)
+            Error::usage(format!("{pattern:?} is not a valid pattern: {}", e.msg)).at_path(&source.path)
         };
         let options = MatchOptions {
             case_sensitive: true,

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layout {
-    /// The names of sources and folders decide: see [`Splits`]. Folders that are no splits are classes.
+    /// The names of sources and folders decide: see [`Splits`]. Folders that are not splits are classes.
     #[default]
     Auto,
     /// First-level folder = class; everything is in one split.
@@ -38,7 +38,7 @@ impl FromStr for Layout {
             "flat" => Layout::Flat,
             _ => {
                 return Err(
-                    Error::usage(format!("{s:?} is no layout")).help("use auto, labels, splits or flat")
+                    Error::usage(format!("unknown layout {s:?}")).help("use auto, labels, splits or flat")
                 );
             }
         })

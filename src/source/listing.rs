@@ -109,7 +109,7 @@ impl<'a> Resolver<'a> {
                 "the file is a symbolic link; --follow-symlinks follows it",
             ),
             Ok(meta) if meta.is_dir() => Reject::new(RejectCode::MissingFile, "this is a folder, not a file"),
-            Ok(_) => Reject::new(RejectCode::MissingFile, "this is no regular file"),
+            Ok(_) => Reject::new(RejectCode::MissingFile, "this is not a regular file"),
             Err(e) if names_nothing(&e) => Reject::new(RejectCode::MissingFile, "there is no such file"),
             Err(e) => return Err(Error::io("look at the file", &path, e)),
         };

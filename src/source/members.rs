@@ -1,6 +1,6 @@
 //! Compressed data as the members they are made of.
 //!
-//! Members of gzip, frames of zstd and streams of xz and bzip2 stand one after the other in a file. Each has a checksum of its
+//! Members of gzip, frames of zstd and streams of xz and bzip2 follow one another in a file. Each has a checksum of its
 //! own at its end. The readers here note where each member starts in the decompressed bytes, so that what came out of a
 //! damaged one can be told from the rest.
 
@@ -89,7 +89,7 @@ impl<R: BufRead, M: Member<R>> Read for Members<R, M> {
             let given = match member.read(buffer) {
                 Ok(given) => given,
                 Err(e) => {
-                    // Behind damage, nothing is read.
+                    // Nothing is read after damage.
                     self.member = None;
                     return Err(e);
                 }
@@ -111,7 +111,7 @@ pub(super) struct Frames<R> {
     produced: u64,
     /// The last frame is complete, and no other has begun.
     between: bool,
-    /// Bytes up to the end of the block. No more than these are decoded at once: when the checksum behind the last block
+    /// Bytes up to the end of the block. No more than these are decoded at once: when the checksum after the last block
     /// is wrong, the library drops all that it gives in the same call.
     wanted: usize,
     /// More of the last block may come without input. It is asked for alone, for the same reason.

@@ -73,7 +73,7 @@ impl PlannedFile {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`]: it cannot be opened, is no regular file (any more), or has changed since it was planned.
+    /// [`ErrorKind::Io`]: it cannot be opened, is not a regular file (any more), or has changed since it was planned.
     pub fn open(&self) -> Result<OpenedFile> {
         let file = open(&self.path, self.follow_links)?;
         let meta = file.metadata().map_err(|e| Error::io("look at the file", &self.path, e))?;

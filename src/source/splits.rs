@@ -274,7 +274,7 @@ pub(super) fn folders(file: &SourceFile) -> Vec<String> {
     names
 }
 
-/// The part of the origin that the user named: the label of the source, or what stands in it before the name of a match.
+/// The part of the origin that the user named: the label of the source, or the part of it before the name of a match.
 fn label(file: &SourceFile) -> &str {
     file.origin.split('/').next().unwrap_or_default()
 }

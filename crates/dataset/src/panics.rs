@@ -1,8 +1,8 @@
 //! Contained panics.
 //!
 //! A panic is a bug, in this crate or in a library that it uses. While the bytes of one item are decoded or encoded, a
-//! panic rejects the item; everywhere else it ends the run with an internal error. In both cases the thread goes on, and
-//! whoever waits for it gets an answer.
+//! panic rejects the item; everywhere else it ends the run with an internal error. In both cases the thread goes on and
+//! returns a result, so that no other thread waits for it in vain.
 //!
 //! The library never replaces the panic hook of its program. A program that does not want contained panics on standard
 //! error asks [`note`] in its own hook, as the command does (`cli/hook.rs`).

@@ -1,7 +1,7 @@
-//! Locks that nobody waits for.
+//! Non-blocking locks.
 //!
-//! In a process that was forked while another thread held a lock, whoever waits for it waits for ever. What is locked so is
-//! held for some dozen nanoseconds and only saves time: who finds it taken does without.
+//! In a process that was forked while another thread held a lock, waiting for the lock never ends. The locks here are held
+//! for some dozen nanoseconds and protect what only saves time: a caller that finds one taken does without.
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 

@@ -4,8 +4,8 @@
 //! slot it can be in (its ordinal modulo the number of slots); another shard that needs the slot takes it over, and the
 //! old one closes when the last record that views it is gone.
 //!
-//! Nothing here blocks: a process that was forked while another thread held a slot would wait forever. Whoever finds
-//! a slot taken opens the shard for itself.
+//! Nothing here blocks: a process that was forked while another thread held a slot would wait forever. A caller that
+//! finds a slot taken opens the shard for itself.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};

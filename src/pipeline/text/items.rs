@@ -267,7 +267,7 @@ impl TextJob {
     }
 }
 
-/// A byte order mark is no part of the first document of a file.
+/// The first document of a file starts after a byte order mark.
 fn without_mark(offset: u64, bytes: &[u8]) -> &[u8] {
     if offset == 0 { bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes) } else { bytes }
 }

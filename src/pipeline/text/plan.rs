@@ -162,7 +162,7 @@ fn listed(options: &TextOptions) -> Result<Listed> {
             for source in &matches.sources {
                 let is_file = stat(&source.path)?.is_some_and(|meta| meta.is_file());
                 if is_file && kind_of(options, true, &source.path).is_none() {
-                    return Err(Error::usage("this is no kind of text file that is read here")
+                    return Err(Error::usage("unknown kind of text file")
                         .at_path(&source.path)
                         .help(
                             "text is read from .txt, .jsonl, .csv and .tsv files, also .gz, .zst, .xz and .bz2, and \
@@ -215,7 +215,7 @@ impl Finder<'_> {
         if kind.is_none() && defect.is_none() {
             defect = Some(Reject::new(
                 RejectCode::UnknownType,
-                "the name is that of no kind of text that is read",
+                "the name has no known extension of text",
             ));
         }
         let kind = kind.unwrap_or(FileKind { format: Format::Text, compression: None });

@@ -245,7 +245,7 @@ fn make_room(buffer: &mut Vec<u8>, len: usize) {
     }
 }
 
-/// The bytes from `at` on; behind the end they are 0, which is not in any string.
+/// The bytes from `at` on; after the end they are 0, which is not in any string.
 #[inline(always)]
 fn window(bytes: &[u8], at: usize) -> [u8; WINDOW] {
     let rest = bytes.get(at..).unwrap_or_default();

@@ -41,7 +41,7 @@ pub fn parse_keep(text: &str) -> Result<Vec<Keep>> {
             Some((name, ty)) => {
                 let found = DECLARED.into_iter().find(|t| t.name() == ty).ok_or_else(|| {
                     let known = DECLARED.map(FieldType::name).join(", ");
-                    Error::usage(format!("{ty:?} is no type of a field")).help(format!("types are {known}"))
+                    Error::usage(format!("unknown type of a field {ty:?}")).help(format!("types are {known}"))
                 })?;
                 (name, Some(found))
             }

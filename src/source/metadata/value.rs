@@ -9,7 +9,7 @@ use crate::schema::FieldType;
 ///
 /// # Errors
 ///
-/// It is no value of the type.
+/// The value does not fit the type.
 pub(in crate::source) fn from_text(name: &str, ty: FieldType, text: &str) -> Result<Value, Reject> {
     let value = match ty {
         FieldType::String => Some(Value::Text(text.into())),
@@ -38,7 +38,7 @@ pub(in crate::source) fn from_text(name: &str, ty: FieldType, text: &str) -> Res
 ///
 /// # Errors
 ///
-/// It is no value of the type.
+/// The value does not fit the type.
 pub(in crate::source) fn from_json(
     name: &str,
     ty: FieldType,

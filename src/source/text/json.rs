@@ -54,7 +54,7 @@ pub struct Wanted {
     pub text: Path,
     /// Field with the key.
     pub key: Option<Path>,
-    /// Fields of the record, where they stand in the line, and their types.
+    /// Fields of the record, their paths in the line, and their types.
     pub kept: Vec<(Path, Field)>,
 }
 
@@ -138,7 +138,7 @@ fn unusable(name: &str, found: Option<&Json>, wanted: &str, flag: &str) -> Rejec
 #[derive(Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Collects the members that a wanted field may stand in.
+/// Collects the members that may hold a wanted field.
 struct Members<'a>(&'a Wanted);
 
 impl<'de> Visitor<'de> for Members<'_> {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::error::{Error, Result};
 use crate::source::compression::Compression;
 
-/// How documents stand in a file.
+/// How a file holds documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Format {
     /// Plain text; [`Documents`] says where a document ends.
@@ -29,7 +29,7 @@ pub enum Format {
 /// What a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileKind {
-    /// How documents stand in it.
+    /// How it holds documents.
     pub format: Format,
     /// What it is compressed with.
     pub compression: Option<Compression>,
@@ -78,7 +78,7 @@ impl FromStr for FileKind {
     fn from_str(text: &str) -> Result<Self> {
         let (stem, compression) = Compression::of_name(text);
         Self::of_extension(stem, compression).ok_or_else(|| {
-            Error::usage(format!("{text:?} is no format of text"))
+            Error::usage(format!("unknown format of text {text:?}"))
                 .help("use txt, jsonl, csv or tsv, alone or with .gz, .zst, .xz or .bz2; or parquet, arrow")
         })
     }

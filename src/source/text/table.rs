@@ -22,7 +22,7 @@ pub struct Wanted {
     pub keep: Vec<Keep>,
 }
 
-/// Where the columns stand.
+/// Positions of the columns.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Columns {
     text: usize,
@@ -156,7 +156,7 @@ impl Rows {
         self.first
     }
 
-    /// Ordinal of the row behind the last.
+    /// Ordinal of the row after the last.
     pub fn end(&self) -> u64 {
         self.first.saturating_add(self.len() as u64)
     }

@@ -302,7 +302,7 @@ class _Batches(Iterator[Batch]):
         self._is_over = False
 
     def __next__(self) -> Batch:
-        # Begun with the first batch: whoever makes an iterator, loads a state and makes another gets what the state says.
+        # Started with the first batch, so that a state which is loaded after the iterator was made still counts.
         if self._native is None:
             _check_worker()
             self._native = self._loader._handle()

@@ -268,6 +268,6 @@ fn a_damaged_scan_is_concealed_only_when_lenient() {
     assert_eq!(
         read(&longer, 1, PixelFormat::Rgb),
         read(&file, 1, PixelFormat::Rgb),
-        "extra bytes are no damage"
+        "extra bytes after the last block are ignored"
     );
 }

@@ -95,5 +95,5 @@ impl<'a> HuffmanSlots<'a> {
 }
 
 fn no_slot(kind: &str, slot: u8) -> Error {
-    Error::corrupt(format!("there is no place {slot} for a {kind} table"))
+    Error::corrupt(format!("the {kind} table slot {slot} is out of range"))
 }

@@ -1,14 +1,14 @@
-//! Threads that make batches ahead of who asks for them, and the queue that puts them in order.
+//! Threads that make batches ahead of the caller, and the queue that puts them in order.
 //!
-//! A thread draws a ticket when there is room, makes the batch of it, and puts it where it belongs. It always puts
-//! something there, an error if need be, so whoever waits for a ticket gets an answer; a poisoned lock is used as if it
-//! were not, and a thread that panics between two batches leaves an error that every later call returns. Whoever drops the engine waits until each thread has finished the record it is at.
+//! A thread draws a ticket when there is room, makes its batch, and stores the batch or an error under the ticket, so that
+//! waiting for a ticket always ends. A poisoned lock is used like any other, and a thread that panics between two batches
+//! leaves an error that every later call returns. Dropping the engine waits until each thread has finished its record.
 //!
-//! A batch of tokens is made in the time that it takes to wake a thread. So whoever asks for one that is not there makes
-//! batches, too, instead of going to sleep.
+//! A batch of tokens is made in the time that it takes to wake a thread. So a caller that asks for one that is not there
+//! makes batches, too, instead of going to sleep.
 //!
 //! When all tickets of an epoch are drawn, threads go on with those of the next one, so that its first batches are there
-//! when it begins. Nobody sees them before [`Engine::next_epoch`].
+//! when it starts. They are not returned before [`Engine::next_epoch`].
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -296,7 +296,7 @@ impl Queue {
         self.epochs().map(Tickets::in_flight).sum()
     }
 
-    /// Opens the epoch after the current one. Where that fails, whoever asks for it gets the error.
+    /// Opens the epoch after the current one. A failure is returned to the caller that asks for that epoch.
     fn open_next(&mut self, plan: &Arc<Plan>, layout: Layout) {
         let Some(epoch) = self.current.schedule.epoch().checked_add(1) else { return };
         if self.next.is_none() {

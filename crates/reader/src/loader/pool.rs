@@ -23,8 +23,8 @@ impl Pool {
         Self { blocks: Mutex::new(Vec::new()), most }
     }
 
-    /// At least `len` elements, no more than a few per row. What they hold is left over from before: whoever takes them
-    /// writes all of them.
+    /// At least `len` elements, no more than a few per row. They hold values of earlier uses, all of which the
+    /// caller overwrites.
     pub(super) fn take<T: Element>(&self, len: usize) -> Vec<T> {
         let mut block = self.reuse(len).unwrap_or_default();
         if block.len() < len {

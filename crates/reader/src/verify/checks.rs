@@ -28,7 +28,7 @@ const REPORT_RECORDS: u64 = 1024;
 pub(super) enum Check<'a> {
     /// Counts of the manifest.
     Counts,
-    /// A file that is no shard: path, size, SHA-256.
+    /// A file other than a shard: path, size, SHA-256.
     File(&'a str, u64, &'a str),
     /// The indexes of a split.
     Indexes(Split),
