@@ -213,10 +213,7 @@ impl Finder<'_> {
         let named = file.is_named() || self.options.input != TextInput::Walk;
         let kind = kind_of(self.options, named, path);
         if kind.is_none() && defect.is_none() {
-            defect = Some(Reject::new(
-                RejectCode::UnknownType,
-                "the name has no known extension of text",
-            ));
+            defect = Some(Reject::new(RejectCode::UnknownType, "the name has no known extension of text"));
         }
         let kind = kind.unwrap_or(FileKind { format: Format::Text, compression: None });
         let mut detail = TextFile { kind, defect, columns: None };
