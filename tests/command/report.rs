@@ -446,6 +446,7 @@ fn the_commands_of_the_documentation_work() {
     assert!(ran >= 10, "{ran}");
 }
 
+#[allow(clippy::print_stdout, reason = "tells whoever runs the tests what is skipped")]
 fn is_there(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {
