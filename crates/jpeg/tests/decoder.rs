@@ -1,4 +1,5 @@
 //! The public decoder against libjpeg-turbo, on generated files and on the photographs of the repository.
+#![allow(clippy::unwrap_used)] // The exception for tests does not see helpers.
 
 use std::path::{Path, PathBuf};
 
