@@ -92,27 +92,7 @@ impl FromStr for Encode {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let parts: Vec<&str> = text.split(':').collect();
-        let parsed = match parts[..] {
-            ["jpeg"] => Some(Encode::default()),
-            ["jpeg", q] => {
-                quality(q).map(|quality| Encode::Jpeg { quality, subsampling: Subsampling::default() })
-            }
-            ["jpeg", q, "420"] => {
-                quality(q).map(|quality| Encode::Jpeg { quality, subsampling: Subsampling::S420 })
-            }
-            ["jpeg", q, "444"] => {
-                quality(q).map(|quality| Encode::Jpeg { quality, subsampling: Subsampling::S444 })
-            }
-            ["png"] => Some(Encode::Png),
-            ["webp"] => Some(Encode::Webp { quality: DEFAULT_WEBP_QUALITY }),
-            ["webp", q] => quality(q).map(|quality| Encode::Webp { quality }),
-            ["webp-lossless"] => Some(Encode::WebpLossless),
-            ["raw"] => Some(Encode::Raw),
-            ["keep"] => Some(Encode::Keep),
-            _ => None,
-        };
-        parsed.ok_or_else(|| {
+        known(text).ok_or_else(|| {
             let error = not_accepted(
                 "encoding",
                 text,
@@ -126,6 +106,30 @@ impl FromStr for Encode {
     }
 }
 
+/// The encoding that `text` names.
+fn known(text: &str) -> Option<Encode> {
+    let parts: Vec<&str> = text.split(':').collect();
+    match parts[..] {
+        ["jpeg"] => Some(Encode::default()),
+        ["jpeg", q] => {
+            quality(q).map(|quality| Encode::Jpeg { quality, subsampling: Subsampling::default() })
+        }
+        ["jpeg", q, "420"] => {
+            quality(q).map(|quality| Encode::Jpeg { quality, subsampling: Subsampling::S420 })
+        }
+        ["jpeg", q, "444"] => {
+            quality(q).map(|quality| Encode::Jpeg { quality, subsampling: Subsampling::S444 })
+        }
+        ["png"] => Some(Encode::Png),
+        ["webp"] => Some(Encode::Webp { quality: DEFAULT_WEBP_QUALITY }),
+        ["webp", q] => quality(q).map(|quality| Encode::Webp { quality }),
+        ["webp-lossless"] => Some(Encode::WebpLossless),
+        ["raw"] => Some(Encode::Raw),
+        ["keep"] => Some(Encode::Keep),
+        _ => None,
+    }
+}
+
 /// The encoding that was probably meant by a text that is none.
 fn meant(text: &str) -> Option<String> {
     let text = text.to_ascii_lowercase().replace(['=', ','], ":");
@@ -134,7 +138,8 @@ fn meant(text: &str) -> Option<String> {
         (None, Some(quality)) => format!("jpeg:{quality}"),
         _ => text,
     };
-    text.parse::<Encode>().is_ok().then_some(text)
+    // Not `parse`, whose error asks for this suggestion again.
+    known(&text).is_some().then_some(text)
 }
 
 impl fmt::Display for Encode {
