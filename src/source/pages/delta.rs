@@ -213,7 +213,6 @@ mod tests {
         let properties = WriterProperties::builder().set_dictionary_enabled(false).set_encoding(encoding);
         let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties.build())).unwrap();
         write(&mut writer);
-        writer.finish().unwrap();
         writer.into_inner().unwrap()
     }
 
