@@ -86,7 +86,7 @@ fn folders_are_classes_beside_metadata_only_when_asked_for() {
     files(&dir.path().join("s"), &["cat/a.jpg", "dog/b.jpg"], &[("metadata.csv", csv)]);
     let ran = run(dir.path(), b"", &["s", "--out", "plain"]).exits(0);
     ran.says(&["\"cat\", \"dog\" are not classes", "--layout labels"]);
-    assert!(manifest(&dir.path().join("plain"))["schema"]["class_names"].as_array().unwrap().is_empty());
+    assert_eq!(manifest(&dir.path().join("plain"))["schema"]["class_names"], serde_json::Value::Null);
     assert_eq!(texts(&dir.path().join("plain"), "train", "caption"), ["one", "two"]);
 
     let classes = dir.path().join("classes.txt");
@@ -114,7 +114,7 @@ fn tables_that_do_not_describe_the_images_are_refused_with_what_to_type() {
         (&[("metadata.csv", "file_name\ntrain/a.jpg\na.jpg/../x\n./train/a.jpg\n")], &["line 2 and line 4"]),
         (
             &[("metadata.csv", "file_name\ntrain/a.jpg\n"), ("train/metadata.csv", "file_name\na.jpg\n")],
-            &["line 2 of s/metadata.csv", "line 2 of s/train/metadata.csv", "train/a.jpg"],
+            &["s/metadata.csv: line 2 and line 2 of s/train/metadata.csv both name s/train/a.jpg"],
         ),
         (
             &[("test/metadata.csv", "file_name,n\nb.jpg,1\n"), ("train/metadata.csv", "file_name\na.jpg\n")],
