@@ -25,7 +25,7 @@ pub const DEFAULT_READ_AHEAD_BYTES: u64 = 4 << 20;
 ///
 /// ```no_run
 /// use dsconvert_reader::OpenOptions;
-/// use dsconvert::storage::Access;
+/// use dsconvert_reader::storage::Access;
 ///
 /// let dataset = OpenOptions::new().access(Access::Read).verify_checksums(false).open("out")?;
 /// # Ok::<(), dsconvert_reader::error::Error>(())

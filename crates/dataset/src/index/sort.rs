@@ -50,8 +50,8 @@ impl Limits {
 /// Sorts rows of `N` bytes, spilling to disk when the memory is full.
 ///
 /// ```
-/// # use dsconvert::index::sort::ExternalSort;
-/// # fn main() -> dsconvert::error::Result<()> {
+/// # use dsconvert_dataset::index::sort::ExternalSort;
+/// # fn main() -> dsconvert_dataset::error::Result<()> {
 /// let mut sort = ExternalSort::<8>::new(std::env::temp_dir(), 1 << 20);
 /// for number in [7u64, 256, 1] {
 ///     sort.push(number.to_be_bytes())?;

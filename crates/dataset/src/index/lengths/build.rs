@@ -17,9 +17,9 @@ const ROW_BYTES: usize = 16;
 /// sorted runs and merged while the index is written.
 ///
 /// ```
-/// # use dsconvert::index::LengthIndexBuilder;
-/// # use dsconvert::schema::LengthUnit;
-/// # fn main() -> dsconvert::error::Result<()> {
+/// # use dsconvert_dataset::index::LengthIndexBuilder;
+/// # use dsconvert_dataset::schema::LengthUnit;
+/// # fn main() -> dsconvert_dataset::error::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let (out, spill_dir) = (dir.path(), dir.path());
 /// let mut builder = LengthIndexBuilder::new(spill_dir, 64 << 20);
