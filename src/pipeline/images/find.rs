@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::options::{ImagesOptions, Naming};
 use super::tars::tar_fields;
-use super::{ImagesOptions, Naming};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::SourceSpec;
 use crate::schema::Field;

@@ -12,8 +12,9 @@ use std::time::Instant;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::convert::{Images, Task};
+use super::job::ImagesJob;
 use super::tars::TarFeed;
-use super::{Images, ImagesJob, Task};
 use crate::error::{Error, Result};
 use crate::format::{self, ShardWriter};
 use crate::options::RunOptions;

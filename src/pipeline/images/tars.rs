@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 
-use super::{Images, ImagesJob, Item, Task};
+use super::convert::{Images, Item, Task};
+use super::job::ImagesJob;
 use crate::error::Result;
 use crate::pipeline::conversion::Feed;
 use crate::pipeline::outcome::{Member, Outcome, Outcomes};

@@ -1,0 +1,242 @@
+//! Images on their way into records.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use super::feed::FileFeed;
+use super::job::ImagesJob;
+use super::tars::{TarFeed, TarTask};
+use crate::error::Result;
+use crate::options::RunOptions;
+use crate::panics::contained;
+use crate::pipeline::conversion::{Conversion, Converting, Feed};
+use crate::pipeline::dedup::{Candidate, duplicates};
+use crate::pipeline::memory::MemoryLimit;
+use crate::pipeline::outcome::{Converted, Outcome, Outcomes};
+use crate::pipeline::progress::Stop;
+use crate::pipeline::testing::item_panic_point;
+use crate::sample::{Record, Reject, RejectCode, Value};
+use crate::schema::LABEL;
+use crate::source::listing::Detail;
+use crate::source::walk::SourceFile;
+use crate::threads;
+use crate::transform::image::{self as transform, DEFAULT_KEPT_BYTES, Scratch};
+
+/// A piece of work.
+pub(in crate::pipeline) enum Task {
+    /// Files, by ordinal.
+    Files(Range<usize>),
+    /// Samples of a tar file.
+    Tar(TarTask),
+}
+
+/// An image with all that is known of it.
+pub(super) struct Item {
+    pub(super) origin: String,
+    pub(super) bytes: Bytes,
+    pub(super) label: Value,
+    /// Values of the fields that not every dataset has.
+    pub(super) values: Vec<Value>,
+}
+
+/// The running conversion.
+pub(in crate::pipeline) struct Images<'a> {
+    pub(super) job: &'a ImagesJob,
+    pixels: MemoryLimit,
+    /// Bytes of buffers that a worker keeps from image to image.
+    kept_bytes: usize,
+    /// Ordinals of the files that are left out, and of those that stay instead.
+    duplicates: OnceLock<BTreeMap<usize, usize>>,
+}
+
+impl Conversion for Images<'_> {
+    type Task = Task;
+    type Scratch = Scratch;
+
+    fn scratch(&self, _idle: &Arc<AtomicUsize>) -> Scratch {
+        Scratch::keeping(self.kept_bytes)
+    }
+
+    fn prepare(&self, work: &Path, threads: usize, stop: &Stop) -> Result<()> {
+        let job = self.job;
+        if job.options.dedup.is_some() {
+            let whole = |ordinal: &usize| job.details.get(*ordinal).is_none_or(|d| d.defect.is_none());
+            let candidate = |ordinal: usize| {
+                let file = &job.files[ordinal];
+                Candidate { planned: job.planned(file), ordinal }
+            };
+            let candidates = (0..job.files.len()).filter(whole).map(candidate).collect();
+            let found = duplicates(candidates, work, threads, stop)?;
+            self.duplicates.get_or_init(|| found);
+        }
+        Ok(())
+    }
+
+    fn open(&self, unit: u32, _careful: bool) -> Result<Box<dyn Feed<Task> + '_>> {
+        let range = self.job.units[unit as usize].clone();
+        if self.job.is_tar(&self.job.files[range.start]) {
+            return Ok(Box::new(TarFeed::open(self.job, range.start)?));
+        }
+        Ok(Box::new(FileFeed::new(&self.job.files[range.clone()], range.start)))
+    }
+
+    fn convert(&self, task: Task, scratch: &mut Scratch, out: &mut Outcomes) -> Result<Converting> {
+        match task {
+            Task::Files(files) => self.files(files, scratch, out)?,
+            Task::Tar(task) => self.tar(task, scratch, out),
+        }
+        Ok(Converting::Done)
+    }
+}
+
+impl<'a> Images<'a> {
+    /// Half of the memory is for images under way, a quarter for the buffers that workers keep; the scheduler has the
+    /// rest for files and records.
+    pub(in crate::pipeline) fn new(job: &'a ImagesJob, run: &RunOptions) -> Self {
+        let kept = run.memory_bytes / 4 / run.threads.max(1) as u64;
+        Self {
+            job,
+            pixels: MemoryLimit::new(run.memory_bytes / 2),
+            kept_bytes: kept.min(DEFAULT_KEPT_BYTES as u64) as usize,
+            duplicates: OnceLock::new(),
+        }
+    }
+
+    fn files(&self, task: Range<usize>, scratch: &mut Scratch, out: &mut Outcomes) -> Result<()> {
+        for (ordinal, file) in task.clone().zip(&self.job.files[task]) {
+            let detail = self.job.details.get(ordinal);
+            if let Some(defect) = detail.and_then(|d| d.defect.as_deref()) {
+                let (split, origin) = (self.job.split_of(file), file.origin.clone());
+                out.list.push(Outcome::Rejected { split, origin, reject: defect.clone() });
+                continue;
+            }
+            let planned = self.job.planned(file);
+            let started = Instant::now();
+            let bytes = Bytes::from(planned.read()?);
+            out.read(&bytes);
+            out.reading += started.elapsed();
+            out.source_bytes += file.bytes;
+            let name = planned.path.file_name().map(crate::source::portable_name).unwrap_or_default();
+            // What is named one by one is an item, whatever it is.
+            if detail.is_none()
+                && transform::sniff(&bytes).is_none()
+                && !transform::has_image_extension(&name)
+            {
+                out.skipped += 1;
+                continue;
+            }
+            let split = self.job.split_of(file);
+            if let Some(&first) = self.duplicates.get().and_then(|found| found.get(&ordinal)) {
+                let (origin, of) = (file.origin.clone(), self.job.files[first].origin.clone());
+                out.list.push(Outcome::Duplicate { split, origin, of });
+                continue;
+            }
+            let outcome = match self.file(file, detail, split, &bytes, scratch, out) {
+                Ok(outcome) => outcome,
+                Err(reject) => Outcome::Rejected { split, origin: file.origin.clone(), reject },
+            };
+            out.list.push(outcome);
+        }
+        Ok(())
+    }
+
+    /// The outcome of a file.
+    fn file(
+        &self,
+        file: &SourceFile,
+        detail: Option<&Detail>,
+        split: u16,
+        bytes: &Bytes,
+        scratch: &mut Scratch,
+        out: &mut Outcomes,
+    ) -> Result<Outcome, Reject> {
+        let label = match self.job.folders.label_of(file) {
+            Some((class, None)) => {
+                return Err(Reject::new(
+                    RejectCode::UnknownLabel,
+                    format!("the class {class:?} is not in the list of classes"),
+                ));
+            }
+            Some((_, Some(label))) => Value::Int(i64::from(label)),
+            None => detail.and_then(|d| d.label).map_or(Value::Null, |label| Value::Int(i64::from(label))),
+        };
+        let values = match detail {
+            Some(detail) => detail.values.to_vec(),
+            // Fields that only samples from tar files have.
+            None => vec![Value::Null; self.job.extra_fields],
+        };
+        let sample = Item { origin: file.origin.clone(), bytes: bytes.clone(), label, values };
+        self.image(sample, split, scratch, out)
+    }
+
+    /// Converts a large image on a thread of its own. The allocator keeps for each thread what that thread has freed; so
+    /// it keeps it for as many threads as there are large images under way, and not for every worker that ever met one.
+    fn convert_apart(&self, bytes: &Bytes, scratch: &mut Scratch) -> Result<transform::Outcome, Reject> {
+        let apart = std::thread::scope(|scope| {
+            let convert = || self.job.transform.convert(bytes, scratch);
+            let apart = threads::named("large image").spawn_scoped(scope, convert).ok()?;
+            Some(apart.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
+        // Without a thread to spare, saving memory matters less than going on.
+        apart.unwrap_or_else(|| self.job.transform.convert(bytes, scratch))
+    }
+
+    /// The outcome of an image with all that is known of it.
+    pub(super) fn image(
+        &self,
+        sample: Item,
+        split: u16,
+        scratch: &mut Scratch,
+        out: &mut Outcomes,
+    ) -> Result<Outcome, Reject> {
+        let Item { origin, bytes, label, values: extra } = sample;
+        let bytes = &bytes;
+        contained(|| {
+            item_panic_point(&origin);
+            Ok(())
+        })?;
+        let header = self.job.transform.peek(bytes)?;
+        let converted = {
+            let _permit = self.pixels.acquire(header.memory_bytes);
+            if header.memory_bytes > self.kept_bytes as u64 {
+                self.convert_apart(bytes, scratch)?
+            } else {
+                self.job.transform.convert(bytes, scratch)?
+            }
+        };
+        let image = match converted {
+            transform::Outcome::Filtered(reason) => {
+                return Ok(Outcome::Filtered { split, origin, reason: reason.name().to_owned() });
+            }
+            transform::Outcome::Converted(image) => image,
+        };
+        if image.passthrough {
+            out.note("passed_through");
+        }
+        if image.lenient {
+            out.note("damaged_kept");
+        }
+        let (width, height) = (image.width, image.height);
+        let mut values = vec![
+            Value::Text(origin.as_str().into()),
+            Value::Bytes(image.bytes),
+            Value::UInt(u64::from(width)),
+            Value::UInt(u64::from(height)),
+        ];
+        if self.job.schema.index_of(LABEL).is_some() {
+            values.push(label);
+        }
+        values.push(Value::Text(origin.as_str().into()));
+        values.extend(extra);
+        let mut converted = Converted::new(split, Record { values }, u64::from(width) * u64::from(height));
+        (converted.width, converted.height) = (width, height);
+        converted.check_size()?;
+        Ok(Outcome::Converted(converted))
+    }
+}

@@ -1,0 +1,93 @@
+//! A planned conversion of images as another process needs it.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::job::{ImagesJob, UNIT_FILES, unit_bytes};
+use super::options::ImagesOptions;
+use crate::error::Result;
+use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter, OpenedJob, StoredJob};
+use crate::schema::{Kind, Schema};
+use crate::source::labels::Folders;
+use crate::source::walk::SourceFile;
+use crate::transform::image::ImageTransform;
+
+/// What a stored job holds beside its header and listing.
+#[derive(Serialize, Deserialize)]
+struct StoredImages<'a> {
+    options: Cow<'a, ImagesOptions>,
+    folders: Cow<'a, Folders>,
+    units: Cow<'a, [Range<usize>]>,
+    extra_fields: usize,
+    /// Number of lines with [`Detail`](crate::source::listing::Detail)s that follow.
+    details: usize,
+}
+
+impl StoredJob for ImagesJob {
+    fn header(&self) -> Result<JobHeader> {
+        Ok(JobHeader {
+            dsconvert: env!("CARGO_PKG_VERSION").to_owned(),
+            plan: String::new(),
+            kind: Kind::Images,
+            options: self.described.clone(),
+            output: self.options.output.clone(),
+            sources: self.options.sources.clone(),
+            walked: self.options.naming.walks(),
+            files: self.files.len() as u64,
+            skipped: self.skipped,
+            skipped_types: self.file_types(),
+            units: self.units.len() as u32,
+            unit_bytes: unit_bytes(&self.options.output),
+            unit_pieces: UNIT_FILES as u64,
+            pack: None,
+            tokenizer: None,
+            schema: Schema::clone(&self.schema),
+            splits: self.splits.clone(),
+        })
+    }
+
+    fn files(&self) -> &[SourceFile] {
+        &self.files
+    }
+
+    fn tokenizer_json(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn write(&self, file: &mut JobWriter) -> Result<()> {
+        file.line(&StoredImages {
+            options: Cow::Borrowed(&self.options),
+            folders: Cow::Borrowed(&self.folders),
+            units: Cow::Borrowed(&self.units),
+            extra_fields: self.extra_fields,
+            details: self.details.len(),
+        })?;
+        self.details.iter().try_for_each(|detail| file.line(detail))
+    }
+
+    fn read(opened: OpenedJob, file: &mut JobReader) -> Result<Self> {
+        let OpenedJob { header, files, .. } = opened;
+        let stored: StoredImages<'_> = file.line()?;
+        let details = file.lines(stored.details)?;
+        let options = ImagesOptions { sources: header.sources, ..stored.options.into_owned() };
+        Ok(Self {
+            transform: ImageTransform::new(options.image.clone())?,
+            walked: options.naming.walks() && details.is_empty(),
+            // Only the plan tells of them.
+            tables: Vec::new(),
+            options,
+            described: header.options,
+            files,
+            details,
+            skipped: header.skipped,
+            folders: stored.folders.into_owned(),
+            splits: header.splits,
+            units: stored.units.into_owned(),
+            schema: Arc::new(header.schema),
+            extra_fields: stored.extra_fields,
+        })
+    }
+}
