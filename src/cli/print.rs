@@ -7,6 +7,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Serialize;
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -18,6 +19,16 @@ use crate::error::{Error, ErrorKind, Result};
 pub(super) fn out(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(failed)
+}
+
+/// Prints a result as JSON.
+///
+/// # Errors
+///
+/// See [`failed`].
+pub(super) fn json(result: &impl Serialize) -> Result<()> {
+    let json = serde_json::to_string_pretty(result);
+    out(&(json.map_err(|e| Error::internal("the result has no JSON").caused_by(e))? + "\n"))
 }
 
 /// The error of results that could not be printed.

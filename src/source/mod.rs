@@ -21,7 +21,8 @@ pub mod walk;
 pub mod warning;
 pub mod webdataset;
 
-use std::io::{self, BufRead, BufReader};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -30,6 +31,7 @@ pub use name::portable_name;
 pub use planned::{PlannedFile, read_file};
 use rustix::io::Errno;
 
+use crate::decode::sniff;
 use crate::error::{Error, Result};
 
 /// Pauses between attempts at an operation that failed in the operating system.
@@ -93,6 +95,22 @@ pub fn same_content(one: &PlannedFile, other: &PlannedFile) -> Result<bool> {
     a.get_ref().check_unchanged()?;
     b.get_ref().check_unchanged()?;
     Ok(same)
+}
+
+/// Bytes of a file that are looked at when its name does not say what it is.
+const SNIFFED_BYTES: u64 = 4096;
+
+/// Whether the bytes at the start of a file are those of an image.
+///
+/// # Errors
+///
+/// The file cannot be read.
+pub fn begins_as_image(path: &Path) -> Result<bool> {
+    let mut head = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(SNIFFED_BYTES).read_to_end(&mut head))
+        .map_err(|e| Error::io("read", path, e))?;
+    Ok(sniff(&head).is_some())
 }
 
 /// The folder that a file is in.

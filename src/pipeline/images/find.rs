@@ -1,9 +1,7 @@
 //! What the sources of images hold, and how the plan describes it.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::json;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -13,6 +11,7 @@ use super::tars::tar_fields;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::SourceSpec;
 use crate::schema::Field;
+use crate::source::begins_as_image;
 use crate::source::labels::{Folders, Layout};
 use crate::source::listing::Detail;
 use crate::source::metadata::{BESIDE_NAMES, Metadata, list_beside};
@@ -20,12 +19,10 @@ use crate::source::splits::{Names, SplitBy};
 use crate::source::walk::{SourceFile, list};
 use crate::source::warning::Warning;
 use crate::source::webdataset::is_tar;
-use crate::transform::image::{has_image_extension, sniff};
+use crate::transform::image::has_image_extension;
 
 /// Files of a folder that are looked into when no name says what they are.
 const SNIFFED_FILES: usize = 16;
-/// Bytes of such a file that are read.
-const SNIFFED_BYTES: u64 = 4096;
 
 /// What the sources hold.
 #[derive(Default)]
@@ -109,7 +106,8 @@ fn images_among<'a>(files: &'a [SourceFile], sources: &[SourceSpec]) -> Vec<&'a 
                 let (count, found) = looked.entry(parent(file)).or_default();
                 if !*found && *count < SNIFFED_FILES {
                     *count += 1;
-                    *found = is_image_inside(&file.path(sources));
+                    // A file that cannot be read is a failure of the run, not of the plan.
+                    *found = begins_as_image(&file.path(sources)).unwrap_or(true);
                 }
                 // A folder with more files may have images among the others.
                 *found || *count == SNIFFED_FILES
@@ -141,13 +139,6 @@ pub(super) fn tables_help(error: Error) -> Error {
 /// Origin of the folder that `file` is in.
 fn parent(file: &SourceFile) -> &str {
     file.origin.rsplit_once('/').map_or("", |(folder, _)| folder)
-}
-
-fn is_image_inside(path: &Path) -> bool {
-    let mut head = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(SNIFFED_BYTES).read_to_end(&mut head));
-    // A file that cannot be read is a failure of the run, not of the plan.
-    read.is_err() || sniff(&head).is_some()
 }
 
 pub(super) fn find(options: &ImagesOptions) -> Result<Found> {
