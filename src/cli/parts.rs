@@ -189,7 +189,7 @@ pub(super) fn show_status(args: &StatusArgs) -> Result<Ending> {
         if let Some(again) = again {
             json["submit_again"] = again.into();
         }
-        print::out(&format!("{}\n", serde_json::to_string_pretty(&json).map_err(fail)?))?;
+        print::json(&json)?;
     } else {
         print::out(&described(&status, &printable_path(&args.out), again.as_deref()))?;
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::common::{CommonArgs, choice, flag, parse, source};
 use super::{Ending, lengths, print, signals};
 use crate::error::{Error, Result};
+use crate::manifest::TOKENIZER_NAME;
 use crate::options::{SourceSpec, check_local, parse_size};
 use crate::packing::Packing;
 use crate::pipeline::{DEFAULT_TEXT_FIELD, Overflow, TextInput, TextJob, TextOptions, TextShape};
@@ -385,7 +386,7 @@ pub(super) fn load(name: &str, options: TokenizerOptions) -> Result<Tokenizer> {
     }
     check_local("--tokenizer", given)?;
     let is_folder = found.is_some_and(|meta| meta.is_dir());
-    let path = if is_folder { given.join("tokenizer.json") } else { given.to_owned() };
+    let path = if is_folder { given.join(TOKENIZER_NAME) } else { given.to_owned() };
     let help = "--tokenizer takes a tokenizer.json, a folder that holds one, or the word bytes";
     if stat(&path)?.is_none() {
         return Err(Error::usage("there is no such tokenizer").at_path(&path).help(help));

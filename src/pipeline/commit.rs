@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::Format;
 use crate::index::{IndexEntry, LengthIndexBuilder, RecordIndexWriter, ShardEntry, write_shard_table};
 use crate::manifest::{
-    Counts, FileEntry, MANIFEST_NAME, MANIFEST_VERSION, Manifest, PlanInfo, Sources, Split,
+    Counts, FileEntry, MANIFEST_NAME, MANIFEST_VERSION, Manifest, PlanInfo, Sources, Split, TOKENIZER_NAME,
 };
 use crate::options::MaxRejects;
 use crate::printable::printable;
@@ -55,6 +55,13 @@ pub(super) struct Commit<'a> {
     pub fingerprint: &'a dyn Fn(&str) -> String,
 }
 
+/// A dataset that was committed just now.
+pub(super) struct Committed {
+    pub manifest: Manifest,
+    /// Bytes of the texts that became records.
+    pub text_bytes: u64,
+}
+
 /// Why nothing was committed.
 pub(super) struct Failure {
     pub error: Error,
@@ -75,7 +82,7 @@ impl Commit<'_> {
     ///
     /// [`ErrorKind::NotCommitted`] when no record came out or too many items were rejected; [`ErrorKind::Usage`] when
     /// two records have one key.
-    pub(super) fn run(mut self) -> Result<Manifest, Failure> {
+    pub(super) fn run(mut self) -> Result<Committed, Failure> {
         let dirs = UnitDirs::new(&self.dir.work());
         let mut units = Vec::new();
         for unit in 0..self.units {
@@ -123,7 +130,7 @@ impl Commit<'_> {
             files.push(self.concatenate(DUPLICATES_NAME, &dirs, &units)?);
         }
         if let Some(json) = self.tokenizer_json {
-            files.push(entry("tokenizer.json", write_file(&staged.join("tokenizer.json"), json)?));
+            files.push(entry(TOKENIZER_NAME, write_file(&staged.join(TOKENIZER_NAME), json)?));
         }
         let mut manifest = Manifest {
             manifest_version: MANIFEST_VERSION,
@@ -148,7 +155,7 @@ impl Commit<'_> {
         self.place_staged(&manifest)?;
         sync_dir(self.dir.path())?;
         rename(&self.dir.pending(), &self.dir.path().join(MANIFEST_NAME))?;
-        Ok(manifest)
+        Ok(Committed { manifest, text_bytes: units.iter().map(|unit| unit.text_bytes).sum() })
     }
 
     fn check_outcomes(&self, counts: &Counts, units: &[UnitResult], dirs: &UnitDirs) -> Result<(), Failure> {

@@ -121,17 +121,18 @@ pub(super) enum UnitState {
 /// Where the units of an output directory live.
 #[derive(Debug, Clone)]
 pub(super) struct UnitDirs {
+    work: PathBuf,
     root: PathBuf,
 }
 
 impl UnitDirs {
     pub(super) fn new(work: &Path) -> Self {
-        Self { root: work.join("units") }
+        Self { work: work.to_owned(), root: work.join("units") }
     }
 
     /// The working directory.
-    pub(super) fn work(&self) -> PathBuf {
-        self.root.parent().unwrap_or(&self.root).to_owned()
+    pub(super) fn work(&self) -> &Path {
+        &self.work
     }
 
     /// Whether a unit was ever started.

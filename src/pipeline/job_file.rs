@@ -20,8 +20,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::pack::Pack;
+use super::plan::Plan;
 use crate::error::{Error, ErrorKind, Result};
-use crate::manifest::Sources;
+use crate::manifest::{Sources, TOKENIZER_NAME};
 use crate::options::{OutputOptions, SourceSpec};
 use crate::schema::{Kind, Schema};
 use crate::source::read_file;
@@ -30,8 +31,6 @@ use crate::storage::{NewFile, hex, lstat, write_file};
 
 /// Name of the stored job in the working directory.
 pub(super) const JOB_NAME: &str = "job.jsonl";
-/// Name of the stored tokenizer in the working directory.
-const TOKENIZER_NAME: &str = "tokenizer.json";
 
 /// What running units and committing need to know of any conversion.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -67,6 +66,11 @@ pub(super) struct JobHeader {
 }
 
 impl JobHeader {
+    /// The plan of the run: what decides whether finished units are of any use to it.
+    pub(super) fn plan_of<'a>(&'a self, files: &'a [SourceFile]) -> Plan<'a> {
+        Plan { options: &self.options, units: self.units, files }
+    }
+
     /// What the manifest says of the sources.
     pub(super) fn sources(&self, files: &[SourceFile]) -> Sources {
         Sources {
@@ -123,6 +127,16 @@ pub(super) fn store<J: StoredJob>(job: &J, plan: &str, work: &Path) -> Result<()
     file.finish()
 }
 
+/// Refuses a working directory without a stored job.
+pub(super) fn check_stored(work: &Path) -> Result<()> {
+    match lstat(&work.join(JOB_NAME))? {
+        Some(_) => Ok(()),
+        None => Err(Error::usage("there is no plan in this directory")
+            .at_path(work)
+            .help("make one with `dsconvert plan images|text … --out DIR`")),
+    }
+}
+
 /// Opens the stored job in the working directory, up to the lines of its kind.
 ///
 /// # Errors
@@ -130,12 +144,8 @@ pub(super) fn store<J: StoredJob>(job: &J, plan: &str, work: &Path) -> Result<()
 /// [`ErrorKind::Usage`] when there is none; [`ErrorKind::Unsupported`] when another version planned it;
 /// [`ErrorKind::Corrupt`] when it is not what was written.
 pub(super) fn open(work: &Path) -> Result<(OpenedJob, JobReader)> {
+    check_stored(work)?;
     let path = work.join(JOB_NAME);
-    if lstat(&path)?.is_none() {
-        return Err(Error::usage("there is no plan in this directory")
-            .at_path(work)
-            .help("make one with `dsconvert plan images|text … --out DIR`"));
-    }
     check_digest(&path)?;
     let file = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
     let mut reader = JobReader { lines: BufReader::new(file).lines(), path };

@@ -27,7 +27,9 @@ mod progress;
 mod rows;
 mod run;
 mod schedule;
+mod selection;
 mod shuffle;
+mod status;
 pub(crate) mod testing;
 mod text;
 mod timing;
@@ -38,10 +40,12 @@ mod workers;
 pub use dedup::Dedup;
 pub use estimate::{Estimate, MIN_SAMPLE};
 pub use images::{ImagesJob, ImagesOptions, Naming, Prediction};
-pub use parts::{PartReport, Selection, Status, merge, ranges, run_units, status};
+pub use parts::{PartReport, merge, run_units};
 pub use plan::PlanSummary;
 pub use progress::{Progress, Snapshot, Stop};
 pub use run::{Job, Report, check_output};
+pub use selection::{Selection, ranges};
+pub use status::{Status, status};
 pub use text::{
     DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, LengthRange, MAX_PACK_TOKENS, Overflow, TextInput,
     TextJob, TextOptions, TextShape,

@@ -21,8 +21,6 @@ use crate::storage::Writeback;
 /// The units of a plan in an output directory.
 pub(super) struct Units<'a> {
     pub(super) header: &'a JobHeader,
-    /// Identity of the plan.
-    pub(super) plan: &'a str,
     pub(super) out: &'a Path,
     pub(super) dirs: &'a UnitDirs,
 }
@@ -75,7 +73,7 @@ impl Units<'_> {
         let work = || -> Result<()> {
             while let Some(&unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
                 stop.check()?;
-                let state = self.dirs.check(unit, self.plan, self.out, check)?;
+                let state = self.dirs.check(unit, &self.header.plan, self.out, check)?;
                 found.lock().unwrap_or_else(PoisonError::into_inner).insert(unit, state);
             }
             Ok(())
@@ -102,7 +100,7 @@ impl Units<'_> {
         }
         let (threads, count) = (options.threads.max(1), todo.len());
         let started = Instant::now();
-        conversion.prepare(&self.dirs.work(), threads, stop)?;
+        conversion.prepare(self.dirs.work(), threads, stop)?;
         progress.timing.end(Phase::Prepare, started);
         let started = Instant::now();
         let output = &self.header.output;
@@ -116,7 +114,15 @@ impl Units<'_> {
         let writeback = Writeback::start();
         let schema = Arc::new(self.header.schema.clone());
         let sink = |unit| {
-            UnitSink::create(unit, self.plan, self.dirs, &cuts, &writeback, &schema, &self.header.splits)
+            UnitSink::create(
+                unit,
+                &self.header.plan,
+                self.dirs,
+                &cuts,
+                &writeback,
+                &schema,
+                &self.header.splits,
+            )
         };
         let memory_bytes = options.memory_bytes / 4;
         let failed = run(&Schedule { conversion, threads, memory_bytes, progress, stop, sink: &sink }, todo)?;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Args, Out, is_file, is_shard, open_dataset, print_error, split_of};
 use crate::error::{Error, Result};
+use crate::manifest::TOKENIZER_NAME;
 use crate::options::check_local;
 use crate::printable::printable_path;
 use crate::report::{DatasetReport, ReportOptions, RunReport, contact_sheet, page_html, plots_svg};
@@ -150,7 +151,7 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
 fn read_tokenizer(path: &Path) -> Result<Vec<u8>> {
     check_local("--tokenizer", path)?;
     let is_folder = stat(path)?.is_some_and(|meta| meta.is_dir());
-    let file = if is_folder { path.join("tokenizer.json") } else { path.to_owned() };
+    let file = if is_folder { path.join(TOKENIZER_NAME) } else { path.to_owned() };
     if !is_file(&file)? {
         return Err(Error::usage("there is no such tokenizer").at_path(&file));
     }

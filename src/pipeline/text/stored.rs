@@ -108,11 +108,8 @@ impl StoredJob for TextJob {
         let stored: StoredText<'_> = file.line()?;
         let details: Vec<TextFile> = file.lines(files.len())?;
         let parts: Vec<Part> = file.lines(stored.parts)?;
-        let tokenizer = match tokenizer_json {
-            Some(json) => Tokenizer::from_json(json, stored.tokenizer.into_owned()),
-            None => Tokenizer::bytes(stored.tokenizer.into_owned()),
-        };
-        let tokenizer = tokenizer.map_err(usage_error)?;
+        let tokenizer =
+            Tokenizer::stored(tokenizer_json, stored.tokenizer.into_owned()).map_err(usage_error)?;
         let options = TextOptions {
             input: stored.input,
             input_format: stored.input_format,

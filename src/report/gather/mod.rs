@@ -21,7 +21,7 @@ pub use self::text::{DecodedSample, ShownToken, TextStats, TokenCount};
 use super::histogram::Histogram;
 use super::vocabulary::Vocabulary;
 use crate::error::{Error, Result};
-use crate::manifest::{Manifest, Split as SplitInfo, open_listed};
+use crate::manifest::{Manifest, Split as SplitInfo, TOKENIZER_NAME, open_listed};
 use crate::reader::{Dataset, OpenOptions, Split};
 use crate::schema::Kind;
 use crate::storage::{Access, resolve, stat};
@@ -30,8 +30,6 @@ use crate::storage::{Access, resolve, stat};
 pub(super) const MAX_SPLITS: usize = 12;
 /// Problems that are listed; the others are counted.
 const MAX_PROBLEMS: usize = 20;
-/// Name of the tokenizer in a dataset.
-const TOKENIZER_NAME: &str = "tokenizer.json";
 /// Largest tokenizer that is read.
 const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
 

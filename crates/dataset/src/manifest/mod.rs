@@ -21,6 +21,9 @@ use unique::check_unique_names;
 /// Name of the manifest in the output directory.
 pub const MANIFEST_NAME: &str = "manifest.json";
 
+/// Name of the tokenizer in a dataset of token ids.
+pub const TOKENIZER_NAME: &str = "tokenizer.json";
+
 /// Version of the manifests that are written. A reader refuses a larger one.
 pub const MANIFEST_VERSION: u32 = 2;
 
