@@ -19,7 +19,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::pack::Pack;
 use super::plan::Plan;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Sources, TOKENIZER_NAME};
@@ -57,8 +56,6 @@ pub(super) struct JobHeader {
     pub unit_bytes: u64,
     /// Source files, or pieces of divided files, at which a unit is full.
     pub unit_pieces: u64,
-    /// Documents are stored in rows of one length.
-    pub pack: Option<Pack>,
     /// What the manifest says of the tokenizer.
     pub tokenizer: Option<serde_json::Value>,
     pub schema: Schema,

@@ -1,12 +1,13 @@
 //! From validated options to a committed dataset.
 //!
 //! ```text
-//! sources ─▶ plan (work units) ─▶ tasks ─▶ outcomes, in order ─▶ shards of the unit ─▶ commit
-//!            plan.rs              schedule.rs                     unit.rs               commit.rs
+//! sources ─▶ plan (work units) ─▶ tasks ─▶ outcomes, in order ─▶ stages ─▶ shards of the unit ─▶ commit
+//!            plan.rs              schedule.rs                     stage.rs   unit.rs               commit.rs
 //! ```
 //!
 //! A conversion (`conversion::Conversion`: images, text) divides its sources into units and turns tasks into
-//! outcomes (`outcome::Outcome`). Everything else here is the same for all.
+//! outcomes (`outcome::Outcome`); stages (`stage::Stage`), such as shuffling and packing, may put the records in another
+//! order or in other records. Everything else here is the same for all.
 
 mod commit;
 mod conversion;
@@ -20,7 +21,6 @@ mod lines;
 mod memory;
 mod outcome;
 mod output;
-mod pack;
 mod parts;
 mod plan;
 mod progress;
@@ -29,6 +29,7 @@ mod run;
 mod schedule;
 mod selection;
 mod shuffle;
+mod stage;
 mod status;
 pub(crate) mod testing;
 mod text;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use crate::format::MAX_RECORD_BYTES;
-use crate::sample::{Record, Reject, RejectCode};
+use crate::sample::{Record, Reject, RejectCode, Value};
 
 /// The outcome of one item. Every item found has exactly one.
 #[derive(Debug)]
@@ -52,6 +52,14 @@ impl Converted {
             crc32c,
             key_hash: None,
             continues: false,
+        }
+    }
+
+    /// The key, which is the first field of every kind.
+    pub(super) fn key(&self) -> &[u8] {
+        match self.record.values.first() {
+            Some(Value::Text(key)) => key.as_bytes(),
+            _ => &[],
         }
     }
 

@@ -26,7 +26,7 @@ const SNIFFED_FILES: usize = 16;
 
 /// What the sources hold.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct FoundImages {
     pub(super) files: Vec<SourceFile>,
     /// One per file, or none at all.
     pub(super) details: Vec<Detail>,
@@ -47,7 +47,7 @@ pub(super) struct Found {
     pub(super) warnings: Vec<Warning>,
 }
 
-impl Found {
+impl FoundImages {
     /// What the folders mean. Labels of metadata replace classes from folders; metadata that the walk found does so
     /// even without labels, unless folders are asked for.
     pub(super) fn folders(&self, options: &ImagesOptions) -> Result<Folders> {
@@ -141,23 +141,23 @@ fn parent(file: &SourceFile) -> &str {
     file.origin.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-pub(super) fn find(options: &ImagesOptions) -> Result<Found> {
+pub(super) fn find(options: &ImagesOptions) -> Result<FoundImages> {
     match &options.naming {
         Naming::Walk | Naming::WalkOnly => walk(options),
         Naming::FilesFrom(from) => {
             let (files, details) = from.list(one_folder(&options.sources)?, options.follow_symlinks)?;
-            Ok(Found { files, details, ..Found::default() })
+            Ok(FoundImages { files, details, ..FoundImages::default() })
         }
         Naming::Metadata(table) => {
             let source = one_folder(&options.sources)?;
             let found = table.list(source, options.follow_symlinks, options.classes.as_deref())?;
-            Ok(Found { tables: vec![table.path.clone()], ..Found::of(found) })
+            Ok(FoundImages { tables: vec![table.path.clone()], ..FoundImages::of(found) })
         }
     }
 }
 
 /// What a walk of the sources finds.
-fn walk(options: &ImagesOptions) -> Result<Found> {
+fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let sources = &options.sources;
     let listing = list(sources, options.follow_symlinks, &|_| true)?;
     crate::pipeline::check_origins(&listing.files, sources)?;
@@ -173,7 +173,7 @@ fn walk(options: &ImagesOptions) -> Result<Found> {
     if tables.is_empty() {
         let fields = if tars { tar_fields() } else { Vec::new() };
         let (files, skipped) = (listing.files, listing.skipped);
-        return Ok(Found { files, skipped, fields, warnings, walked: true, ..Found::default() });
+        return Ok(FoundImages { files, skipped, fields, warnings, walked: true, ..FoundImages::default() });
     }
     let classes = options.classes.as_deref();
     let named = list_beside(&tables, sources, options.follow_symlinks, classes).map_err(tables_help)?;
@@ -187,10 +187,10 @@ fn walk(options: &ImagesOptions) -> Result<Found> {
     }
     let skipped = listing.skipped + listing.files.iter().filter(|f| in_no_row(f)).count() as u64;
     let tables = tables.iter().map(|table| table.path(sources)).collect();
-    Ok(Found { skipped, tables, warnings, by_itself: true, ..Found::of(named) })
+    Ok(FoundImages { skipped, tables, warnings, by_itself: true, ..FoundImages::of(named) })
 }
 
-impl Found {
+impl FoundImages {
     fn of(metadata: Metadata) -> Self {
         let Metadata { files, details, fields, class_names, content } = metadata;
         Self { files, details, fields, class_names, content: Some(content), ..Self::default() }

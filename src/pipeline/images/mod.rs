@@ -11,6 +11,7 @@ mod find;
 mod job;
 mod options;
 mod predict;
+mod row;
 mod stored;
 mod tars;
 

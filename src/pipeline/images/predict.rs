@@ -128,8 +128,9 @@ impl ImagesJob {
         let mut sampled = Sampled::new(self, run.threads.max(1))?;
         let mut taken = self.first_by_hash(&files, of_files);
         taken.sort_unstable();
-        let pieces =
-            taken.into_iter().map(|i| Ok(Piece { size: 1.0, seconds: 0.0, task: Task::Files(i..i + 1) }));
+        let pieces = taken
+            .into_iter()
+            .map(|i| Ok(SampleTask { size: 1.0, seconds: 0.0, task: Task::Files(i..i + 1) }));
         let files = Stratum { size: files.len() as f64, seen: sampled.convert(&images, pieces, stop)? };
         let chosen = self.first_by_hash(&tars, SAMPLED_TARS);
         let each = (sample as usize).saturating_sub(of_files).div_ceil(chosen.len().max(1));
@@ -157,7 +158,7 @@ impl ImagesJob {
         &self,
         ordinal: usize,
         items: usize,
-    ) -> Result<impl Iterator<Item = Result<Piece>> + Send> {
+    ) -> Result<impl Iterator<Item = Result<SampleTask>> + Send> {
         let mut feed = TarFeed::open(self, ordinal)?;
         let mut left = items;
         Ok(std::iter::from_fn(move || {
@@ -172,13 +173,13 @@ impl ImagesJob {
             let seconds = started.elapsed().as_secs_f64();
             let Task::Tar(tar) = &task else { return None };
             left = left.saturating_sub(tar.found.len());
-            Some(Ok(Piece { size: tar.source_bytes as f64, seconds, task }))
+            Some(Ok(SampleTask { size: tar.source_bytes as f64, seconds, task }))
         }))
     }
 }
 
 /// A task of the sample.
-struct Piece {
+struct SampleTask {
     /// As in [`Observation`].
     size: f64,
     /// Spent on reading it.
@@ -223,7 +224,7 @@ impl<'a> Sampled<'a> {
     fn convert(
         &mut self,
         images: &Images<'_>,
-        pieces: impl Iterator<Item = Result<Piece>> + Send,
+        pieces: impl Iterator<Item = Result<SampleTask>> + Send,
         stop: &Stop,
     ) -> Result<Vec<Observation>> {
         let threads = self.threads;
@@ -311,7 +312,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn convert(images: &Images<'_>, piece: Piece, scratch: &mut Scratch) -> Result<(Outcomes, Observation)> {
+fn convert(images: &Images<'_>, piece: SampleTask, scratch: &mut Scratch) -> Result<(Outcomes, Observation)> {
     let mut outcomes = Outcomes::default();
     let started = Instant::now();
     images.convert(piece.task, scratch, &mut outcomes)?;

@@ -42,7 +42,6 @@ impl StoredJob for ImagesJob {
             units: self.units.len() as u32,
             unit_bytes: unit_bytes(&self.options.output),
             unit_pieces: UNIT_FILES as u64,
-            pack: None,
             tokenizer: None,
             schema: Schema::clone(&self.schema),
             splits: self.splits.clone(),

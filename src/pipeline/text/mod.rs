@@ -10,8 +10,10 @@ mod feed;
 mod head;
 mod items;
 mod options;
+mod pack;
 mod parts;
 mod plan;
+mod row;
 mod stored;
 #[cfg(test)]
 mod tests;
@@ -21,7 +23,6 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(super) use self::convert::Texts;
-pub(super) use self::convert::piece_name;
 pub use self::options::{
     DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, LengthRange, MAX_PACK_TOKENS, Overflow, TextInput,
     TextOptions, TextShape,

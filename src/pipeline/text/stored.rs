@@ -61,7 +61,6 @@ impl StoredJob for TextJob {
             units: self.units.len() as u32,
             unit_bytes: unit_bytes(&self.options.output),
             unit_pieces: plan::UNIT_PIECES as u64,
-            pack: self.options.shape.pack,
             tokenizer: Some(info),
             schema: Schema::clone(&self.schema),
             splits: self.splits.clone(),
