@@ -194,9 +194,13 @@ impl UnitDirs {
 
     /// The result of `unit`, without a look at its other files.
     pub(super) fn read(&self, unit: u32, plan: &str) -> Result<UnitState> {
+        // The folder first: another process may finish the unit between the two calls, and a folder without a result counts
+        // as damaged.
+        if lstat(&self.done(unit))?.is_none() {
+            return Ok(UnitState::Missing);
+        }
         let path = self.done(unit).join(RESULT_NAME);
         match lstat(&path)? {
-            None if lstat(&self.done(unit))?.is_none() => return Ok(UnitState::Missing),
             None => return Ok(UnitState::Damaged(format!("{RESULT_NAME} is missing"))),
             Some(meta) if !meta.is_file() => {
                 return Ok(UnitState::Damaged(format!("{RESULT_NAME} is not a regular file")));
