@@ -21,20 +21,20 @@ def few_tokens(command, tmp_path_factory):
 
 @pytest.fixture
 def packed_rows(command, tmp_path):
-    """The corpus, converted as the guide says."""
+    """A part of the corpus, converted as the guide says."""
     shown = (ROOT / "docs/how-to/pretrain-on-packed-tokens.md").read_text()
     (options,) = re.findall(r"^dsconvert text corpus --tokenizer tokenizer.json --out rows (.*)$", shown, re.MULTILINE)
-    command("text", "fixtures/corpus", "--tokenizer", TOKENIZER, "--out", tmp_path / "rows", *options.split())
+    command("text", "fixtures/corpus/stories.jsonl", "--tokenizer", TOKENIZER, "--out", tmp_path / "rows", *options.split())
     return tmp_path / "rows"
 
 
 def test_pretraining_and_resume(run, packed_rows):
     whole = run("train_pretrain.py", packed_rows, "whole.pt")
-    run("train_pretrain.py", packed_rows, "parts.pt", 7)
+    run("train_pretrain.py", packed_rows, "parts.pt", 3)
     parts = run("train_pretrain.py", packed_rows, "parts.pt")
     found = [re.search(r"step (\d+) of \1,.* weights (.*)\n(validation loss .*)", said).groups() for said in (whole, parts)]
     assert found[0] == found[1], "the same weights and loss as without an interruption"
-    assert int(found[0][0]) > 10
+    assert int(found[0][0]) > 3
 
 
 def test_ddp_on_two_ranks(run, photos_in):
