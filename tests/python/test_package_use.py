@@ -1,5 +1,6 @@
 """The Python package in an interactive session: version, help, reprs, and messages for wrong calls."""
 
+import ast
 import inspect
 import re
 
@@ -49,6 +50,37 @@ def test_help_explains_every_option(what):
         assert not kinds or any(re.search(TYPES[kind], said) for kind in kinds), f"{name}: {said}"
 
 
+# Options of the plan with the others that they need.
+PLANNED = {
+    "max_waste": {"max_tokens": 4096, "bucket": "length"},
+    "first_boundary": {"max_tokens": 4096, "bucket": "geometric"},
+    "boundary_ratio": {"max_tokens": 4096, "bucket": "geometric"},
+    "window_steps": {"batch_size": 4, "bucket": "windows"},
+    "block_records": {"batch_size": 4, "shuffle": "block"},
+    "block_group": {"batch_size": 4, "shuffle": "block"},
+    "pad_to_multiple_of": {"max_tokens": 4096},
+    "longest_first": {"max_tokens": 4096},
+    "last": {"batch_size": 4},
+    "packing": {"batch_size": 4, "seq_len": 64},
+    "pack_window": {"batch_size": 4, "seq_len": 64},
+}
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_the_defaults_in_the_help_are_the_defaults(text, name):
+    """A state names the options of its plan: that of a loader with the default given is the same, with another not."""
+    explained = re.search(rf"^    {name}: (.*(?:\n {{8}}.*)*)", inspect.getdoc(dsconvert.Loader), re.MULTILINE)[1]
+    default = ast.literal_eval(re.search(r"Default: `?([^`]+?)`?\.$", explained)[1])
+    options = {"oversize": "truncate", **PLANNED[name]} if "max_tokens" in PLANNED[name] else PLANNED[name]
+
+    def state(**given):
+        return dsconvert.Loader(text, **options, **given).state_dict()
+
+    assert state() == state(**{name: default})
+    other = {"best_fit": "concat", "short": "drop", False: True}.get(default, default * 2)
+    assert state() != state(**{name: other})
+
+
 def test_options_that_belong_together_say_so():
     said = inspect.getdoc(dsconvert.Loader)
     for name, other in [("crop_scale", "random_resized_crop"), ("window_steps", 'bucket="windows"'), ("packing", "seq_len")]:
@@ -78,7 +110,7 @@ def test_a_dataset_answers_for_its_default_split(text):
 
 def test_datasets_can_be_concatenated(text):
     both = text["train"] + text["validation"]
-    assert len(both) == len(text["train"]) + len(text["validation"]) and both[len(text["train"])] .keys() == text[0].keys()
+    assert len(both) == len(text["train"]) + len(text["validation"]) and both[len(text["train"])].keys() == text[0].keys()
     assert len(text + text["validation"]) == len(both)
 
 
