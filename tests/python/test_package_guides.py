@@ -49,7 +49,6 @@ def test_ddp_on_two_ranks(run, photos_in):
 
 @pytest.mark.parametrize("program", ["train_split.py", "train_trainer.py"])
 def test_the_hugging_face_trainer_and_resume(run, few_tokens, program):
-    pytest.importorskip("transformers")
     whole = run(program, few_tokens)
     assert run(program, few_tokens, "out/checkpoint-5").splitlines()[-1] == whole.splitlines()[-1]
     assert int(re.search(r"^ended after step (\d+)$", whole, re.MULTILINE)[1]) in {
@@ -59,8 +58,13 @@ def test_the_hugging_face_trainer_and_resume(run, few_tokens, program):
 
 
 def test_accelerate_on_two_ranks_and_then_one(run, few_tokens):
-    pytest.importorskip("accelerate")
     said = run("train_accelerate.py", few_tokens, 3, processes=2) + run("train_accelerate.py", few_tokens)
     seen = re.findall(r"^rank (\d) of (\d) saw (\d+) records", said, re.MULTILINE)
     assert sorted((rank, ranks) for rank, ranks, _ in seen) == [("0", "1"), ("0", "2"), ("1", "2")]
     assert sum(int(records) for *_, records in seen) == len(dsconvert.open(few_tokens))
+
+
+def test_jax(run, photos_in):
+    said = run("train_jax.py", photos_in("arrow").path)
+    losses = [float(loss) for loss in re.findall(r"^epoch \d: 3 batches, loss (.*)$", said, re.MULTILINE)]
+    assert len(losses) == 10 and losses[-1] < losses[0]

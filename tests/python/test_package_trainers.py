@@ -1,6 +1,12 @@
-"""The Python package in trainers: Hugging Face `Trainer`, accelerate, JAX and plain numpy, with the real libraries."""
+"""The Python package in trainers: Hugging Face `Trainer`, accelerate, JAX and plain numpy, with the real libraries.
+
+The libraries are imported by the tests, since importing them takes seconds. JAX starts threads and warns about every
+later fork, so it has a process of its own.
+"""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -8,10 +14,6 @@ import torch
 from torch.utils.data import DataLoader
 
 import dsconvert
-
-accelerate = pytest.importorskip("accelerate")
-transformers = pytest.importorskip("transformers")
-jax = pytest.importorskip("jax")
 
 # About single devices and missing accelerators, which is what these tests run on.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -35,6 +37,8 @@ def collate(records):
 
 def tiny_model():
     """Llama with random weights, made from a configuration. Notes the ids that it is trained on."""
+    import transformers
+
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
         vocab_size=VOCABULARY, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2,
@@ -54,6 +58,8 @@ def tiny_model():
 
 
 def arguments(tmp_path, **options):
+    import transformers
+
     return transformers.TrainingArguments(
         tmp_path / "out", per_device_train_batch_size=32, logging_strategy="no", report_to=[], use_cpu=True, seed=3,
         disable_tqdm=True, dataloader_pin_memory=False, **options,
@@ -61,6 +67,8 @@ def arguments(tmp_path, **options):
 
 
 def test_a_split_is_a_train_dataset_and_training_resumes(train, tmp_path):
+    import transformers
+
     def fit(resume=None, **options):
         model = tiny_model()
         options = {"save_steps": 4, "save_strategy": "steps", **options}
@@ -86,27 +94,20 @@ def _without_zeros(ids):
     return [i for i in ids if i]
 
 
-class LoaderTrainer(transformers.Trainer):
-    def __init__(self, *args, loader, **options):
-        super().__init__(*args, **options)
-        self.loader = loader
-
-    def get_train_dataloader(self):
-        return self.loader
-
-
-class SaveLoader(transformers.TrainerCallback):
-    def __init__(self, loader):
-        self.loader = loader
-
-    def on_save(self, args, state, control, **_):
-        path = f"{args.output_dir}/checkpoint-{state.global_step}/loader.json"
-        with open(path, "w") as file:
-            json.dump(self.loader.state_dict(), file)
-
-
 def test_a_loader_gives_the_batches_of_a_trainer_and_resumes_exactly(train, tmp_path):
+    import transformers
+
     few = train.dataset["validation"]
+
+    class LoaderTrainer(transformers.Trainer):
+        def get_train_dataloader(self):
+            return self.loader
+
+    class SaveLoader(transformers.TrainerCallback):
+        def on_save(self, args, state, control, **_):
+            path = f"{args.output_dir}/checkpoint-{state.global_step}/loader.json"
+            with open(path, "w") as file:
+                json.dump(self.loader.state_dict(), file)
 
     def make():
         return dsconvert.Loader(
@@ -118,9 +119,9 @@ def test_a_loader_gives_the_batches_of_a_trainer_and_resumes_exactly(train, tmp_
         model, loader = tiny_model(), make()
         if resume is not None:
             loader.load_state_dict(json.loads((resume / "loader.json").read_text()))
-        trainer = LoaderTrainer(
-            model, arguments(tmp_path, ignore_data_skip=True, **options), loader=loader, callbacks=[SaveLoader(loader)]
-        )
+        saver = SaveLoader()
+        trainer = LoaderTrainer(model, arguments(tmp_path, ignore_data_skip=True, **options), callbacks=[saver])
+        trainer.loader = saver.loader = loader
         trainer.train(resume_from_checkpoint=resume and str(resume))
         return model.seen
 
@@ -137,6 +138,8 @@ def test_a_loader_gives_the_batches_of_a_trainer_and_resumes_exactly(train, tmp_
 
 
 def test_accelerate_prepares_a_data_loader_over_a_split(train):
+    import accelerate
+
     accelerator = accelerate.Accelerator(cpu=True)
     sampler = dsconvert.BatchSampler(train, max_tokens=2048, oversize="truncate", seed=1, rank=0, world_size=1)
     expected = [train[batch] for batch in sampler]
@@ -149,6 +152,8 @@ def test_accelerate_prepares_a_data_loader_over_a_split(train):
 
 
 def test_accelerate_saves_the_state_of_a_loader(train, tmp_path):
+    import accelerate
+
     def make():
         loader = dsconvert.Loader(train, batch_size=32, seed=1, as_torch=True, num_threads=2)
         accelerator = accelerate.Accelerator(cpu=True, project_dir=tmp_path)
@@ -172,25 +177,37 @@ def test_accelerate_saves_the_state_of_a_loader(train, tmp_path):
     assert [batch["lengths"].tolist() for batch in loader] == seen[5:]
 
 
-def test_jax_takes_the_batches(train, photos_in):
-    @jax.jit
-    def mean(batch):
-        return (batch["input_ids"] * batch["attention_mask"]).sum() / batch["attention_mask"].sum()
+JAX_PROGRAM = """
+import sys
+import dsconvert, jax, numpy as np
 
-    loader = dsconvert.Loader(train, max_tokens=2048, oversize="truncate", id_dtype="int32", seed=1)
-    held, copies = [], []
-    for batch in loader:
-        on_device = jax.device_put(batch)
-        assert float(mean(on_device)) == pytest.approx(batch["input_ids"].sum() / batch["attention_mask"].sum(), rel=1e-5)
-        held.append(on_device)
-        copies.append({name: array.copy() for name, array in batch.items()})
-    # Where JAX views the memory of numpy, the loader must not write into it again.
-    for on_device, copy in zip(held, copies, strict=True):
-        assert on_device["input_ids"].dtype == jax.numpy.int32
-        assert all(np.array_equal(on_device[name], copy[name]) for name in copy)
-    pictures = dsconvert.Loader(photos_in("arrow").path, batch_size=4, center_crop=32)
-    images = jax.numpy.asarray(next(iter(pictures))["image"])
-    assert images.dtype == jax.numpy.uint8 and images.shape == (4, 32, 32, 3)
+@jax.jit
+def mean(batch):
+    return (batch["input_ids"] * batch["attention_mask"]).sum() / batch["attention_mask"].sum()
+
+loader = dsconvert.Loader(sys.argv[1], max_tokens=2048, oversize="truncate", id_dtype="int32", seed=1)
+held, copies = [], []
+for batch in loader:
+    on_device = jax.device_put(batch)
+    assert np.isclose(float(mean(on_device)), batch["input_ids"].sum() / batch["attention_mask"].sum(), rtol=1e-5)
+    held.append(on_device)
+    copies.append({name: array.copy() for name, array in batch.items()})
+# Where JAX views the memory of numpy, the loader must not write into it again.
+for on_device, copy in zip(held, copies, strict=True):
+    assert on_device["input_ids"].dtype == jax.numpy.int32
+    assert all(np.array_equal(on_device[name], copy[name]) for name in copy)
+pictures = dsconvert.Loader(sys.argv[2], batch_size=4, center_crop=32)
+images = jax.numpy.asarray(next(iter(pictures))["image"])
+assert images.dtype == jax.numpy.uint8 and images.shape == (4, 32, 32, 3)
+assert "torch" not in sys.modules
+print(len(held), "batches")
+"""
+
+
+def test_jax_takes_the_batches(train, photos_in, tmp_path):
+    command = [sys.executable, "-c", JAX_PROGRAM, train.path, photos_in("arrow").path]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and done.stdout.endswith(" batches\n"), done.stdout + done.stderr
 
 
 def test_plain_numpy(photos_in):
