@@ -2,10 +2,11 @@
 
     python benches/python/scale_measure.py plan target/release/dsconvert 10000 100000 1000000
     python benches/python/scale_measure.py merge target/release/dsconvert 1000 10000
+    python benches/python/scale_measure.py records target/release/dsconvert 100000 1000000
 
 `plan` makes hard links of one small image and a list of their names (`--files-from`), and measures `plan`, `status` and
 `run --units 0`, which converts one unit of the plan. `merge` makes units of one image each and measures `run`, `status`
-and `merge`. Figures are CPU seconds (user and system) and peak resident memory of each process; elapsed time depends on
+and `merge`. `records` converts documents of one byte, and measures `merge` per record. Figures are CPU seconds (user and system) and peak resident memory of each process; elapsed time depends on
 the disk and on other load.
 """
 
@@ -111,6 +112,23 @@ def merge(binary, counts):
             )
 
 
+def records(binary, counts):
+    print("| records | `run`: CPU per record | `merge`: CPU | per record | peak memory |")
+    print("|---|---|---|---|---|")
+    for count in counts:
+        with tempfile.TemporaryDirectory(dir=os.environ.get("DSCONVERT_BENCH_DIR")) as folder:
+            folder = Path(folder)
+            (folder / "short.jsonl").write_text('{"text":"a"}\n' * count)
+            out = folder / "out"
+            measured(binary, "plan", "text", folder / "short.jsonl", "--out", out, "--tokenizer", "bytes", "--quiet")
+            run = measured(binary, "run", out, "--quiet")
+            cpu, memory, _ = measured(binary, "merge", out, "--quiet")
+            print(
+                f"| {count:,} | {run[0] / count * 1e6:.2f} µs | {cpu:.2f} s | {cpu / count * 1e6:.2f} µs | {memory:.0f} MiB |",
+                flush=True,
+            )
+
+
 if __name__ == "__main__":
     what, binary, *counts = sys.argv[1:]
-    {"plan": plan, "merge": merge}[what](Path(binary).resolve(strict=True), [int(count) for count in counts])
+    {"plan": plan, "merge": merge, "records": records}[what](Path(binary).resolve(strict=True), [int(count) for count in counts])

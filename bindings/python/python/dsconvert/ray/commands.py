@@ -38,7 +38,8 @@ def run(*arguments: str | os.PathLike[str]) -> Finished:
     Raises `UsageError` for exit status 2, and `NotCommittedError` for every other failure. When the wait is interrupted,
     the command is stopped first.
     """
-    command = [sys.executable, "-P", "-m", "dsconvert.ray.child", str(os.getpid()), *map(os.fspath, arguments)]
+    command = [sys.executable, "-P", "-m", "dsconvert.ray.child", str(os.getpid())]
+    command += [os.fspath(argument) for argument in arguments]
     child = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

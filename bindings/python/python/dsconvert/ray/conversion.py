@@ -17,7 +17,7 @@ from .commands import run
 from .nodes import check_nodes, default_cpus, nodes
 from .package_shipping import shipped
 from .progress import ConversionProgress, ConversionReport
-from .requirement import import_ray
+from .requirement import import_optional
 from .shared_directory import nonce
 from .task_size import TaskSize
 from .unit_tasks import TaskLimits, TaskTotals, UnitJob, UnitTasks, ranges
@@ -201,7 +201,7 @@ def _convert_damaged(out: Path, finished: Sequence[int], memory: str) -> None:
 @contextmanager
 def _connected(address: str | None, ship: PathLike | None) -> Iterator[None]:
     """Connects to Ray, unless this process is connected, and disconnects at the end."""
-    ray = import_ray()
+    ray = import_optional("ray")
     if ray.is_initialized():
         if ship is not None or address is not None:
             name = "address" if ship is None else "ship"

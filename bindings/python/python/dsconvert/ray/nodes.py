@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import UsageError
-from .requirement import import_ray
+from .requirement import import_optional
 from .shared_directory import Nonce
 
 # Time in which a node starts a worker process, installs what `ship` gives, and answers.
@@ -38,7 +38,7 @@ def nodes() -> list[Node]:
             f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']}, node {node['NodeID'][:8]})",
             node["Resources"].get("CPU", 0.0),
         )
-        for node in import_ray().nodes()
+        for node in import_optional("ray").nodes()
         if node["Alive"]
     ]
     return [node for node in listed if node.cpus > 0]
@@ -59,8 +59,8 @@ def check_nodes(nonce: Nonce, build: str, num_cpus: float) -> None:
 
     Raises `UsageError` that names the first node that cannot work.
     """
-    ray = import_ray()
-    strategies = import_ray("ray.util.scheduling_strategies")
+    ray = import_optional("ray")
+    strategies = import_optional("ray.util.scheduling_strategies")
     probe = ray.remote(num_cpus=0, max_retries=1)(_probe())
     asked = {}
     for node in nodes():
@@ -122,7 +122,7 @@ def check_this_node(nonce: Nonce, build: str) -> None:
     """The same for the node of a task that is executing: it may have joined after the check."""
     from .build_id import build_id
 
-    here: Any = import_ray().get_runtime_context()
+    here: Any = import_optional("ray").get_runtime_context()
     name = f"node {here.get_node_id()[:8]}"
     mine = build_id()
     _check(name, Answer(mine, nonce.problem() if mine == build else None), build)

@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dataset import Split, open
-from .requirement import import_ray
+from .requirement import import_optional
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import ray.data
 
 # Bytes of the shards from which one block is made. Ray recommends blocks of 1 to 128 MiB.
@@ -58,7 +57,7 @@ def read(
     are lists. All nodes must see the dataset under the same path. Every record is compared with its checksum unless
     `verify_checksums` is false. `fields` selects and orders the columns.
     """
-    data = import_ray("ray.data")
+    data = import_optional("ray.data")
     dataset = open(path, verify_checksums=verify_checksums)
     chosen = dataset.default if split is None else dataset.split(split)
     if fields is not None:
@@ -72,7 +71,7 @@ def read(
 
 def _shards(path: str, split: str) -> list[ShardRows]:
     """The shards of a split in record order, from the shard table."""
-    import pyarrow as pa
+    pa = import_optional("pyarrow")
 
     with pa.OSFile(os.path.join(path, "index", "shards.arrow")) as file:
         table = pa.ipc.open_file(file).read_all()
@@ -85,8 +84,8 @@ def _shards(path: str, split: str) -> list[ShardRows]:
 
 def _datasource(split: Split, shards: list[ShardRows]) -> Any:
     """A datasource with one read task per shard."""
-    base = import_ray("ray.data.datasource")
-    block = import_ray("ray.data.block")
+    base = import_optional("ray.data.datasource")
+    block = import_optional("ray.data.block")
     schema = _schema(split)
 
     class DsconvertDatasource(base.Datasource):  # type: ignore[name-defined,misc]
@@ -108,10 +107,11 @@ def _datasource(split: Split, shards: list[ShardRows]) -> Any:
     return DsconvertDatasource()
 
 
-def _schema(split: Split) -> pa.Schema:
-    import pyarrow as pa
+def _schema(split: Split) -> Any:
+    """The `pyarrow.Schema` of the records."""
+    pa = import_optional("pyarrow")
 
-    def column(name: str) -> pa.DataType:
+    def column(name: str) -> Any:
         kind = TYPES[name]
         if isinstance(kind, str):
             return getattr(pa, kind)()
@@ -121,9 +121,9 @@ def _schema(split: Split) -> pa.Schema:
     return pa.schema([(name, column(kind)) for name, kind in split.fields.items()])
 
 
-def _blocks(split: Split, shard: ShardRows) -> Iterator[pa.Table]:
-    """The records of a shard as tables. Executed by Ray."""
-    import pyarrow as pa
+def _blocks(split: Split, shard: ShardRows) -> Iterator[Any]:
+    """The records of a shard as `pyarrow.Table`s. Executed by Ray."""
+    pa = import_optional("pyarrow")
 
     schema = _schema(split)
     step = max(1, shard.records * BLOCK_BYTES // max(shard.bytes, 1))

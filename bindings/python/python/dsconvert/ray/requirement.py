@@ -6,10 +6,10 @@ import importlib
 from types import ModuleType
 
 
-def import_ray(module: str = "ray") -> ModuleType:
-    """The module `ray` or a module of it.
+def import_optional(module: str) -> ModuleType:
+    """Imports a module of Ray or of what `ray.data` needs.
 
-    Modules of Ray are imported by name: type checkers that follow them take half a minute.
+    They are imported by name, because the results of untyped modules would have to be annotated one by one.
     """
     try:
         return importlib.import_module(module)

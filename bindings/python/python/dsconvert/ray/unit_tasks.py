@@ -10,7 +10,7 @@ from ..errors import Error, NotCommittedError, UsageError
 from .commands import run
 from .nodes import check_this_node, nodes, slots
 from .progress import ConversionProgress
-from .requirement import import_ray
+from .requirement import import_optional
 from .shared_directory import Nonce
 from .task_size import TaskSize
 
@@ -84,7 +84,7 @@ class UnitTasks:
         unit_bytes: float,
         progress: Callable[[ConversionProgress], None] | None,
     ) -> None:
-        self._ray = import_ray()
+        self._ray = import_optional("ray")
         self._job = job
         self._units = list(units)
         self._next = 0
