@@ -23,6 +23,8 @@ from pathlib import Path
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+# Ray gives its workers the niceness 15: on a machine with other load, they would hardly run.
+os.environ["RAY_worker_niceness"] = "0"
 TICKS = os.sysconf("SC_CLK_TCK")
 OPTIONS = ["--resize", "shorter:256", "--unit-bytes", "64MiB", "--quiet"]
 

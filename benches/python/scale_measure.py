@@ -38,25 +38,27 @@ def png(padding=0):
 
 def images(folder, count, padding=0):
     """A list of `count` images, which are hard links."""
-    names = []
-    for number in range(count):
-        name = f"{number // FOLDER:06}/image-{number:09}.png"
-        path = folder / name
-        if number % FOLDER == 0:
-            path.parent.mkdir(parents=True)
-        if number % LINKS == 0:
-            path.write_bytes(png(padding))
-            first = path
-        else:
-            os.link(first, path)
-        names.append(name)
     listed = folder.parent / "list.txt"
-    listed.write_text("".join(f"{name}\n" for name in names))
+    with listed.open("w") as names:
+        for number in range(count):
+            name = f"{number // FOLDER:06}/image-{number:09}.png"
+            path = folder / name
+            if number % FOLDER == 0:
+                path.parent.mkdir(parents=True)
+            if number % LINKS == 0:
+                path.write_bytes(png(padding))
+                first = path
+            else:
+                os.link(first, path)
+            names.write(f"{name}\n")
     return listed
 
 
 def measured(*command):
-    """CPU seconds, peak MiB and elapsed seconds of a command."""
+    """CPU seconds, peak MiB and elapsed seconds of a command.
+
+    The peak is at least that of this process, which the child starts as a copy of: nothing large is kept here.
+    """
     started = time.monotonic()
     process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
@@ -118,7 +120,8 @@ def records(binary, counts):
     for count in counts:
         with tempfile.TemporaryDirectory(dir=os.environ.get("DSCONVERT_BENCH_DIR")) as folder:
             folder = Path(folder)
-            (folder / "short.jsonl").write_text('{"text":"a"}\n' * count)
+            with (folder / "short.jsonl").open("w") as file:
+                file.writelines('{"text":"a"}\n' for _ in range(count))
             out = folder / "out"
             measured(binary, "plan", "text", folder / "short.jsonl", "--out", out, "--tokenizer", "bytes", "--quiet")
             run = measured(binary, "run", out, "--quiet")

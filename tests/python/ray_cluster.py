@@ -12,6 +12,8 @@ from pathlib import Path
 # No node asks another host for anything, and no node reports what it is used for.
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+# Ray gives its workers the niceness 15: on a machine with other load, they would hardly run.
+os.environ["RAY_worker_niceness"] = "0"
 
 OBJECT_STORE_BYTES = 100 << 20
 
@@ -55,7 +57,7 @@ class LocalCluster:
             [*inside, *start], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
         )
         try:
-            new = wait_for(lambda: alive_nodes() - before or process.poll() is not None, 60)
+            new = wait_for(lambda: alive_nodes() - before or process.poll() is not None, 120)
             assert new is not True, process.stdout.read().decode()
             yield new.pop()
         finally:
@@ -63,7 +65,7 @@ class LocalCluster:
             for pid in processes:
                 kill(pid)
             process.wait()
-            wait_for(lambda: alive_nodes() <= before, 60)
+            wait_for(lambda: alive_nodes() <= before, 120)
 
 
 def alive_nodes():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -14,8 +15,12 @@ from .requirement import import_optional
 from .shared_directory import Nonce
 from .task_size import TaskSize
 
+logger = logging.getLogger("dsconvert")
+
 # Seconds between two reports of progress while no task finishes.
 LOOK_SECONDS = 1.0
+# Seconds between two looks at the nodes, which may join and leave.
+NODES_SECONDS = 5.0
 # Seconds in which cancelled tasks stop their commands.
 CANCEL_SECONDS = 2.0
 # Submitted tasks for each that can be executed: the next one is at hand when one finishes, and the sizes of later tasks
@@ -97,6 +102,8 @@ class UnitTasks:
         self._tasks = 0
         self._failed: list[int] = []
         self._first_failure: str | None = None
+        self._slots_known = 0
+        self._slots_until = 0.0
         options: dict[str, Any] = {
             "num_cpus": limits.num_cpus,
             "max_retries": limits.max_retries,
@@ -126,11 +133,19 @@ class UnitTasks:
         return TaskTotals(self._done, self._tasks)
 
     def _slots(self) -> int:
-        return slots(nodes(), self._limits.num_cpus)
+        """Tasks that the cluster can execute at the same time; at least one, which an autoscaler would start a node for."""
+        now = time.monotonic()
+        if now >= self._slots_until:
+            self._slots_known = slots(nodes(), self._limits.num_cpus)
+            self._slots_until = now + NODES_SECONDS
+            if not self._slots_known:
+                logger.warning(
+                    "no node of the Ray cluster has %s CPUs; the tasks wait for one", self._limits.num_cpus
+                )
+        return max(self._slots_known, 1)
 
     def _submit(self) -> None:
-        # An autoscaler starts nodes for tasks that wait.
-        free = max(self._slots(), 1)
+        free = self._slots()
         most = self._limits.max_tasks or TASKS_PER_SLOT * free
         while self._next < len(self._units) and len(self._running) < most:
             count = self._size.units(len(self._units) - self._next, free)
