@@ -1,6 +1,6 @@
 """What it costs to divide a conversion: parts, and Ray, against one plain run, in CPU time and elapsed time.
 
-    python benches/python/parts_overhead.py target/release/dsconvert IMAGES [--images N] [--parts N] [--rounds N]
+    python benches/python/parts_overhead.py target/release/dsconvert IMAGES [--images N] [--parts N] [--rounds N] [--no-ray]
 
 IMAGES is a folder of photographs, which are linked until there are N. Each round runs, one after the other, a plain
 conversion with two threads; a plan, its parts one after the other with two threads, and the merge; and a conversion by
@@ -14,6 +14,7 @@ debug build would measure itself.
 
 import argparse
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -102,6 +103,45 @@ def manifest(out):
     return (out / "manifest.json").read_bytes()
 
 
+def rounds(own, folder, images, ray=None):
+    """CPU and elapsed seconds of each kind of conversion, round by round."""
+    found = []
+    for number in range(own.rounds):
+        outs = [folder / f"{kind}-{number}" for kind in ("plain", "parts", "ray")]
+        plain = command(own.binary, "images", images, "--out", outs[0], "--threads", 2, *OPTIONS)
+        parts = in_parts(own.binary, images, outs[1], own.parts)
+        said = f"round {number + 1}: plain {plain[0]:.1f} s of CPU, {plain[1]:.1f} s; parts {parts[0]:.1f}, {parts[1]:.1f}"
+        on_ray = None
+        if ray is None:
+            outs.pop()
+        else:
+            *on_ray, tasks = with_ray(images, outs[2])
+            said += f"; Ray {on_ray[0]:.1f}, {on_ray[1]:.1f}, {tasks} tasks"
+        assert len({manifest(out) for out in outs}) == 1, "all have the same bytes"
+        found.append((plain, parts, on_ray))
+        print(said, flush=True)
+        for out in outs:
+            shutil.rmtree(out)
+    return found
+
+
+def rounds_with_ray(own, folder, images):
+    """The same on a cluster whose workers have been started."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    few = linked(own.images, folder / "few", 250)
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    for _ in range(2):
+        cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
+    ray.init(address=cluster.address, log_to_driver=False)
+    with_ray(few, folder / "warm")
+    found = rounds(own, folder, images, ray)
+    ray.shutdown()
+    cluster.shutdown()
+    return found
+
+
 def row(name, ratios):
     return f"| {name} | {statistics.median(ratios):.3f} | {min(ratios):.3f} to {max(ratios):.3f} |"
 
@@ -113,6 +153,7 @@ def main():
     parser.add_argument("--images", dest="count", type=int, default=25_000)
     parser.add_argument("--parts", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-ray", action="store_true", help="measure parts only")
     own = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=os.environ.get("DSCONVERT_BENCH_DIR")) as folder:
         folder = Path(folder)
@@ -120,38 +161,13 @@ def main():
         (folder / "site/sitecustomize.py").write_text(f"BINARY = {str(own.binary)!r}\n{EXECUTES_THE_BINARY}")
         os.environ["PYTHONPATH"] = str(folder / "site")
         images = linked(own.images, folder / "images", own.count)
-        few = linked(own.images, folder / "few", 250)
-
-        import ray
-        from ray.cluster_utils import Cluster
-
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-        for _ in range(2):
-            cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
-        ray.init(address=cluster.address, log_to_driver=False)
-        with_ray(few, folder / "warm")
-        found = []
-        for number in range(own.rounds):
-            outs = [folder / f"{kind}-{number}" for kind in ("plain", "parts", "ray")]
-            plain = command(own.binary, "images", images, "--out", outs[0], "--threads", 2, *OPTIONS)
-            parts = in_parts(own.binary, images, outs[1], own.parts)
-            *on_ray, tasks = with_ray(images, outs[2])
-            assert len({manifest(out) for out in outs}) == 1, "all have the same bytes"
-            found.append((plain, parts, on_ray))
-            print(
-                f"round {number + 1}: plain {plain[0]:.1f} s of CPU, {plain[1]:.1f} s; parts {parts[0]:.1f}, {parts[1]:.1f}; "
-                f"Ray {on_ray[0]:.1f}, {on_ray[1]:.1f}, {tasks} tasks",
-                flush=True,
-            )
-            for out in outs:
-                subprocess.run(["rm", "-r", out], check=True)
-        ray.shutdown()
-        cluster.shutdown()
+        found = rounds(own, folder, images) if own.no_ray else rounds_with_ray(own, folder, images)
     print(f"| {own.count:,} photographs, relative to a plain run | median | range |\n|---|---|---|")
     print(row(f"{own.parts} parts, CPU time", [parts[0] / plain[0] for plain, parts, _ in found]))
     print(row(f"{own.parts} parts, elapsed", [parts[1] / plain[1] for plain, parts, _ in found]))
-    print(row("Ray, CPU time", [on_ray[0] / plain[0] for plain, _, on_ray in found]))
-    print(row("Ray, elapsed", [on_ray[1] / plain[1] for plain, _, on_ray in found]))
+    if not own.no_ray:
+        print(row("Ray, CPU time", [on_ray[0] / plain[0] for plain, _, on_ray in found]))
+        print(row("Ray, elapsed", [on_ray[1] / plain[1] for plain, _, on_ray in found]))
 
 
 if __name__ == "__main__":

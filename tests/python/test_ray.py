@@ -241,6 +241,17 @@ def test_wrong_requests_have_a_message(cluster, tmp_path, arguments, status, mes
     assert process.returncode == status and message in errors and "Traceback" not in errors, errors
 
 
+def test_options_become_arguments(monkeypatch):
+    asked = {}
+    monkeypatch.setattr(conversion, "convert_with", lambda kind, arguments, out, **more: asked.update(arguments=arguments))
+    options = {"keep_fields": ["id", "url"], "shuffle": True, "strict": False, "seed": 7, "tokenizer": Path("t.json")}
+    dsconvert_ray.convert("text", ["a", Path("b")], "out", **options, overwrite=False, split=None)
+    assert asked["arguments"] == ["a", "b", "--keep-fields=id,url", "--shuffle", "--seed=7", "--tokenizer=t.json"]
+    with pytest.raises(package.UsageError, match="threads: not with Ray") as caught:
+        dsconvert_ray.convert("text", "a", "out", threads=4)
+    assert "num_cpus" in caught.value.remedy
+
+
 def test_without_ray_the_message_says_what_to_install(tmp_path):
     (tmp_path / "ray.py").write_text("raise ModuleNotFoundError(\"No module named 'ray'\", name='ray')\n")
     done = subprocess.run(
