@@ -35,7 +35,9 @@ pub(super) struct Args {
     #[command(flatten)]
     selection: SelectionArgs,
 
-    /// With --dry-run: convert N items in memory, and predict the records, rejects, size, shards and time of the run
+    /// With --dry-run: predict the run from N items, which are converted in memory
+    ///
+    /// Predicts records, rejects, size, shards and time, each with a 95% interval.
     #[arg(long, value_name = "N", requires = "dry_run", help_heading = "Run")]
     sample: Option<u64>,
 }
@@ -44,8 +46,10 @@ pub(super) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Sources")]
 struct NamingArgs {
-    /// Convert the files that FILE (or - for standard input) names, one path a line, in that order. Paths are relative to
-    /// SRC, or without it to the folder of FILE (the working directory for -)
+    /// Convert the files that FILE (or - for standard input) names, one path per line
+    ///
+    /// The records have the order of the list. Paths are relative to SRC, or without it to the folder of FILE (the working
+    /// directory for -).
     #[arg(long, value_name = "FILE|-")]
     files_from: Option<PathBuf>,
 
@@ -53,9 +57,10 @@ struct NamingArgs {
     #[arg(short = '0', long, requires = "files_from")]
     null: bool,
 
-    /// Convert the files that the rows of FILE name (csv, tsv, jsonl or parquet), with its other columns as fields. Paths
-    /// are relative to SRC, or without it to the folder of FILE; a column label is the class. none ignores metadata files
-    /// beside the images [default: metadata.csv, .jsonl or .parquet in SRC or in folders of it, where there are any]
+    /// Convert the files that a csv, tsv, jsonl or parquet file names, with its columns as fields
+    ///
+    /// Paths are relative to SRC, or without it to the folder of FILE; a column `label` is the class. `none` ignores metadata
+    /// files beside the images [default: metadata.csv, .jsonl or .parquet in SRC or in folders of it, where there are any]
     #[arg(long, value_name = "FILE|none", conflicts_with = "files_from")]
     metadata: Option<PathBuf>,
 
@@ -63,8 +68,9 @@ struct NamingArgs {
     #[arg(long, value_name = "NAME", default_value = DEFAULT_PATH_FIELD, requires = "metadata")]
     path_field: String,
 
-    /// Columns of --metadata to keep, as name or name:type [default: all, as they are typed in parquet, otherwise as
-    /// strings]
+    /// Columns of --metadata to keep, as name or name:type [default: all]
+    ///
+    /// Types are those of the columns in parquet, and strings otherwise, unless name:type says another.
     #[arg(long, value_name = "FIELDS", requires = "metadata")]
     keep_fields: Option<String>,
 }
@@ -72,12 +78,14 @@ struct NamingArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Labels")]
 struct LabelArgs {
-    /// What names mean: auto (folders named as splits are splits, others are classes), labels (first level = class), splits
-    /// (first level = split, second = class) or flat (nothing)
+    /// What folder names mean
+    ///
+    /// auto: folders named as splits are splits, others are classes; labels: the first level is the class; splits: the first
+    /// level is the split, the second the class; flat: nothing.
     #[arg(long, value_name = "LAYOUT", value_parser = choice::<Layout>(), default_value = "auto")]
     layout: Layout,
 
-    /// File with one class name a line, in label order [default: sorted folder names]
+    /// File with one class name per line, in label order [default: sorted folder names]
     #[arg(long, value_name = "FILE")]
     classes: Option<PathBuf>,
 }
@@ -251,7 +259,7 @@ fn image_options(pixels: &PixelArgs, selection: &SelectionArgs) -> Result<ImageO
 /// Class names, one per line; empty lines at the end are ignored.
 fn read_classes(path: &Path) -> Result<Vec<String>> {
     check_local("--classes", path)?;
-    let bytes = read_file(path).map_err(|e| e.help("--classes takes a file with one class name a line"))?;
+    let bytes = read_file(path).map_err(|e| e.help("--classes takes a file with one class name per line"))?;
     let text = String::from_utf8(bytes)
         .map_err(|e| Error::usage("the list of classes is not UTF-8").at_path(path).caused_by(e))?;
     let names: Vec<String> = text.trim_end().lines().map(|line| line.trim().to_owned()).collect();

@@ -91,7 +91,7 @@ fn metadata(plan: &PlanSummary) -> Option<String> {
 /// What the plan decided and may not be meant, with the flags that change it.
 pub(super) fn warnings(warnings: &[Warning]) -> Vec<String> {
     let text = |warning: &Warning| {
-        let mut text = format!("warning: {}", printable(&warning.to_string()));
+        let mut text = printable(&warning.to_string()).into_owned();
         for remedy in warning.remedies() {
             let flag = remedy.option.replace('_', "-");
             text.push_str(&format!("\n  --{flag} {} {}", remedy.value, remedy.effect));

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::events::Event;
 use super::output::shard_path;
 use crate::error::{Error, Result};
 use crate::manifest::Counts;
@@ -69,6 +70,19 @@ impl UnitResult {
         let mut sum = Counts::default();
         self.splits.iter().for_each(|s| sum.add(&s.counts));
         sum
+    }
+
+    /// The event that reports this unit to a display.
+    pub(super) fn event(&self) -> Event {
+        let counts = self.counts();
+        Event::UnitFinished {
+            unit: self.unit,
+            items: counts.found,
+            records: self.splits.iter().map(|split| split.records).sum(),
+            rejected: counts.rejected,
+            source_bytes: self.source_bytes,
+            shard_bytes: self.splits.iter().flat_map(|split| &split.shards).map(|shard| shard.bytes).sum(),
+        }
     }
 
     /// Whether the unit has a file of this name.

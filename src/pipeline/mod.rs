@@ -13,6 +13,7 @@ mod commit;
 mod conversion;
 mod dedup;
 mod estimate;
+mod events;
 mod finished;
 mod images;
 mod job_file;
@@ -40,6 +41,7 @@ mod workers;
 
 pub use dedup::Dedup;
 pub use estimate::{Estimate, MIN_SAMPLE};
+pub use events::{Event, EventLevel};
 pub use images::{ImagesJob, ImagesOptions, Naming, Prediction};
 pub use parts::{PartReport, merge, run_units};
 pub use plan::PlanSummary;

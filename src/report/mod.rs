@@ -13,7 +13,7 @@
 
 mod contact_sheet;
 mod escape;
-mod format;
+pub(crate) mod format;
 mod gather;
 mod histogram;
 mod page;

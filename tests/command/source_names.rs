@@ -156,7 +156,7 @@ fn names_that_may_not_mean_splits_are_told() {
         let planned = run_images(dir.path(), b"", &["s", "--out", "out", "--dry-run"]).exits(0).says(said);
         assert!(planned.stdout.contains("classes  "), "{}", planned.stdout);
         let ran = run_images(dir.path(), b"", &["s", "--out", "out"]).exits(0).says(said);
-        ran.says(&["dsconvert: warning: "]);
+        ran.says(&["warning: "]);
         let found: Vec<String> = origins(&dir.path().join("out")).into_iter().map(|(name, _)| name).collect();
         assert_eq!(found, splits, "{names:?}");
         let quiet = run_images(dir.path(), b"", &["s", "--out", "quiet", "-q"]).exits(0);
@@ -277,7 +277,7 @@ fn a_field_that_no_row_has_is_refused_before_anything_is_written() {
 #[test]
 fn names_with_control_characters_are_printed_as_escapes() {
     let dir = tempfile::tempdir().unwrap();
-    let name = "a\n\u{1b}[31mdsconvert: fine\r";
+    let name = "a\n\u{1b}[31merror: fine\r";
     std::fs::create_dir(dir.path().join(name)).unwrap();
     let file = format!("{name}/{name}.jpg");
     std::fs::write(dir.path().join(&file), image(0)).unwrap();
@@ -286,10 +286,7 @@ fn names_with_control_characters_are_printed_as_escapes() {
     let clean = |text: &str| text.chars().all(|c| c == '\n' || !c.is_control());
     let check = |ran: Ran| {
         assert!(clean(&ran.stdout) && clean(&ran.stderr), "{ran:?}");
-        assert!(
-            !ran.stdout.contains("\ndsconvert: fine") && !ran.stderr.contains("\ndsconvert: fine"),
-            "{ran:?}"
-        );
+        assert!(!ran.stdout.contains("\nerror: fine") && !ran.stderr.contains("\nerror: fine"), "{ran:?}");
         ran
     };
     check(run_images(dir.path(), b"", &["s", "--out", name, "--dry-run"]).exits(0));

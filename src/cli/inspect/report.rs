@@ -4,10 +4,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::{Args, Out, is_file, is_shard, open_dataset, print_error, split_of};
+use crate::cli::print;
 use crate::error::{Error, Result};
 use crate::manifest::TOKENIZER_NAME;
 use crate::options::check_local;
 use crate::printable::printable_path;
+use crate::report::format::plural;
 use crate::report::{DatasetReport, ReportOptions, RunReport, contact_sheet, page_html, plots_svg};
 use crate::source::read_file;
 use crate::storage::{Access, stat, write_file};
@@ -127,7 +129,7 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
         };
         let report = DatasetReport::of(&dataset, &options)?;
         for problem in &report.problems.listed {
-            super::super::print::say(format!("warning: {problem}"));
+            print::warning(problem);
         }
         if let Some(path) = &wanted.html {
             write(path, page_html(&report, run.as_ref()).as_bytes())?;
@@ -140,7 +142,7 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
         let split = split_of(&dataset, args.split.as_deref())?;
         let (png, left_out) = contact_sheet(&dataset, &split, wanted.seed)?;
         if left_out > 0 {
-            super::super::print::say(format!("warning: {left_out} images cannot be shown and are left out"));
+            print::warning(format!("left out: {} that cannot be shown", plural(left_out as u64, "image")));
         }
         write(path, &png)?;
     }

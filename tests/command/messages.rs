@@ -1,0 +1,73 @@
+//! How messages look: styles, verbosity, and tips for options of other tools.
+
+use crate::support::*;
+
+fn run(args: &[&str]) -> Ran {
+    Ran::of(command(args).output().unwrap())
+}
+
+#[test]
+fn own_errors_have_the_styles_of_clap_where_colours_are_wanted() {
+    let clap = ["images", "--format", "x"];
+    let own = ["images", "photos", "--out", "out", "--threads", "0"];
+    let with = |args: &[&str], variables: &[(&str, &str)]| {
+        let mut command = command(args);
+        command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
+        Ran::of(command.envs(variables.iter().copied()).output().unwrap()).exits(2).stderr
+    };
+    let forced = [("CLICOLOR_FORCE", "1")];
+    let (styled_clap, styled_own) = (with(&clap, &forced), with(&own, &forced));
+    let label = |text: &str| text.split("error:").next().unwrap().to_owned();
+    assert!(label(&styled_clap).contains("\u{1b}[31m"), "{styled_clap:?}");
+    assert_eq!(label(&styled_clap), label(&styled_own));
+    for variables in [&[][..], &[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")]] {
+        for args in [&clap[..], &own] {
+            let plain = with(args, variables);
+            assert!(plain.starts_with("error: ") && !plain.contains('\u{1b}'), "{plain:?}");
+        }
+    }
+}
+
+#[test]
+fn options_of_other_tools_get_a_tip() {
+    let images = ["images", "photos", "--out", "out"];
+    let text = ["text", "corpus", "--out", "out"];
+    for (subcommand, options, tip) in [
+        (&images[..], &["--quality", "75"][..], "use '--encode jpeg:75' instead of '--quality'"),
+        (&images, &["--jpeg_quality=75"], "use '--encode jpeg:75' instead of '--jpeg_quality'"),
+        (&images, &["--workers", "8"], "use '--threads 8' instead of '--workers'"),
+        (&images, &["--max_resolution", "512"], "use '--resize longer:512'"),
+        (&images, &["--size", "224x224"], "use '--resize exact:224x224'"),
+        (&images, &["--maxcount", "1000"], "use '--shard-records 1000'"),
+        (&text, &["--seq-len", "4096"], "use '--pack 4096' instead of '--seq-len'"),
+        (&text, &["--append-eod"], "use '--add-eos' instead of '--append-eod'"),
+        (&text, &["--tokenizer-model", "a/b.json"], "use '--tokenizer a/b.json'"),
+        (&text, &["--json-keys", "content"], "use '--text-field content'"),
+        (&text, &["--chat-template", "x"], "render conversations"),
+        (&text, &["--output-prefix", "my"], "use '--out my'"),
+    ] {
+        let args: Vec<&str> = subcommand.iter().chain(options).copied().collect();
+        let ran = run(&args).exits(2);
+        let said = ran.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains("unexpected argument") && said.contains(tip), "{tip} is not in {said}");
+    }
+    // An option that nobody has keeps the suggestion by similarity.
+    run(&["images", "photos", "--out", "out", "--resise", "x"]).exits(2).says(&["'--resize'"]);
+}
+
+#[test]
+fn verbose_runs_print_units_and_then_rejects() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let ran = |options: &str| {
+        convert("images", &fixture("photos"), &out, &format!("--overwrite -j 2 {options}")).exits(0).stderr
+    };
+    let unit = "unit 0: 30 items, 29 records, 1 rejected";
+    let reject = "rejected photos/";
+    for (options, lines) in [("", [false, false]), ("-v", [true, false]), ("-vv", [true, true])] {
+        let said = ran(options);
+        assert_eq!([said.contains(unit), said.contains(reject)], lines, "{options}: {said}");
+    }
+    assert_eq!(ran("--quiet"), "");
+    convert("images", &fixture("photos"), &out, "--quiet --verbose").exits(2).says(&["cannot be used with"]);
+}
