@@ -140,6 +140,18 @@ enum ResumeArg {
     Verify,
 }
 
+/// What to do about a folder as the value of `--files-from`.
+pub(super) const LISTED: &str =
+    "name a file with one path per line; to convert everything in a folder, name it as SRC";
+
+/// Refuses a folder as the value of `flag`, which names a file.
+pub(super) fn check_no_folder(flag: &'static str, path: &Path, help: &str) -> Result<()> {
+    if stat(path)?.is_some_and(|meta| meta.is_dir()) {
+        return Err(Error::usage("this is a folder, not a file").of_option(flag).at_path(path).help(help));
+    }
+    Ok(())
+}
+
 /// Says which flag an error belongs to.
 pub(super) fn flag(name: &str, error: &Error) -> Error {
     let flagged = Error::usage(format!("{name}: {error}"));
@@ -305,6 +317,7 @@ impl CommonArgs {
                 Ok(Err(error)) => print::warning(format!("the lengths cannot be shown: {error}")),
                 Err(panic) => print::error(&panic.into_error("looking at the lengths")),
             }
+            text.push_str(&summary::next_step(&options.out));
             // The dataset is committed, whatever can be said of it.
             if let Err(error) = print::out(&text)
                 && !print::is_closed(&error)

@@ -82,8 +82,11 @@ pub(super) const INSPECT: &str = "\
 Examples:
   What is in the dataset:
     dsconvert inspect photos-256
-  The first three records:
-    dsconvert inspect photos-256 --head 3
+  Two records chosen at random, and the same as JSON:
+    dsconvert inspect photos-256 --sample 2
+    dsconvert inspect photos-256 --sample 2 --json
+  The first three documents, decoded from their token ids:
+    dsconvert inspect tokens --head 3 --text
   Check every byte:
     dsconvert inspect photos-256 --verify
   A page with plots and examples, to open in a browser:

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::common::{CommonArgs, choice, flag, parse, source};
+use super::common::{CommonArgs, LISTED, check_no_folder, choice, flag, parse, source};
 use super::{Ending, print, signals, summary};
 use crate::error::{Error, Result};
 use crate::options::{RunOptions, SourceSpec, check_local};
@@ -211,6 +211,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
 fn naming(args: NamingArgs, sources: Vec<SourceSpec>) -> Result<(Naming, Vec<SourceSpec>)> {
     let (naming, folder) = if let Some(list) = args.files_from {
         check_local("--files-from", &list)?;
+        check_no_folder("--files-from", &list, LISTED)?;
         let from = FilesFrom { list, null: args.null };
         let folder = from.folder();
         (Naming::FilesFrom(from), folder)
@@ -224,6 +225,11 @@ fn naming(args: NamingArgs, sources: Vec<SourceSpec>) -> Result<(Naming, Vec<Sou
             };
         }
         check_local("--metadata", &path)?;
+        check_no_folder(
+            "--metadata",
+            &path,
+            "name a csv, tsv, jsonl or parquet file; a folder of images is SRC",
+        )?;
         let keep = args.keep_fields.as_deref().map(parse_keep).transpose();
         let keep = keep.map_err(|e| flag("--keep-fields", &e))?;
         let table = MetadataFile { path, path_field: args.path_field, keep };
@@ -258,8 +264,10 @@ fn image_options(pixels: &PixelArgs, selection: &SelectionArgs) -> Result<ImageO
 
 /// Class names, one per line; empty lines at the end are ignored.
 fn read_classes(path: &Path) -> Result<Vec<String>> {
+    let help = "--classes takes a file with one class name per line";
     check_local("--classes", path)?;
-    let bytes = read_file(path).map_err(|e| e.help("--classes takes a file with one class name per line"))?;
+    check_no_folder("--classes", path, help)?;
+    let bytes = read_file(path).map_err(|e| e.help(help))?;
     let text = String::from_utf8(bytes)
         .map_err(|e| Error::usage("the list of classes is not UTF-8").at_path(path).caused_by(e))?;
     let names: Vec<String> = text.trim_end().lines().map(|line| line.trim().to_owned()).collect();

@@ -81,7 +81,14 @@ fn described(error: &Error) -> String {
     let styles = Styles::styled();
     let (bad, good) = (styles.get_error(), styles.get_valid());
     let help = error.remedy().map(|help| format!("  {good}tip:{good:#} {help}\n")).unwrap_or_default();
+    let error = error.with_option_as(flag);
     format!("{bad}error:{bad:#} {error}\n{help}")
+}
+
+/// `--text-field` of the library's `text_field`. Arguments without dashes, such as `SRC`, stay as they are.
+fn flag(option: &str) -> String {
+    let is_name = option.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    if is_name { format!("--{}", option.replace('_', "-")) } else { option.to_owned() }
 }
 
 /// Prints an error right before the process is ended from outside the thread that works: waits neither for another

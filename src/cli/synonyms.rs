@@ -1,6 +1,7 @@
 //! Options of other tools: an unknown option that one of them has gets a tip that names the option of dsconvert.
 
 use std::ffi::OsString;
+use std::num::{ParseFloatError, ParseIntError};
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -169,19 +170,72 @@ const INSPECT: Table = &[
     (&["index", "row"], Use("--record {}", "I", "")),
 ];
 
-/// The error with a tip, if it is about an option that another tool has.
+/// Formats of other tools.
+const FOREIGN_FORMATS: &[&str] = &[
+    "mds",
+    "streaming",
+    "litdata",
+    "webdataset",
+    "wds",
+    "tar",
+    "tfrecord",
+    "beton",
+    "ffcv",
+    "hdf5",
+    "lmdb",
+    "mmap",
+    "bin",
+    "npy",
+    "jsonl",
+    "csv",
+    "zarr",
+    "lance",
+];
+
+/// The error with a tip, if it is about an option or a value that other tools have, or a number that is none.
 pub(super) fn explained(mut error: clap::Error, argv: &[OsString]) -> clap::Error {
-    let invalid = match (error.kind(), error.get(ContextKind::InvalidArg)) {
-        (ErrorKind::UnknownArgument, Some(ContextValue::String(option))) => option.clone(),
-        _ => return error,
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.clone(),
+        _ => String::new(),
     };
-    let words: Vec<&str> = argv.iter().filter_map(|word| word.to_str()).collect();
-    if let Some(tip) = tip(&words, &invalid) {
+    let (option, value) = (text(ContextKind::InvalidArg), text(ContextKind::InvalidValue));
+    let tip = match error.kind() {
+        ErrorKind::UnknownArgument => {
+            let words: Vec<&str> = argv.iter().filter_map(|word| word.to_str()).collect();
+            tip(&words, &option)
+        }
+        ErrorKind::InvalidValue => foreign_format(&option, &value),
+        ErrorKind::ValueValidation => number(&option, &error),
+        _ => None,
+    };
+    if let Some(tip) = tip {
         // The similarity of letters, which clap goes by, leads elsewhere.
         error.remove(ContextKind::SuggestedArg);
+        error.remove(ContextKind::SuggestedValue);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
     }
     error
+}
+
+/// The tip for `--format mds`.
+fn foreign_format(option: &str, value: &str) -> Option<String> {
+    let is_foreign = FOREIGN_FORMATS.contains(&&*value.to_lowercase());
+    (option.starts_with("--format ") && is_foreign).then(|| {
+        "shards of this format are not written; parquet is what most tools read, and dsconvert reads all four".to_owned()
+    })
+}
+
+/// The tip for text that is no number.
+fn number(option: &str, error: &clap::Error) -> Option<String> {
+    let cause = std::error::Error::source(error)?;
+    if !(cause.is::<ParseIntError>() || cause.is::<ParseFloatError>()) {
+        return None;
+    }
+    Some(match option.starts_with("--threads ") {
+        true => "leave --threads out to use all cores".to_owned(),
+        false if cause.is::<ParseFloatError>() => "write a number, such as 2.5".to_owned(),
+        false => "write a whole number without a unit, such as 2048".to_owned(),
+    })
 }
 
 /// The tip for `option` in the command line `words`.

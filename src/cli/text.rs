@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::common::{CommonArgs, choice, flag, parse, source};
+use super::common::{CommonArgs, LISTED, check_no_folder, choice, flag, parse, source};
 use super::{Ending, lengths, print, signals};
 use crate::error::{Error, Result};
 use crate::manifest::TOKENIZER_NAME;
@@ -329,6 +329,7 @@ impl InputArgs {
     fn sources(&self, mut sources: Vec<SourceSpec>) -> Result<(TextInput, Vec<SourceSpec>)> {
         if let Some(list) = &self.files_from {
             check_local("--files-from", list)?;
+            check_no_folder("--files-from", list, LISTED)?;
             let from = FilesFrom { list: list.clone(), null: self.null };
             if sources.is_empty() {
                 sources.push(source(&from.folder())?);

@@ -14,6 +14,7 @@ use super::events::Event;
 use super::output::shard_path;
 use crate::error::{Error, Result};
 use crate::manifest::Counts;
+use crate::source::skipped::SkippedTypes;
 use crate::storage::{hash_file, hex, list_dir, lstat, remove_dir_all, resolve, sync_dir};
 
 /// Name of the folder that a finished attempt is renamed to.
@@ -32,7 +33,10 @@ pub(super) struct UnitResult {
     pub files: Vec<UnitFile>,
     pub reject_codes: BTreeMap<String, u64>,
     pub notes: BTreeMap<String, u64>,
-    pub skipped: u64,
+    pub skipped: SkippedTypes,
+    /// Number of records by label.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<i64, u64>,
     pub source_bytes: u64,
     /// Bytes of the texts that became records.
     pub text_bytes: u64,
@@ -314,7 +318,8 @@ mod tests {
             files: vec![UnitFile { name: "train.rows".into(), bytes: 2, sha256: hex(&Sha256::digest("xy")) }],
             reject_codes: BTreeMap::new(),
             notes: BTreeMap::new(),
-            skipped: 0,
+            skipped: SkippedTypes::default(),
+            labels: BTreeMap::from([(0, 1)]),
             source_bytes: 0,
             text_bytes: 0,
             content: String::new(),

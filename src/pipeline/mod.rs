@@ -35,6 +35,7 @@ mod status;
 pub(crate) mod testing;
 mod text;
 mod timing;
+mod totals;
 mod unit;
 mod units;
 mod workers;
@@ -54,6 +55,7 @@ pub use text::{
     TextJob, TextOptions, TextShape,
 };
 pub use timing::{Phase, Stage};
+pub use totals::Totals;
 
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;

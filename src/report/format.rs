@@ -1,7 +1,7 @@
 //! Numbers for people.
 
 /// `1,234,567`
-pub(super) fn count(n: u64) -> String {
+pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, c) in digits.chars().enumerate() {

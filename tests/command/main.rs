@@ -15,6 +15,7 @@ mod lifecycle;
 mod memory;
 mod messages;
 mod metadata_beside;
+mod mistakes;
 mod open_files;
 mod output_directory;
 mod parts;

@@ -56,6 +56,46 @@ fn options_of_other_tools_get_a_tip() {
 }
 
 #[test]
+fn the_summary_names_classes_skipped_types_and_the_next_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("my photos");
+    copy_dir(&fixture("photos"), &source);
+    std::fs::write(source.join("notes.md"), "x").unwrap();
+    std::fs::write(source.join("a.pdf"), "x").unwrap();
+    // In no folder, and so without a class.
+    let dunes = tree(&source).into_keys().find(|name| name.starts_with("dunes/")).unwrap();
+    std::fs::copy(source.join(&dunes), source.join("loose.jpg")).unwrap();
+    let run = |args: &[&str]| {
+        let mut command = command(args);
+        Ran::of(command.current_dir(dir.path()).output().unwrap()).exits(0).stdout
+    };
+    let said = run(&["images", "my photos", "--out", "my data"]);
+    for part in [
+        "30 of 31 items converted, 1 rejected; 3 files skipped: 1 .md, 1 .pdf, 1 .txt",
+        "5 classes: dunes 5, flowers 5, forest 6, night 4, signs 9",
+        "1 record without a label",
+        "train: 30 records in 1 shard, ",
+        "to check every byte: dsconvert inspect 'my data' --verify",
+    ] {
+        assert!(said.contains(part), "{part:?} is not in {said}");
+    }
+    // Several processes that share a plan, and a resumed run, count the same.
+    run(&["plan", "images", "my photos", "--out", "planned"]);
+    run(&["run", "planned"]);
+    let merged = run(&["merge", "planned"]);
+    assert!(
+        merged.contains("5 classes: dunes 5,") && merged.contains("1 record without a label"),
+        "{merged}"
+    );
+    assert!(run(&["images", "my photos", "--out", "my data", "--resume"]).contains("complete already"));
+
+    let planned = run(&["images", "my photos", "--dry-run"]);
+    assert!(planned.contains("units    1") && !dir.path().join("out").exists(), "{planned}");
+    let text = run(&["text", "my photos", "--tokenizer", "bytes", "--dry-run"]);
+    assert!(text.contains("skipped  ") && text.contains(".jpg"), "{text}");
+}
+
+#[test]
 fn verbose_runs_print_units_and_then_rejects() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
