@@ -138,7 +138,7 @@ impl UnitSink {
             reject_codes: BTreeMap::new(),
             notes: BTreeMap::new(),
             skipped: SkippedTypes::default(),
-            label: schema.index_of(LABEL),
+            label: options.schema.index_of(LABEL),
             labels: BTreeMap::new(),
             source_bytes: 0,
             text_bytes: 0,
