@@ -22,8 +22,8 @@ Examples:
   Rows of 512 tokens for pretraining:
     dsconvert text corpus --out rows --tokenizer tokenizer.json \\
       --add-eos --pack 512
-  Preview: files and splits; nothing is written:
-    dsconvert text corpus --tokenizer tokenizer.json --dry-run
+  Preview: files, splits, and a prediction from 50 documents; nothing is written:
+    dsconvert text corpus --tokenizer tokenizer.json --dry-run --sample 50
   Paragraphs of standard input, as UTF-8 bytes:
     cat corpus/books/*.txt | dsconvert text - --input-format txt \\
       --documents blank-line --out paragraphs --tokenizer bytes";

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::common::{CommonArgs, LISTED, check_no_folder, choice, flag, parse, source};
+use super::common::CommonArgs;
+use super::values::{LISTED, check_no_folder, choice, flag, parse, source};
 use super::{Ending, print, signals, summary};
 use crate::error::{Error, Result};
 use crate::options::{RunOptions, SourceSpec, check_local};
@@ -34,12 +35,6 @@ pub(super) struct Args {
 
     #[command(flatten)]
     selection: SelectionArgs,
-
-    /// With --dry-run: predict the run from N items, which are converted in memory
-    ///
-    /// Predicts records, rejects, size, shards and time, each with a 95% interval.
-    #[arg(long, value_name = "N", requires = "dry_run", help_heading = "Run")]
-    sample: Option<u64>,
 }
 
 /// Files that are named instead of being found.
@@ -197,7 +192,8 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
             output,
         })
     };
-    let preview = |job: &ImagesJob, run: &RunOptions| match args.sample {
+    let sample = args.common.sample;
+    let preview = |job: &ImagesJob, run: &RunOptions| match sample {
         None => Ok(()),
         Some(sample) => {
             let prediction = job.predict(sample, run, watch.stop())?;

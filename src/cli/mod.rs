@@ -20,6 +20,7 @@ mod simulate;
 mod summary;
 mod synonyms;
 mod text;
+mod values;
 mod verbosity;
 mod version;
 

@@ -6,7 +6,8 @@ use std::time::Instant;
 use clap::Subcommand;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 
-use super::common::{drawn, parse, size};
+use super::common::drawn;
+use super::values::{parse, size};
 use super::verbosity::VerbosityArgs;
 use super::{Ending, examples, images, print, signals, summary, text};
 use crate::error::{Error, Result};
@@ -126,7 +127,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
     let watch = signals::watch()?;
     check_local("DIR", &args.out)?;
     let selection = match (&args.part, &args.units) {
-        (Some(part), _) => Selection::part(part).map_err(|e| super::common::flag("--part", &e))?,
+        (Some(part), _) => Selection::part(part).map_err(|e| super::values::flag("--part", &e))?,
         (None, Some(units)) => parse::<Selection>("--units", units)?,
         (None, None) => Selection::All,
     };

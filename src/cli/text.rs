@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::common::{CommonArgs, LISTED, check_no_folder, choice, flag, parse, source};
-use super::{Ending, lengths, print, signals};
+use super::common::CommonArgs;
+use super::values::{LISTED, check_no_folder, choice, flag, parse, source};
+use super::{Ending, lengths, print, signals, summary};
 use crate::error::{Error, Result};
 use crate::manifest::TOKENIZER_NAME;
-use crate::options::{SourceSpec, check_local, parse_size};
+use crate::options::{RunOptions, SourceSpec, check_local, parse_size};
 use crate::packing::Packing;
 use crate::pipeline::{DEFAULT_TEXT_FIELD, Overflow, TextInput, TextJob, TextOptions, TextShape};
 use crate::reader::batch::{BatchOptions, BatchSize};
@@ -314,14 +315,17 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
             ..TextOptions::new(sources, tokenizer, output)
         })
     };
-    common.exec_reported(
-        sources,
-        walked,
-        &watch,
-        plan,
-        |_, _| Ok(()),
-        |report, out| lengths::text(report, out, batches),
-    )
+    let (sample, dedup) = (common.sample, documents.dedup.is_some());
+    let preview = |job: &TextJob, run: &RunOptions| match sample {
+        None => Ok(()),
+        Some(sample) => {
+            let prediction = job.predict(sample, run, watch.stop())?;
+            print::out(&summary::prediction(&prediction, run.threads, dedup))
+        }
+    };
+    common.exec_reported(sources, walked, &watch, plan, preview, |report, out| {
+        lengths::text(report, out, batches)
+    })
 }
 
 impl InputArgs {

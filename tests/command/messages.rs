@@ -111,3 +111,27 @@ fn verbose_runs_print_units_and_then_rejects() {
     assert_eq!(ran("--quiet"), "");
     convert("images", &fixture("photos"), &out, "--quiet --verbose").exits(2).says(&["cannot be used with"]);
 }
+
+#[test]
+fn a_dry_run_of_text_predicts_tokens_size_and_time_and_needs_no_output() {
+    let dir = tempfile::tempdir().unwrap();
+    let corpus = dir.path().join("c.jsonl");
+    crate::support::corpus(&corpus, 2000);
+    let source = corpus.to_str().unwrap();
+    let said = run(&["text", source, "-t", "bytes", "--dry-run", "--sample", "200"]).exits(0).stdout;
+    let value = |name: &str| -> u64 {
+        let line =
+            said.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {said}"));
+        line.split_whitespace().nth(1).unwrap().replace(',', "").parse().unwrap()
+    };
+    let out = dir.path().join("out");
+    convert("text", &corpus, &out, "-t bytes").exits(0);
+    let train = &manifest(&out)["splits"]["train"];
+    let truth = train["length"]["total"].as_u64().unwrap();
+    assert!(value("tokens").abs_diff(truth) < truth / 5, "{truth}: {said}");
+    assert!(value("records").abs_diff(2000) < 400, "{said}");
+    for part in ["with 95% intervals", "size     ", "time     ", " to "] {
+        assert!(said.contains(part), "{part:?} is not in {said}");
+    }
+    run(&["text", "-", "-t", "bytes", "--dry-run", "--sample", "200"]).exits(2).says(&["standard input"]);
+}

@@ -108,7 +108,7 @@ fn folders_are_classes_beside_metadata_only_when_asked_for() {
 #[test]
 fn tables_that_do_not_describe_the_images_are_refused_with_what_to_type() {
     for (tables, parts) in [
-        (&[("metadata.csv", "id,n\na,1\n")][..], &["no column \"file_name\"", "\"id\", \"n\""][..]),
+        (&[("metadata.csv", "id,n\na,1\n")][..], &["no column \"file_name\"", "id, n"][..]),
         (&[("metadata.csv", "x_file_name,y_file_name\na,1\n")], &["x_file_name", "y_file_name", "one image"]),
         (&[("metadata.csv", "file_name,width\ntrain/a.jpg,1\n")], &["\"width\""]),
         (&[("metadata.csv", "file_name\ntrain/a.jpg\na.jpg/../x\n./train/a.jpg\n")], &["line 2 and line 4"]),

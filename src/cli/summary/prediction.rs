@@ -14,6 +14,9 @@ pub(in crate::cli) fn prediction(prediction: &Prediction, threads: usize, dedup:
     lines.add(format!("\nFrom a sample of {}, with 95% intervals:", plural(*sampled, "item")));
     lines.add(format!("found    {}", count(*found)));
     lines.add(format!("records  {}", count(*records)));
+    if let Some(tokens) = prediction.tokens {
+        lines.add(format!("tokens   {}", count(tokens)));
+    }
     lines.add(format!("rejected {}", count(*rejected)));
     for (code, seen) in &prediction.reject_codes {
         lines.add(format!("         {} of the sample {code}", HumanCount(*seen)));

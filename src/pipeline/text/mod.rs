@@ -13,6 +13,7 @@ mod options;
 mod pack;
 mod parts;
 mod plan;
+mod predict;
 mod row;
 mod stored;
 #[cfg(test)]

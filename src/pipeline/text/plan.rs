@@ -46,7 +46,7 @@ pub(super) struct Part {
     pub(super) file: usize,
     pub(super) extent: Extent,
     /// Bytes of text it counts for.
-    weight: u64,
+    pub(super) weight: u64,
     /// Bytes of the file it stands for.
     pub(super) source_bytes: u64,
 }
