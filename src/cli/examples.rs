@@ -89,6 +89,8 @@ Examples:
     dsconvert inspect tokens --head 3 --text
   Check every byte:
     dsconvert inspect photos-256 --verify
+  A README.md for the Hugging Face Hub, in the directory of the dataset:
+    dsconvert inspect photos-256 --card
   A page with plots and examples, to open in a browser:
     dsconvert inspect photos-256 --html photos.html";
 

@@ -118,6 +118,42 @@ fn text_is_decoded_by_the_stored_tokenizer_with_special_tokens() {
 }
 
 #[test]
+fn a_card_makes_a_directory_that_the_hub_opens() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("my photos");
+    let path = out.to_str().unwrap();
+    convert("images", &fixture("photos"), &out, "--resize longer:64 --split train=0.8,validation=0.2")
+        .exits(0);
+    let said = inspect(&[path, "--card"]).exits(0).stdout;
+    assert!(said.contains("wrote ") && said.contains("README.md"), "{said}");
+    let card = std::fs::read_to_string(out.join("README.md")).unwrap();
+    let (metadata, text) = card.strip_prefix("---\n").unwrap().split_once("\n---\n").unwrap();
+    for part in [
+        "license: other",
+        "- image-classification",
+        "  - split: validation\n    path: validation/*.parquet\n",
+        "  - name: \"image\"\n    dtype: image\n",
+        "          '4': \"signs\"\n",
+        "    num_examples: ",
+    ] {
+        assert!(metadata.contains(part), "{part:?} is not in {metadata}");
+    }
+    assert!(
+        text.contains("# my photos") && text.contains("29 records") && text.contains("1 rejected"),
+        "{text}"
+    );
+    // The card is part of the directory, and never replaced.
+    inspect(&[path, "--verify"]).exits(0);
+    inspect(&[path, "--card"]).exits(2).says(&["README.md", "already", "remove it"]);
+    for format in ["msgpack", "protobuf"] {
+        let out = dir.path().join(format);
+        convert("images", &fixture("photos"), &out, &format!("--format {format}")).exits(0);
+        inspect(&[out.to_str().unwrap(), "--card"]).exits(2).says(&[format, "--format parquet or arrow"]);
+        assert!(!out.join("README.md").exists());
+    }
+}
+
+#[test]
 fn samples_are_seeded_and_classes_are_counted() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");

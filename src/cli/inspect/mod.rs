@@ -1,5 +1,6 @@
 //! `dsconvert inspect`: what is in a dataset or shard, is it whole, show me.
 
+mod card;
 mod classes;
 mod describe;
 mod record;
@@ -60,6 +61,12 @@ pub(super) struct Args {
     #[arg(long)]
     verify: bool,
 
+    /// Write README.md into the directory: a card with which the Hugging Face Hub and load_dataset open it as it is
+    ///
+    /// The card has configs, features, splits and sizes, and a place for the license. Shards must be parquet or arrow.
+    #[arg(long, conflicts_with_all = ["head", "sample", "record", "text", "verify", "json"])]
+    card: bool,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -103,6 +110,9 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
     let mut out = BufWriter::new(io::stdout().lock());
     let ending = if args.verify {
         verify::exec(&args.path, access, args.threads.unwrap_or_else(default_threads), args.json, &mut out)?
+    } else if args.card {
+        card::exec(&args.path, access, &mut out)?;
+        Ending::Fine
     } else if args.report.is_asked_for() {
         report::exec(args, access, &mut out)?;
         Ending::Fine

@@ -19,15 +19,15 @@ use crate::storage::{Access, stat, write_file};
 #[command(next_help_heading = "Reports")]
 pub(super) struct ReportArgs {
     /// Write a page with counts, plots and examples: one file that needs nothing else
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["head", "record", "sample", "text", "verify", "json"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["head", "record", "sample", "text", "card", "verify", "json"])]
     html: Option<PathBuf>,
 
     /// Write a picture of up to 96 images
-    #[arg(long, value_name = "FILE.png", conflicts_with_all = ["head", "record", "sample", "text", "verify", "json"])]
+    #[arg(long, value_name = "FILE.png", conflicts_with_all = ["head", "record", "sample", "text", "card", "verify", "json"])]
     contact_sheet: Option<PathBuf>,
 
     /// Write the plots: sizes of images; lengths and padding of text
-    #[arg(long, value_name = "FILE.svg", conflicts_with_all = ["head", "record", "sample", "text", "verify", "json"])]
+    #[arg(long, value_name = "FILE.svg", conflicts_with_all = ["head", "record", "sample", "text", "card", "verify", "json"])]
     plot: Option<PathBuf>,
 
     /// With --html: also show the run report that images or text wrote to FILE
@@ -159,7 +159,7 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
         let split = split_of(&dataset, args.split.as_deref())?;
         let (png, left_out) = contact_sheet(&dataset, &split, wanted.seed)?;
         if left_out > 0 {
-            print::warning(format!("left out: {} that cannot be shown", plural(left_out as u64, "image")));
+            print::warning(format!("left out: {} that cannot be shown", plural(left_out, "image")));
         }
         write(path, &png)?;
     }
