@@ -78,7 +78,7 @@ impl<'a> Display<'a> {
             match &self.kind {
                 Kind::Bar(bar) => {
                     if now.total_bytes > 0 && bar.length().is_none() {
-                        bar.set_style(style("{percent:>3}% {bar:20} {wide_msg}"));
+                        bar.set_style(style("{percent:>3}% {bar:10} {msg}"));
                         bar.set_length(now.total_bytes);
                     }
                     bar.set_position(now.source_bytes);
@@ -124,14 +124,14 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// `1,234 of 5,678 items · 523 items/s · 12.3 MiB/s · 0:42 elapsed · 2:05 left · 3 rejected`
+    /// `1,234 of 5,678 items · 523/s · 12.3 MiB/s · 0:42 elapsed · 2:05 left · 3 rejected`
     fn text(&self, now: &Snapshot, rate: &Rate) -> String {
         let mut text = match self.items {
             Some(all) => format!("{} of {}", HumanCount(now.items), plural(all, "item")),
             None => plural(now.items, "item"),
         };
         let (items, bytes) = rate.per_second();
-        text.push_str(&format!(" · {} items/s · {}/s", HumanCount(items as u64), HumanBytes(bytes as u64)));
+        text.push_str(&format!(" · {}/s · {}/s", HumanCount(items as u64), HumanBytes(bytes as u64)));
         text.push_str(&format!(" · {} elapsed", clock(self.started.elapsed())));
         let left = now.total_bytes.saturating_sub(now.source_bytes);
         if left > 0 && bytes > 0.0 {
@@ -201,10 +201,11 @@ impl Rate {
     }
 }
 
-/// The line, at first without a share: the size of standard input is not known.
+/// The line, at first without a share: the size of standard input is not known. It is not filled up to the width of the
+/// terminal: the `^C` that the terminal prints after it would start another line, and this one would stay.
 fn bar() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    bar.set_style(style("{wide_msg}"));
+    bar.set_style(style("{msg}"));
     bar
 }
 

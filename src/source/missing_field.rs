@@ -1,14 +1,25 @@
 //! Errors about fields and columns that are not there.
 
 use crate::error::Error;
-use crate::source::warning::listed;
+
+/// Names that a message lists.
+const SHOWN_NAMES: usize = 20;
 
 /// The error of `option`, which names a column that a table does not have.
 pub(crate) fn no_column(option: &'static str, wanted: &str, there: &[&str]) -> Error {
-    let names = listed(there.iter().map(|name| format!("{name:?}")));
-    Error::usage(format!("there is no column {wanted:?}; there are {names}"))
+    Error::usage(format!("there is no column {wanted:?}; there are {}", quoted(there)))
         .of_option(option)
         .help(suggestion(wanted, there))
+}
+
+/// The names, as many as a person reads.
+pub(crate) fn quoted(names: &[&str]) -> String {
+    let mut text =
+        names.iter().take(SHOWN_NAMES).map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN_NAMES {
+        text.push_str(&format!(" and {} more", names.len() - SHOWN_NAMES));
+    }
+    text
 }
 
 /// The name in `there` that was probably meant.
@@ -47,6 +58,12 @@ mod tests {
         {
             assert_eq!((distance(a, b), distance(b, a)), (expected, expected), "{a} {b}");
         }
+    }
+
+    #[test]
+    fn many_names_are_listed_and_the_rest_is_counted() {
+        assert_eq!(quoted(&["a", "b"]), "\"a\", \"b\"");
+        assert!(quoted(&["x"; 25]).ends_with("\"x\" and 5 more"));
     }
 
     #[test]

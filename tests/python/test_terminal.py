@@ -1,11 +1,14 @@
 """The command on a terminal: a progress line that goes away, and styles."""
 
+import fcntl
 import os
 import pty
 import re
 import select
 import signal
+import struct
 import subprocess
+import termios
 import time
 
 import pytest
@@ -15,15 +18,23 @@ from conftest import FIXTURES
 CONTROL = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])|(\r)|(\n)|([^\x1b\r\n]+)|(\x1b.)")
 
 
+WIDTH = 80
+
+
 def screen(output):
-    """The lines that a terminal shows after `output`; styles and unknown sequences have no effect."""
+    """The lines that a terminal of WIDTH columns shows after `output`; styles and unknown sequences have no effect."""
     lines, row, column = [""], 0, 0
     for number, letter, back, down, text, _ in CONTROL.findall(output):
-        if text:
+        for character in text:
+            if column == WIDTH:
+                row, column = row + 1, 0
+                lines.extend([""] * (row + 1 - len(lines)))
             line = lines[row].ljust(column)
-            lines[row] = line[:column] + text + line[column + len(text) :]
-            column += len(text)
-        elif back:
+            lines[row] = line[:column] + character + line[column + 1 :]
+            column += 1
+        if text:
+            continue
+        if back:
             column = 0
         elif down:
             row += 1
@@ -61,6 +72,7 @@ def on_terminal(binary):
 
     def start(*args, **options):
         terminal, other = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, WIDTH, 0, 0))
         environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
         environment["TERM"] = "xterm"
         process = subprocess.Popen([binary, *args], stderr=other, env=environment, **options)
@@ -86,7 +98,8 @@ def test_an_interrupted_run_leaves_no_progress_line(on_terminal, tmp_path):
     assert re.search(r"\d items? [^\r]* elapsed", output)
     assert "%" not in output, "there is no share of what has no known size"
     process.send_signal(signal.SIGINT)
-    output = read_until(terminal, None, output)
+    # What a terminal prints when the key is pressed.
+    output = read_until(terminal, None, output + "^C")
     assert process.wait(30) == 130
     lines = [line for line in screen(output) if line]
     assert lines == ["error: stopped before the end", "  tip: run the same command with --resume to go on"]

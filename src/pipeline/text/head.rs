@@ -9,13 +9,13 @@ use super::options::TextOptions;
 use super::plan::TextFile;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
-use crate::source::missing_field::suggestion;
+use crate::source::missing_field::{quoted, suggestion};
 use crate::source::stream::Stream;
 use crate::source::text::json::Path;
 use crate::source::text::kind::Format;
 use crate::source::text::rows;
 use crate::source::walk::SourceFile;
-use crate::source::warning::{Warning, listed};
+use crate::source::warning::Warning;
 
 /// Rows that are looked at in all.
 const ROWS: usize = 1000;
@@ -174,15 +174,14 @@ impl<'a> Head<'a> {
         if self.rows == 0 {
             return Ok(warnings);
         }
-        let there = listed(self.there.iter().map(|name| format!("{name:?}")));
+        let names: Vec<&str> = self.there.iter().map(String::as_str).collect();
         let refuse = |option: &'static str, name: &str, help: Option<&str>| {
             let rows = if self.complete {
                 "no row".to_owned()
             } else {
                 format!("none of the first {} rows", self.rows)
             };
-            let message = format!("{rows} has the field {name:?}; there are {there}");
-            let names: Vec<&str> = self.there.iter().map(String::as_str).collect();
+            let message = format!("{rows} has the field {name:?}; there are {}", quoted(&names));
             let help = help.map_or_else(|| suggestion(name, &names), str::to_owned);
             let error = Error::usage(message).of_option(option).help(help);
             Err(if let Some(path) = first { error.at_path(path) } else { error })
