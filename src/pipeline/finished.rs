@@ -10,9 +10,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::events::Event;
 use super::output::shard_path;
 use crate::error::{Error, Result};
 use crate::manifest::Counts;
+use crate::source::skipped::SkippedTypes;
 use crate::storage::{hash_file, hex, list_dir, lstat, remove_dir_all, resolve, sync_dir};
 
 /// Name of the folder that a finished attempt is renamed to.
@@ -31,7 +33,10 @@ pub(super) struct UnitResult {
     pub files: Vec<UnitFile>,
     pub reject_codes: BTreeMap<String, u64>,
     pub notes: BTreeMap<String, u64>,
-    pub skipped: u64,
+    pub skipped: SkippedTypes,
+    /// Number of records by label.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<i64, u64>,
     pub source_bytes: u64,
     /// Bytes of the texts that became records.
     pub text_bytes: u64,
@@ -69,6 +74,19 @@ impl UnitResult {
         let mut sum = Counts::default();
         self.splits.iter().for_each(|s| sum.add(&s.counts));
         sum
+    }
+
+    /// The event that reports this unit to a display.
+    pub(super) fn event(&self) -> Event {
+        let counts = self.counts();
+        Event::UnitFinished {
+            unit: self.unit,
+            items: counts.found,
+            records: self.splits.iter().map(|split| split.records).sum(),
+            rejected: counts.rejected,
+            source_bytes: self.source_bytes,
+            shard_bytes: self.splits.iter().flat_map(|split| &split.shards).map(|shard| shard.bytes).sum(),
+        }
     }
 
     /// Whether the unit has a file of this name.
@@ -304,7 +322,8 @@ mod tests {
             files: vec![UnitFile { name: "train.rows".into(), bytes: 2, sha256: hex(&Sha256::digest("xy")) }],
             reject_codes: BTreeMap::new(),
             notes: BTreeMap::new(),
-            skipped: 0,
+            skipped: SkippedTypes::default(),
+            labels: BTreeMap::from([(0, 1)]),
             source_bytes: 0,
             text_bytes: 0,
             content: String::new(),

@@ -10,7 +10,6 @@
 //! The `tokenizer.json` of a text conversion is stored beside it. Both are written before the plan itself, so a directory
 //! with a plan has them. The file is read by the version of dsconvert that wrote it, and by no other.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
@@ -25,6 +24,7 @@ use crate::manifest::{Sources, TOKENIZER_NAME};
 use crate::options::{OutputOptions, SourceSpec};
 use crate::schema::{Kind, Schema};
 use crate::source::read_file;
+use crate::source::skipped::SkippedTypes;
 use crate::source::walk::SourceFile;
 use crate::storage::{NewFile, hex, lstat, write_file};
 
@@ -48,9 +48,7 @@ pub(super) struct JobHeader {
     /// Number of source files.
     pub files: u64,
     /// Files that were left out when the sources were listed.
-    pub skipped: u64,
-    /// Types of the files that are no items, with counts, for the case that nothing is found.
-    pub skipped_types: BTreeMap<String, u64>,
+    pub skipped: SkippedTypes,
     pub units: u32,
     /// Source bytes at which a unit is full.
     pub unit_bytes: u64,
@@ -74,7 +72,7 @@ impl JobHeader {
             labels: self.sources.iter().map(|s| s.label.clone()).collect(),
             files: files.len() as u64,
             bytes: files.iter().map(|f| f.bytes).sum(),
-            skipped: self.skipped,
+            skipped: self.skipped.count(),
             content: String::new(),
         }
     }

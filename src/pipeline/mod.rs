@@ -13,6 +13,7 @@ mod commit;
 mod conversion;
 mod dedup;
 mod estimate;
+mod events;
 mod finished;
 mod images;
 mod job_file;
@@ -23,6 +24,7 @@ mod outcome;
 mod output;
 mod parts;
 mod plan;
+mod predict;
 mod progress;
 mod rows;
 mod run;
@@ -34,15 +36,18 @@ mod status;
 pub(crate) mod testing;
 mod text;
 mod timing;
+mod totals;
 mod unit;
 mod units;
 mod workers;
 
 pub use dedup::Dedup;
 pub use estimate::{Estimate, MIN_SAMPLE};
-pub use images::{ImagesJob, ImagesOptions, Naming, Prediction};
+pub use events::{Event, EventLevel};
+pub use images::{ImagesJob, ImagesOptions, Naming};
 pub use parts::{PartReport, merge, run_units};
 pub use plan::PlanSummary;
+pub use predict::Prediction;
 pub use progress::{Progress, Snapshot, Stop};
 pub use run::{Job, Report, check_output};
 pub use selection::{Selection, ranges};
@@ -52,6 +57,7 @@ pub use text::{
     TextJob, TextOptions, TextShape,
 };
 pub use timing::{Phase, Stage};
+pub use totals::Totals;
 
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;

@@ -6,6 +6,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use crate::format::MAX_RECORD_BYTES;
 use crate::sample::{Record, Reject, RejectCode, Value};
+use crate::source::skipped::SkippedTypes;
 
 /// The outcome of one item. Every item found has exactly one.
 #[derive(Debug)]
@@ -79,7 +80,7 @@ impl Converted {
 pub(super) struct Outcomes {
     pub list: Vec<Outcome>,
     /// Files that turned out not to be what the command reads.
-    pub skipped: u64,
+    pub skipped: SkippedTypes,
     /// Counted peculiarities, by name.
     pub notes: Vec<(&'static str, u64)>,
     /// Source bytes this task stands for, for the progress display.

@@ -143,7 +143,7 @@ pub fn merge(
     if let Start::Committed(manifest) = start {
         // An earlier merge may have died before it removed what it no longer needed.
         dir.remove_work()?;
-        return Ok(Report { manifest: *manifest, was_complete: true, text_bytes: None });
+        return Ok(Report { manifest: *manifest, was_complete: true, totals: None });
     }
     let (OpenedJob { header, files, tokenizer_json }, _) = job_file::open(&dir.work())?;
     progress.planned(header.files, files.iter().map(|f| f.bytes).sum());

@@ -11,11 +11,12 @@ use super::plan::{Plan, PlanSummary, differing_option};
 use super::progress::{Progress, Stop, resumable};
 use super::testing::panic_point;
 use super::timing::Phase;
+use super::totals::Totals;
 use super::units::Units;
 use crate::error::{Error, Result};
 use crate::manifest::{Manifest, PlanInfo, Sources};
 use crate::options::{Existing, MaxRejects, RunOptions, SourceSpec};
-use crate::printable::{printable, printable_path};
+use crate::printable::printable_path;
 use crate::source::walk::SourceFile;
 use crate::source::warning::listed;
 use crate::storage::sync_dir;
@@ -50,8 +51,8 @@ pub struct Report {
     pub manifest: Manifest,
     /// Nothing had to be done: the dataset was committed before.
     pub was_complete: bool,
-    /// Bytes of the texts that became records, when this run committed them.
-    pub text_bytes: Option<u64>,
+    /// Sums over the units, when this run committed them.
+    pub totals: Option<Totals>,
 }
 
 /// Refuses an output directory that cannot be used, before the sources are listed.
@@ -162,16 +163,17 @@ pub(super) fn commit(
             unit_bytes: header.unit_bytes,
             unit_pieces: header.unit_pieces,
         },
-        looked_at: looked_at(header),
+        skipped: &header.skipped,
+        paths: listed(header.sources.iter().map(|source| printable_path(&source.path))),
         max_rejects,
         fingerprint: &|content| plan.fingerprint(content),
     }
     .run();
     progress.timing.end(Phase::Commit, started);
     match committed {
-        Ok(Committed { manifest, text_bytes }) => {
+        Ok(Committed { manifest, totals }) => {
             note_leftovers(progress, dir.remove_work());
-            Ok(Report { manifest, was_complete: false, text_bytes: Some(text_bytes) })
+            Ok(Report { manifest, was_complete: false, totals: Some(totals) })
         }
         Err(failure) if !failure.worth_resuming => Err(output::also(failure.error, dir.abandon())),
         Err(failure) => Err(resumable(failure.error.never_usage())),
@@ -183,20 +185,6 @@ fn note_leftovers(progress: &Progress, removed: Result<()>) {
     if let Err(error) = removed {
         progress.note(format!("the dataset is committed, but its working directory is still there: {error}"));
     }
-}
-
-/// `: in photos; 3 files were skipped: 2 .pdf, 1 .md`
-fn looked_at(header: &JobHeader) -> String {
-    let paths: Vec<String> = header.sources.iter().map(|s| printable_path(&s.path)).collect();
-    let mut text = format!(" in {}", listed(paths.into_iter()));
-    let skipped: u64 = header.skipped_types.values().sum();
-    if skipped > 0 {
-        let mut types: Vec<_> = header.skipped_types.iter().collect();
-        types.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
-        let types = types.into_iter().map(|(ending, count)| format!("{count} {}", printable(ending)));
-        text.push_str(&format!("; {skipped} files were skipped: {}", listed(types)));
-    }
-    text
 }
 
 /// The dataset is there: the same command has nothing to do, another one is refused.
@@ -211,7 +199,7 @@ fn already_committed(
     let checked = check_committed(&dir, &manifest, &header.plan_of(files), &header.sources(files), run);
     // Whatever is left in it is of no use beside a committed dataset.
     note_leftovers(progress, dir.remove_work());
-    checked.map(|()| Report { manifest, was_complete: true, text_bytes: None })
+    checked.map(|()| Report { manifest, was_complete: true, totals: None })
 }
 
 /// Refuses a committed dataset that is not that of this command, or of which a file is not what was written.

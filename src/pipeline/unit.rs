@@ -27,7 +27,9 @@ use super::stage::{Next, Stages};
 use crate::error::Result;
 use crate::format::{self, Format, ShardWriter};
 use crate::manifest::Counts;
-use crate::schema::Schema;
+use crate::sample::Value;
+use crate::schema::{LABEL, Schema};
+use crate::source::skipped::SkippedTypes;
 use crate::storage::{NewFile, Writeback, Written, create_dir, lstat, remove_dir_all, rename, write_file};
 
 /// Tells attempts of one process apart.
@@ -65,7 +67,10 @@ pub(super) struct UnitSink {
     duplicates: Option<NewFile>,
     reject_codes: BTreeMap<String, u64>,
     notes: BTreeMap<String, u64>,
-    skipped: u64,
+    skipped: SkippedTypes,
+    /// Field of the label, where there is one, and the number of records by label.
+    label: Option<usize>,
+    labels: BTreeMap<i64, u64>,
     source_bytes: u64,
     text_bytes: u64,
     content: ContentHash,
@@ -132,7 +137,9 @@ impl UnitSink {
             duplicates: None,
             reject_codes: BTreeMap::new(),
             notes: BTreeMap::new(),
-            skipped: 0,
+            skipped: SkippedTypes::default(),
+            label: options.schema.index_of(LABEL),
+            labels: BTreeMap::new(),
             source_bytes: 0,
             text_bytes: 0,
             content: ContentHash::default(),
@@ -144,7 +151,7 @@ impl UnitSink {
 
     /// Writes the outcomes of the next task. Shards that are full go to `closed`.
     pub(super) fn write(&mut self, outcomes: Outcomes, closed: &mut Vec<ClosedShard>) -> Result<()> {
-        self.skipped += outcomes.skipped;
+        self.skipped.extend(&outcomes.skipped);
         self.source_bytes += outcomes.source_bytes;
         self.text_bytes += outcomes.text_bytes;
         self.content.add(&outcomes.content);
@@ -237,6 +244,9 @@ impl UnitSink {
             }
         };
         let placed = shard.writer.push(&converted.record)?;
+        if let Some(Value::Int(label)) = self.label.and_then(|field| converted.record.values.get(field)) {
+            *self.labels.entry(*label).or_default() += 1;
+        }
         shard.records += 1;
         shard.canonical_bytes += converted.canonical_bytes;
         split.records += 1;
@@ -317,6 +327,7 @@ impl UnitSink {
             reject_codes: self.reject_codes,
             notes: self.notes,
             skipped: self.skipped,
+            labels: self.labels,
             source_bytes: self.source_bytes,
             text_bytes: self.text_bytes,
             content: format!("{:032x}", self.content.digest()),

@@ -327,7 +327,7 @@ impl Scenario {
             _ => return Err(told("ended in another way", &ran)),
         };
         let verifies = matches!(self.tested, Tested::Verify(_));
-        if end == End::Failed && !verifies && !ran.stderr.starts_with("dsconvert: ") {
+        if end == End::Failed && !verifies && !ran.stderr.starts_with("error: ") {
             return Err(told("failed without a message", &ran));
         }
         let mut left = tree_if_any(&out);

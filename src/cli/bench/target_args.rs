@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::bench::{BenchBatchSize, BenchTarget, TargetOptions};
-use crate::cli::common::parse;
 use crate::cli::text;
+use crate::cli::values::parse;
 use crate::error::Result;
 use crate::options::check_local;
 use crate::transform::image::ImageOptions;

@@ -134,7 +134,7 @@ impl<'a> Images<'a> {
                 && transform::sniff(&bytes).is_none()
                 && !transform::has_image_extension(&name)
             {
-                out.skipped += 1;
+                out.skipped.add(&file.origin);
                 continue;
             }
             let split = self.job.split_of(file);

@@ -15,6 +15,7 @@ use crate::source::begins_as_image;
 use crate::source::labels::{Folders, Layout};
 use crate::source::listing::Detail;
 use crate::source::metadata::{BESIDE_NAMES, Metadata, list_beside};
+use crate::source::skipped::SkippedTypes;
 use crate::source::splits::{Names, SplitBy};
 use crate::source::walk::{SourceFile, list};
 use crate::source::warning::Warning;
@@ -30,7 +31,7 @@ pub(super) struct FoundImages {
     pub(super) files: Vec<SourceFile>,
     /// One per file, or none at all.
     pub(super) details: Vec<Detail>,
-    pub(super) skipped: u64,
+    pub(super) skipped: SkippedTypes,
     /// Fields that the details have values for.
     pub(super) fields: Vec<Field>,
     /// The classes of the labels in the details.
@@ -185,7 +186,8 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
         let (images, example) = (1 + left_out.count() as u64, first.origin.clone());
         warnings.push(Warning::ImagesWithoutRow { images, example });
     }
-    let skipped = listing.skipped + listing.files.iter().filter(|f| in_no_row(f)).count() as u64;
+    let mut skipped = listing.skipped;
+    listing.files.iter().filter(|f| in_no_row(f)).for_each(|f| skipped.add(&f.origin));
     let tables = tables.iter().map(|table| table.path(sources)).collect();
     Ok(FoundImages { skipped, tables, warnings, by_itself: true, ..FoundImages::of(named) })
 }

@@ -1,6 +1,5 @@
 //! The plan of a conversion of images: its files, units and schema.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +20,8 @@ use crate::source::PlannedFile;
 use crate::source::braces;
 use crate::source::labels::Folders;
 use crate::source::listing::Detail;
-use crate::source::walk::{SourceFile, ending};
+use crate::source::skipped::SkippedTypes;
+use crate::source::walk::SourceFile;
 use crate::source::webdataset::is_tar;
 use crate::transform::image::ImageTransform;
 
@@ -43,7 +43,7 @@ pub struct ImagesJob {
     pub(super) details: Vec<Detail>,
     /// Whether the files are those of a walk, and not named by a list or by rows.
     pub(super) walked: bool,
-    pub(super) skipped: u64,
+    pub(super) skipped: SkippedTypes,
     /// Metadata files whose rows name the items.
     pub(super) tables: Vec<PathBuf>,
     pub(super) folders: Folders,
@@ -103,15 +103,6 @@ impl ImagesJob {
         })
     }
 
-    /// Number of files by what their names end with.
-    pub(super) fn file_types(&self) -> BTreeMap<String, u64> {
-        let mut types = BTreeMap::new();
-        for file in &self.files {
-            *types.entry(ending(&file.origin)).or_default() += 1;
-        }
-        types
-    }
-
     /// Whether the file is read as a tar file; one that is named as an image is not.
     pub(super) fn is_tar(&self, file: &SourceFile) -> bool {
         self.walked && is_tar(&file.origin)
@@ -147,7 +138,7 @@ impl Job for ImagesJob {
             files: self.files.len() as u64,
             items: (!self.files.iter().any(|f| self.is_tar(f))).then_some(self.files.len() as u64),
             bytes: self.files.iter().map(|f| f.bytes).sum(),
-            skipped: self.skipped,
+            skipped: self.skipped.clone(),
             units: self.units.len() as u32,
             splits: self.splits.clone(),
             split_by: self.options.output.split.is_none().then_some(self.folders.splits.by),

@@ -18,4 +18,3 @@ mod tars;
 pub(super) use self::convert::Images;
 pub use self::job::ImagesJob;
 pub use self::options::{ImagesOptions, Naming};
-pub use self::predict::Prediction;

@@ -191,6 +191,11 @@ impl Manifest {
                 .at_path(dir)
                 .help(help));
         }
+        if stat(dir)?.is_none() {
+            let missing = std::io::Error::from(rustix::io::Errno::NOENT);
+            return Err(Error::io("find the dataset", dir, missing)
+                .help("name a directory that dsconvert has written"));
+        }
         let blob = Blob::open(&path, Access::Read, None)?;
         if blob.len() > MAX_MANIFEST_BYTES {
             return Err(Error::corrupt("the manifest is too large to be one").at_path(path));
