@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::Format;
 use crate::options::{
     DEFAULT_MEMORY_BYTES, DEFAULT_SEED, Existing, MIN_MEMORY_BYTES, MIN_SHARD_BYTES, MIN_UNIT_BYTES,
-    MaxRejects, OutputOptions, RunOptions, SourceSpec, SplitSpec, check_local, default_threads,
+    MaxRejects, OutputOptions, ResumeCheck, RunOptions, SourceSpec, SplitSpec, check_local, default_threads,
 };
 use crate::panics;
 use crate::pipeline::testing::panic_point;
@@ -78,7 +78,7 @@ pub(super) struct CommonArgs {
     /// Finish an interrupted run into this directory
     ///
     /// The sizes of finished files are checked, and with --resume=verify also the SHA-256 of every finished shard; what is
-    /// damaged is converted again.
+    /// damaged is converted again. With --resume=repair, so are damaged shards of a dataset that is complete.
     #[arg(
         long,
         value_name = "CHECK",
@@ -143,6 +143,18 @@ enum ResumeArg {
     Size,
     /// SHA-256 of all files
     Verify,
+    /// The same; damaged shards of a committed dataset are converted again
+    Repair,
+}
+
+impl From<ResumeArg> for ResumeCheck {
+    fn from(arg: ResumeArg) -> Self {
+        match arg {
+            ResumeArg::Size => Self::Sizes,
+            ResumeArg::Verify => Self::Hashes,
+            ResumeArg::Repair => Self::Repair,
+        }
+    }
 }
 
 impl CommonArgs {
@@ -181,7 +193,7 @@ impl CommonArgs {
             threads: self.threads.unwrap_or_else(default_threads),
             memory_bytes: size("--memory", &self.memory, MIN_MEMORY_BYTES)?,
             existing: match (self.resume, self.overwrite) {
-                (Some(check), _) => Existing::Resume { verify: check == ResumeArg::Verify },
+                (Some(check), _) => Existing::Resume(check.into()),
                 (None, true) => Existing::Overwrite,
                 (None, false) => Existing::Refuse,
             },

@@ -11,7 +11,9 @@ use super::values::{parse, size};
 use super::verbosity::VerbosityArgs;
 use super::{Ending, examples, images, print, signals, summary, text};
 use crate::error::{Error, Result};
-use crate::options::{Existing, MIN_MEMORY_BYTES, MaxRejects, RunOptions, check_local, default_threads};
+use crate::options::{
+    Existing, MIN_MEMORY_BYTES, MaxRejects, ResumeCheck, RunOptions, check_local, default_threads,
+};
 use crate::pipeline::{PartReport, Selection, Status, merge, ranges, run_units, status};
 use crate::printable::printable_path;
 
@@ -115,6 +117,10 @@ pub(super) fn plan(args: PlanArgs) -> Result<Ending> {
     }
 }
 
+fn check(verify: bool) -> ResumeCheck {
+    if verify { ResumeCheck::Hashes } else { ResumeCheck::Sizes }
+}
+
 fn threads(given: Option<usize>) -> Result<usize> {
     match given {
         Some(0) => Err(Error::usage("--threads 0: at least one thread is needed")),
@@ -135,7 +141,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
         out: args.out.clone(),
         threads: threads(args.threads)?,
         memory_bytes: size("--memory", &args.memory, MIN_MEMORY_BYTES)?,
-        existing: Existing::Resume { verify: args.verify },
+        existing: Existing::Resume(check(args.verify)),
         max_rejects: MaxRejects::default(),
     };
     let started = Instant::now();
@@ -166,7 +172,7 @@ pub(super) fn commit(args: &MergeArgs) -> Result<Ending> {
     let (threads, max_rejects) = (threads(args.threads)?, parse("--max-rejects", &args.max_rejects)?);
     watch.writes();
     let report = drawn(None, args.verbosity.level(), &watch, |progress, stop| {
-        merge(&args.out, max_rejects, threads, args.verify, progress, stop)
+        merge(&args.out, max_rejects, threads, check(args.verify), progress, stop)
     })?;
     if !args.verbosity.is_quiet() {
         print::out(&summary::merged(&report, &args.out))?;

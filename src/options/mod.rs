@@ -96,12 +96,21 @@ pub enum Existing {
     #[default]
     Refuse,
     /// Finish the run that was interrupted there; start one if there is nothing.
-    Resume {
-        /// Whether the SHA-256 of finished shards is checked, not only their size.
-        verify: bool,
-    },
+    Resume(ResumeCheck),
     /// Remove the dataset that is there, then convert.
     Overwrite,
+}
+
+/// How a resumed run checks what is finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ResumeCheck {
+    /// Sizes of all files, and the SHA-256 of all but the shards.
+    #[default]
+    Sizes,
+    /// The SHA-256 of all files.
+    Hashes,
+    /// The same. Damaged shards of a committed dataset are converted again.
+    Repair,
 }
 
 /// Operational options: they never change a byte of the dataset.

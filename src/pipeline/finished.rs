@@ -14,6 +14,7 @@ use super::events::Event;
 use super::output::shard_path;
 use crate::error::{Error, Result};
 use crate::manifest::Counts;
+use crate::options::{Existing, ResumeCheck};
 use crate::source::skipped::SkippedTypes;
 use crate::storage::{hash_file, hex, list_dir, lstat, remove_dir_all, resolve, sync_dir};
 
@@ -125,6 +126,16 @@ pub(super) enum Check {
     Sizes,
     /// The SHA-256 of all files.
     Hashes,
+}
+
+impl Check {
+    /// How a run checks units that an earlier one has finished.
+    pub(super) fn of(existing: Existing) -> Self {
+        match existing {
+            Existing::Resume(ResumeCheck::Hashes | ResumeCheck::Repair) => Self::Hashes,
+            Existing::Resume(ResumeCheck::Sizes) | Existing::Refuse | Existing::Overwrite => Self::Sizes,
+        }
+    }
 }
 
 /// What an earlier run left of a unit.

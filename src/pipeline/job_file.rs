@@ -85,6 +85,9 @@ pub(super) trait StoredJob: Sized {
     /// The listing, in plan order.
     fn files(&self) -> &[SourceFile];
 
+    /// The files that a unit reads, whole or in part; none when there is no such unit.
+    fn files_of_unit(&self, unit: u32) -> &[SourceFile];
+
     /// Bytes of the `tokenizer.json`, if there is one.
     fn tokenizer_json(&self) -> Option<&[u8]>;
 

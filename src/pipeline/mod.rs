@@ -26,6 +26,7 @@ mod parts;
 mod plan;
 mod predict;
 mod progress;
+mod repair;
 mod rows;
 mod run;
 mod schedule;

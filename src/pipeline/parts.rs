@@ -21,7 +21,7 @@ use super::text::{TextJob, Texts};
 use super::units::Units;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{MANIFEST_NAME, Manifest};
-use crate::options::{Existing, MaxRejects, RunOptions};
+use crate::options::{Existing, MaxRejects, ResumeCheck, RunOptions};
 use crate::printable::printable_path;
 use crate::schema::Kind;
 use crate::storage::{DirLock, lstat};
@@ -90,11 +90,7 @@ pub fn run_units(
     let dirs = UnitDirs::new(&work);
     let units = Units { header: &header, out, dirs: &dirs };
     let count = selected.len() as u32;
-    let check = match options.existing {
-        Existing::Resume { verify: true } => Check::Hashes,
-        _ => Check::Sizes,
-    };
-    let todo = units.unfinished(selected, check, options.threads, progress, stop)?;
+    let todo = units.unfinished(selected, Check::of(options.existing), options.threads, progress, stop)?;
     let converted = todo.len() as u32;
     if !todo.is_empty() {
         match header.kind {
@@ -131,7 +127,7 @@ pub fn merge(
     out: &Path,
     max_rejects: MaxRejects,
     threads: usize,
-    verify: bool,
+    resume: ResumeCheck,
     progress: &Progress,
     stop: &Stop,
 ) -> Result<Report> {
@@ -139,16 +135,16 @@ pub fn merge(
         // Before anything is created in the directory.
         job_file::check_stored(&out.join(WORK_NAME))?;
     }
-    let (dir, start) = OutputDir::open(out, Existing::Resume { verify })?;
+    let (dir, start) = OutputDir::open(out, Existing::Resume(resume))?;
     if let Start::Committed(manifest) = start {
         // An earlier merge may have died before it removed what it no longer needed.
         dir.remove_work()?;
-        return Ok(Report { manifest: *manifest, was_complete: true, totals: None });
+        return Ok(Report { manifest: *manifest, was_complete: true, repaired: 0, totals: None });
     }
     let (OpenedJob { header, files, tokenizer_json }, _) = job_file::open(&dir.work())?;
     progress.planned(header.files, files.iter().map(|f| f.bytes).sum());
     let dirs = UnitDirs::new(&dir.work());
-    let check = if verify { Check::Hashes } else { Check::Sizes };
+    let check = Check::of(Existing::Resume(resume));
     let units = Units { header: &header, out, dirs: &dirs };
     let mut unfinished = Vec::new();
     for (unit, state) in units.check((0..header.units).collect(), check, threads, stop)? {

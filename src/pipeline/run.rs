@@ -4,18 +4,19 @@ use std::time::Instant;
 
 use super::commit::{Commit, Committed};
 use super::conversion::Conversion;
-use super::finished::{Check, UnitDirs, difference};
+use super::finished::{Check, UnitDirs};
 use super::job_file::{self, JobHeader, StoredJob};
 use super::output::{self, OutputDir, Start};
 use super::plan::{Plan, PlanSummary, differing_option};
 use super::progress::{Progress, Stop, resumable};
+use super::repair::{Repair, damaged_files, refused};
 use super::testing::panic_point;
 use super::timing::Phase;
 use super::totals::Totals;
 use super::units::Units;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Manifest, PlanInfo, Sources};
-use crate::options::{Existing, MaxRejects, RunOptions, SourceSpec};
+use crate::options::{Existing, MaxRejects, ResumeCheck, RunOptions, SourceSpec};
 use crate::printable::printable_path;
 use crate::source::walk::SourceFile;
 use crate::source::warning::listed;
@@ -49,8 +50,10 @@ pub trait Job {
 pub struct Report {
     /// The committed manifest.
     pub manifest: Manifest,
-    /// Nothing had to be done: the dataset was committed before.
+    /// The dataset was committed before: nothing had to be done, but for a repair.
     pub was_complete: bool,
+    /// Files of a committed dataset that were made again, because they were damaged.
+    pub repaired: u64,
     /// Sums over the units, when this run committed them.
     pub totals: Option<Totals>,
 }
@@ -120,16 +123,19 @@ pub(super) fn run<J: StoredJob, C: Conversion>(
     let OpenedOutput { dir, header, state } = open_output(job, run, progress)?;
     let files = job.files();
     if let OutputState::Committed(manifest) = state {
-        return already_committed(dir, *manifest, &header, files, run, progress);
+        let repair = Repair { dir: &dir, header: &header, run, progress, stop };
+        return already_committed(&repair, job, conversion, *manifest);
     }
     let dirs = UnitDirs::new(&dir.work());
     dirs.remove_leftovers()?;
     let units = Units { header: &header, out: dir.path(), dirs: &dirs };
-    let check = match run.existing {
-        Existing::Resume { verify: true } => Check::Hashes,
-        _ => Check::Sizes,
-    };
-    let todo = units.unfinished((0..header.units).collect(), check, run.threads, progress, stop)?;
+    let todo = units.unfinished(
+        (0..header.units).collect(),
+        Check::of(run.existing),
+        run.threads,
+        progress,
+        stop,
+    )?;
     units.convert(conversion, todo, run, progress, stop)?;
     panic_point("commit");
     commit(dir, &header, files, job.tokenizer_json(), run.max_rejects, progress)
@@ -173,7 +179,7 @@ pub(super) fn commit(
     match committed {
         Ok(Committed { manifest, totals }) => {
             note_leftovers(progress, dir.remove_work());
-            Ok(Report { manifest, was_complete: false, totals: Some(totals) })
+            Ok(Report { manifest, was_complete: false, repaired: 0, totals: Some(totals) })
         }
         Err(failure) if !failure.worth_resuming => Err(output::also(failure.error, dir.abandon())),
         Err(failure) => Err(resumable(failure.error.never_usage())),
@@ -187,29 +193,31 @@ fn note_leftovers(progress: &Progress, removed: Result<()>) {
     }
 }
 
-/// The dataset is there: the same command has nothing to do, another one is refused.
-fn already_committed(
-    dir: OutputDir,
+/// The dataset is there, of the same sources and options: it is checked, and repaired if that is wanted.
+fn already_committed<J: StoredJob, C: Conversion>(
+    repair: &Repair<'_>,
+    job: &J,
+    conversion: &C,
     manifest: Manifest,
-    header: &JobHeader,
-    files: &[SourceFile],
-    run: &RunOptions,
-    progress: &Progress,
 ) -> Result<Report> {
-    let checked = check_committed(&dir, &manifest, &header.plan_of(files), &header.sources(files), run);
-    // Whatever is left in it is of no use beside a committed dataset.
-    note_leftovers(progress, dir.remove_work());
-    checked.map(|()| Report { manifest, was_complete: true, totals: None })
+    let Repair { dir, header, run, progress, stop } = *repair;
+    let repairs = run.existing == Existing::Resume(ResumeCheck::Repair);
+    let checked = check_same(dir, &manifest, &header.plan_of(job.files()), &header.sources(job.files()))
+        .and_then(|()| damaged_files(dir, &manifest, Check::of(run.existing), run.threads, stop));
+    let repaired = checked.and_then(|damaged| match damaged.is_empty() {
+        false if repairs => repair.run(job, conversion, damaged),
+        _ => refused(damaged).map(|()| 0),
+    });
+    // Whatever is left in it is of no use beside a committed dataset, unless a repair can go on with it.
+    let goes_on = |e: &Error| !matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::Usage);
+    if !(repairs && repaired.as_ref().is_err_and(goes_on)) {
+        note_leftovers(progress, dir.remove_work());
+    }
+    repaired.map(|repaired| Report { manifest, was_complete: true, repaired, totals: None })
 }
 
-/// Refuses a committed dataset that is not that of this command, or of which a file is not what was written.
-fn check_committed(
-    dir: &OutputDir,
-    manifest: &Manifest,
-    plan: &Plan<'_>,
-    sources: &Sources,
-    run: &RunOptions,
-) -> Result<()> {
+/// Refuses a committed dataset that is not that of this command.
+fn check_same(dir: &OutputDir, manifest: &Manifest, plan: &Plan<'_>, sources: &Sources) -> Result<()> {
     let refuse = |what: &str| {
         Err(Error::usage(format!("there is a committed dataset already, and {what}"))
             .at_path(dir.path())
@@ -223,14 +231,5 @@ fn check_committed(
         return refuse("its sources or the version of dsconvert were others");
     }
     // The run that committed it may have died before its manifest was durable.
-    sync_dir(dir.path())?;
-    let hashes = matches!(run.existing, Existing::Resume { verify: true });
-    for (path, bytes, sha256) in dir.files_of(manifest)? {
-        if let Some(why) = difference(&path, bytes, hashes.then_some(&sha256))? {
-            return Err(Error::corrupt(format!("the dataset is committed, but this file {why}"))
-                .at_path(path)
-                .help("restore the file, or convert again with --overwrite"));
-        }
-    }
-    Ok(())
+    sync_dir(dir.path())
 }

@@ -42,6 +42,20 @@ pub(super) const FILTERED_NAME: &str = "filtered.jsonl";
 /// File of the items that are the same as others; there only when there is any.
 pub(super) const DUPLICATES_NAME: &str = "duplicates.jsonl";
 
+/// Name of a shard: `train-000042-00.parquet` is the first of unit 42.
+fn shard_name(split: &str, unit: u32, ordinal: u32, format: Format) -> String {
+    format!("{split}-{unit:06}-{ordinal:02}.{}", format.extension())
+}
+
+/// The unit in the name of a shard.
+pub(super) fn unit_of_shard(name: &str) -> Option<u32> {
+    let (stem, _) = name.rsplit_once('.')?;
+    let (rest, ordinal) = stem.rsplit_once('-')?;
+    let (_, unit) = rest.rsplit_once('-')?;
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    (unit.len() >= 6 && digits(unit) && ordinal.len() >= 2 && digits(ordinal)).then(|| unit.parse().ok())?
+}
+
 /// What all units of a run have in common.
 pub(super) struct UnitOptions {
     /// Identity of the plan.
@@ -232,12 +246,7 @@ impl UnitSink {
         let shard = match &mut split.open {
             Some(shard) => shard,
             None => {
-                let name = format!(
-                    "{name}-{:06}-{:02}.{}",
-                    self.unit,
-                    split.shards,
-                    self.options.format.extension()
-                );
+                let name = shard_name(name, self.unit, split.shards, self.options.format);
                 let file = NewFile::create(&self.dir.join(&name))?.with_writeback(&self.options.writeback);
                 let writer = format::writer(self.options.format, Arc::clone(&self.options.schema), file)?;
                 split.open.insert(OpenShard { name, writer, records: 0, canonical_bytes: 0 })

@@ -55,6 +55,11 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
             let more = HumanCount(report.more_unlisted);
             writeln!(out, "and {more} more files not of this dataset").map_err(print_error)?;
         }
+        if !report.problems.is_empty() {
+            let help =
+                "to make damaged shards again: run the command that made the dataset with --resume=repair";
+            writeln!(out, "{help}").map_err(print_error)?;
+        }
         let verdict = if report.is_ok() { "whole" } else { "NOT WHOLE" };
         writeln!(
             out,

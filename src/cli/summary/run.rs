@@ -17,7 +17,7 @@ use crate::source::skipped::SkippedTypes;
 /// What a run did.
 pub(in crate::cli) fn report(report: &Report, plan: &PlanSummary, out: &Path, elapsed: Duration) -> String {
     let manifest = &report.manifest;
-    let Some(totals) = &report.totals else { return was_complete(manifest, out) };
+    let Some(totals) = &report.totals else { return was_complete(report, out) };
     let mut lines = Lines::default();
     lines.add(outcomes(manifest, &totals.skipped));
     add_classes(&mut lines, manifest, totals);
@@ -47,7 +47,7 @@ pub(in crate::cli) fn report(report: &Report, plan: &PlanSummary, out: &Path, el
 /// What a merge committed.
 pub(in crate::cli) fn merged(report: &Report, out: &Path) -> String {
     let manifest = &report.manifest;
-    let Some(totals) = &report.totals else { return was_complete(manifest, out) };
+    let Some(totals) = &report.totals else { return was_complete(report, out) };
     let mut lines = Lines::default();
     lines.add(outcomes(manifest, &totals.skipped));
     add_classes(&mut lines, manifest, totals);
@@ -61,9 +61,14 @@ pub(in crate::cli) fn next_step(out: &Path) -> String {
     format!("to check every byte: dsconvert inspect {} --verify\n", shell_word(out))
 }
 
-fn was_complete(manifest: &Manifest, out: &Path) -> String {
-    let skipped = SkippedTypes::default();
-    format!("{} is complete already: {}\n", printable_path(out), outcomes(manifest, &skipped))
+fn was_complete(report: &Report, out: &Path) -> String {
+    let (out, outcomes) = (printable_path(out), outcomes(&report.manifest, &SkippedTypes::default()));
+    match report.repaired {
+        0 => format!("{out} is complete already: {outcomes}\n"),
+        count => {
+            format!("{out} is repaired: {} made again, as committed; {outcomes}\n", plural(count, "file"))
+        }
+    }
 }
 
 /// `29 of 30 items converted, 1 rejected; 1 file skipped: 1 .txt`

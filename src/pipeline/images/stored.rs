@@ -51,6 +51,10 @@ impl StoredJob for ImagesJob {
         &self.files
     }
 
+    fn files_of_unit(&self, unit: u32) -> &[SourceFile] {
+        self.units.get(unit as usize).and_then(|files| self.files.get(files.clone())).unwrap_or_default()
+    }
+
     fn tokenizer_json(&self) -> Option<&[u8]> {
         None
     }

@@ -70,6 +70,16 @@ impl StoredJob for TextJob {
         &self.files
     }
 
+    fn files_of_unit(&self, unit: u32) -> &[SourceFile] {
+        let parts = self.units.get(unit as usize).and_then(|parts| self.parts.get(parts.clone()));
+        match parts {
+            Some([first, .., last] | [first @ last]) => {
+                self.files.get(first.file..=last.file).unwrap_or_default()
+            }
+            _ => &[],
+        }
+    }
+
     fn tokenizer_json(&self) -> Option<&[u8]> {
         self.options.tokenizer.json()
     }
