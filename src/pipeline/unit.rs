@@ -406,6 +406,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_unit_is_in_the_name_of_a_shard() {
+        for (split, unit, ordinal) in [("train", 0, 0), ("my-split-3", 42, 7), ("v.1", 1_234_567, 123)] {
+            let name = shard_name(split, unit, ordinal, Format::Protobuf);
+            assert_eq!(unit_of_shard(&name), Some(unit), "{name}");
+        }
+        for other in ["rejects.jsonl", "tokenizer.json", "train.records-0000.arrow", "a-1-2.pb", "shards.arrow"] {
+            assert_eq!(unit_of_shard(other), None, "{other}");
+        }
+    }
+
+    #[test]
     fn no_two_attempts_have_one_name() {
         let names: std::collections::BTreeSet<String> = (0..1000).map(|_| attempt_name()).collect();
         assert_eq!(names.len(), 1000);
