@@ -4,6 +4,8 @@ pub mod braces;
 pub mod compression;
 pub mod files_from;
 pub mod globs;
+pub mod image_table;
+mod json_array;
 pub mod jsonl;
 pub mod labels;
 pub mod lines;

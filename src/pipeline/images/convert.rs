@@ -9,9 +9,9 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::feed::FileFeed;
 use super::job::ImagesJob;
-use super::tars::{TarFeed, TarTask};
+use super::tables::{ClassOrdinals, TableTask};
+use super::tars::TarTask;
 use crate::error::Result;
 use crate::options::RunOptions;
 use crate::panics::contained;
@@ -34,6 +34,8 @@ pub(in crate::pipeline) enum Task {
     Files(Range<usize>),
     /// Samples of a tar file.
     Tar(TarTask),
+    /// Rows of a Parquet file.
+    Table(TableTask),
 }
 
 /// An image with all that is known of it.
@@ -48,6 +50,8 @@ pub(super) struct Item {
 /// The running conversion.
 pub(in crate::pipeline) struct Images<'a> {
     pub(super) job: &'a ImagesJob,
+    /// The classes of labels in Parquet files.
+    pub(super) classes: ClassOrdinals,
     pixels: MemoryLimit,
     /// Bytes of buffers that a worker keeps from image to image.
     kept_bytes: usize,
@@ -79,17 +83,14 @@ impl Conversion for Images<'_> {
     }
 
     fn open(&self, unit: u32, _careful: bool) -> Result<Box<dyn Feed<Task> + '_>> {
-        let range = self.job.units[unit as usize].clone();
-        if self.job.is_tar(&self.job.files[range.start]) {
-            return Ok(Box::new(TarFeed::open(self.job, range.start)?));
-        }
-        Ok(Box::new(FileFeed::new(&self.job.files[range.clone()], range.start)))
+        self.job.feed(self.job.units[unit as usize].clone())
     }
 
     fn convert(&self, task: Task, scratch: &mut Scratch, out: &mut Outcomes) -> Result<Converting> {
         match task {
             Task::Files(files) => self.files(files, scratch, out)?,
             Task::Tar(task) => self.tar(task, scratch, out),
+            Task::Table(task) => self.table(task, scratch, out),
         }
         Ok(Converting::Done)
     }
@@ -102,6 +103,7 @@ impl<'a> Images<'a> {
         let kept = run.memory_bytes / 4 / run.threads.max(1) as u64;
         Self {
             job,
+            classes: ClassOrdinals::new(&job.schema.class_names),
             pixels: MemoryLimit::new(run.memory_bytes / 2),
             kept_bytes: kept.min(DEFAULT_KEPT_BYTES as u64) as usize,
             duplicates: OnceLock::new(),
@@ -126,6 +128,7 @@ impl<'a> Images<'a> {
             // What is named one by one is an item, whatever it is.
             if detail.is_none()
                 && transform::sniff(&bytes).is_none()
+                && !transform::is_unreadable_photo(&bytes)
                 && !transform::has_image_extension(&name)
             {
                 out.skipped += 1;

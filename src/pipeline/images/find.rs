@@ -9,18 +9,21 @@ use serde_json::json;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::options::{ImagesOptions, Naming};
+use super::tables::{FoundTables, find_tables};
 use super::tars::tar_fields;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::SourceSpec;
+use crate::printable::printable;
 use crate::schema::Field;
+use crate::source::image_table::is_parquet;
 use crate::source::labels::{Folders, Layout};
 use crate::source::listing::Detail;
 use crate::source::metadata::{BESIDE_NAMES, Metadata, list_beside};
 use crate::source::splits::{Names, SplitBy};
-use crate::source::walk::{SourceFile, list};
+use crate::source::walk::{Listing, SourceFile, list};
 use crate::source::warning::Warning;
 use crate::source::webdataset::is_tar;
-use crate::transform::image::{has_image_extension, sniff};
+use crate::transform::image::{has_image_extension, is_unreadable_photo, sniff};
 
 /// Files of a folder that are looked into when no name says what they are.
 const SNIFFED_FILES: usize = 16;
@@ -44,6 +47,8 @@ pub(super) struct Found {
     pub(super) walked: bool,
     /// Metadata files whose rows name the files.
     pub(super) tables: Vec<PathBuf>,
+    /// Whether Parquet files among the files have images in their rows.
+    pub(super) image_tables: bool,
     /// Whether those were found by the walk, and not named.
     pub(super) by_itself: bool,
     /// What the search decided and may not be meant.
@@ -56,11 +61,12 @@ impl Found {
     pub(super) fn folders(&self, options: &ImagesOptions) -> Result<Folders> {
         let layout = options.layout;
         let placed: Vec<&SourceFile> = match self.walked {
-            true => images_among(&self.files, &options.sources),
+            true => images_among(&self.files, &options.sources, self.image_tables),
             // What has no safe path is in no folder either.
             false => self.files.iter().filter(|f| !f.is_named()).collect(),
         };
-        let is_image = |f: &&SourceFile| !(self.walked && is_tar(&f.origin));
+        let is_table = |f: &SourceFile| self.image_tables && is_parquet(&f.origin);
+        let is_image = |f: &&SourceFile| !(self.walked && (is_tar(&f.origin) || is_table(f)));
         let images: Vec<&SourceFile> = placed.iter().copied().filter(is_image).collect();
         // What the name of one image says of a split is chance; a tar file is named for what is in it.
         let names = if images.is_empty() && !placed.is_empty() { Names::Words } else { Names::Folders };
@@ -70,6 +76,9 @@ impl Found {
                 let error = Error::usage(
                     "the metadata has labels, and --layout labels asks for those of the folders",
                 );
+                if self.image_tables {
+                    return Err(error.help("leave --layout out"));
+                }
                 return Err(match self.by_itself {
                     true => error.help("leave --layout out, or ignore the metadata with --metadata none"),
                     false => error.help("leave --layout out, or rename the column \"label\""),
@@ -91,10 +100,14 @@ impl Found {
 
 /// The files that may be images or tar files: what lies beside them says nothing of splits and classes. Where no name in
 /// a folder is that of an image, some of its files are looked into.
-fn images_among<'a>(files: &'a [SourceFile], sources: &[SourceSpec]) -> Vec<&'a SourceFile> {
+fn images_among<'a>(
+    files: &'a [SourceFile],
+    sources: &[SourceSpec],
+    image_tables: bool,
+) -> Vec<&'a SourceFile> {
     let by_name = |f: &SourceFile| {
         let name = f.origin.rsplit('/').next().unwrap_or_default();
-        is_tar(name) || has_image_extension(name)
+        is_tar(name) || has_image_extension(name) || (image_tables && is_parquet(name))
     };
     let mut named = HashSet::new();
     for file in files.iter().filter(|f| by_name(f)) {
@@ -147,7 +160,7 @@ fn is_image_inside(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(SNIFFED_BYTES).read_to_end(&mut head));
     // A file that cannot be read is a failure of the run, not of the plan.
-    read.is_err() || sniff(&head).is_some()
+    read.is_err() || sniff(&head).is_some() || is_unreadable_photo(&head)
 }
 
 pub(super) fn find(options: &ImagesOptions) -> Result<Found> {
@@ -171,13 +184,17 @@ fn walk(options: &ImagesOptions) -> Result<Found> {
     let listing = list(sources, options.follow_symlinks, &|_| true)?;
     crate::pipeline::check_origins(&listing.files, sources)?;
     let tars = listing.files.iter().any(|f| is_tar(&f.origin));
+    let image_tables = find_tables(&listing.files, options)?;
     let mut tables: Vec<&SourceFile> = listing.files.iter().filter(|f| is_table(f)).collect();
     let mut warnings = Vec::new();
     if options.naming == Naming::WalkOnly {
         tables.clear();
-    } else if tars {
+    } else if tars || image_tables.is_some() {
         let skipped = |table: &SourceFile| Warning::MetadataSkipped { path: table.path(sources) };
         warnings.extend(tables.drain(..).map(skipped));
+    }
+    if let Some(found) = image_tables {
+        return of_tables(found, listing, warnings);
     }
     if tables.is_empty() {
         let fields = if tars { tar_fields() } else { Vec::new() };
@@ -188,7 +205,7 @@ fn walk(options: &ImagesOptions) -> Result<Found> {
     let named = list_beside(&tables, sources, options.follow_symlinks, classes).map_err(tables_help)?;
     let origins: HashSet<&str> = named.files.iter().map(|f| f.origin.as_str()).collect();
     let in_no_row = |f: &SourceFile| !origins.contains(f.origin.as_str());
-    let images = images_among(&listing.files, sources);
+    let images = images_among(&listing.files, sources, false);
     let mut left_out = images.into_iter().filter(|f| in_no_row(f));
     if let Some(first) = left_out.next() {
         let (images, example) = (1 + left_out.count() as u64, first.origin.clone());
@@ -197,6 +214,25 @@ fn walk(options: &ImagesOptions) -> Result<Found> {
     let skipped = listing.skipped + listing.files.iter().filter(|f| in_no_row(f)).count() as u64;
     let tables = tables.iter().map(|table| table.path(sources)).collect();
     Ok(Found { skipped, tables, warnings, by_itself: true, ..Found::of(named) })
+}
+
+/// What a walk finds that meets Parquet files with images.
+fn of_tables(found: FoundTables, listing: Listing, mut warnings: Vec<Warning>) -> Result<Found> {
+    let FoundTables { fields, class_names, left_out, others } = found;
+    let is_other = |f: &&SourceFile| is_tar(&f.origin) || has_image_extension(&f.origin);
+    if let Some(other) = listing.files.iter().find(is_other) {
+        let origin = printable(&other.origin);
+        let message = format!("some images are in Parquet files and others are not, such as {origin}");
+        return Err(Error::usage(message).help("convert them separately"));
+    }
+    if !left_out.is_empty() {
+        warnings.push(Warning::ColumnsLeftOut { columns: left_out });
+    }
+    let skipped = listing.skipped + others.len() as u64;
+    let files = listing.files.into_iter().enumerate().filter(|(at, _)| !others.contains(at));
+    let files = files.map(|(_, file)| file).collect();
+    let (walked, image_tables) = (true, true);
+    Ok(Found { files, skipped, fields, class_names, warnings, walked, image_tables, ..Found::default() })
 }
 
 impl Found {

@@ -14,11 +14,10 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::convert::{Images, Task};
 use super::job::ImagesJob;
-use super::tars::TarFeed;
 use crate::error::{Error, Result};
 use crate::format::{self, ShardWriter};
 use crate::options::RunOptions;
-use crate::pipeline::conversion::{Conversion, Feed};
+use crate::pipeline::conversion::Conversion;
 use crate::pipeline::estimate::{Estimate, MIN_SAMPLE, Population};
 use crate::pipeline::outcome::{Outcome, Outcomes};
 use crate::pipeline::progress::Stop;
@@ -120,7 +119,7 @@ impl ImagesJob {
         }
         let images = Images::new(self, run);
         let (files, tars): (Vec<usize>, Vec<usize>) =
-            (0..self.files.len()).partition(|&i| !self.is_tar(&self.files[i]));
+            (0..self.files.len()).partition(|&i| !self.is_container(&self.files[i]));
         let bytes = |list: &[usize]| list.iter().map(|&i| self.files[i].bytes).sum::<u64>() as f64;
         let (file_bytes, tar_bytes) = (bytes(&files), bytes(&tars));
         let share = if tars.is_empty() { 1.0 } else { file_bytes / (file_bytes + tar_bytes) };
@@ -151,14 +150,14 @@ impl ImagesJob {
         files
     }
 
-    /// Tasks with the first `items` samples of a tar file, about; each with the bytes it stands for and the seconds that
+    /// Tasks with the first `items` items of a tar or Parquet file, about; each with the bytes it stands for and the seconds that
     /// reading it took.
     fn head_of_tar(
         &self,
         ordinal: usize,
         items: usize,
     ) -> Result<impl Iterator<Item = Result<Piece>> + Send> {
-        let mut feed = TarFeed::open(self, ordinal)?;
+        let mut feed = self.feed(ordinal..ordinal + 1)?;
         let mut left = items;
         Ok(std::iter::from_fn(move || {
             if left == 0 {
@@ -170,9 +169,13 @@ impl ImagesJob {
                 Err(error) => return Some(Err(error)),
             };
             let seconds = started.elapsed().as_secs_f64();
-            let Task::Tar(tar) = &task else { return None };
-            left = left.saturating_sub(tar.found.len());
-            Some(Ok(Piece { size: tar.source_bytes as f64, seconds, task }))
+            let (items, bytes) = match &task {
+                Task::Tar(tar) => (tar.found.len(), tar.source_bytes),
+                Task::Table(table) => (table.len(), table.source_bytes),
+                Task::Files(_) => return None,
+            };
+            left = left.saturating_sub(items);
+            Some(Ok(Piece { size: bytes as f64, seconds, task }))
         }))
     }
 }
@@ -334,7 +337,7 @@ fn shards(job: &ImagesJob, files: &Stratum, tars: &Stratum, bytes: Estimate) -> 
         };
         let unit = |unit: &Range<usize>| -> f64 {
             let files_of_unit = &job.files[unit.clone()];
-            if job.is_tar(&files_of_unit[0]) {
+            if job.is_container(&files_of_unit[0]) {
                 let size = files_of_unit[0].bytes as f64;
                 return (0..job.splits.len()).map(|s| cut(factor * tars.mean_bytes(size, Some(s)))).sum();
             }
