@@ -48,6 +48,7 @@ mod dataset_source;
 mod headspace;
 mod histogram;
 mod jobs;
+mod options;
 mod order;
 mod pairing;
 mod permutation;
@@ -60,11 +61,13 @@ mod round;
 mod runner;
 mod spread;
 mod target;
+mod target_options;
 
 pub use batch::{BenchBatchSize, StageTimes};
 pub use headspace::{Headspace, HeadspaceOptions, LoadSummary, LoadingOutcome, PaddingTime, WorkerOutcome};
 pub use histogram::LatencyHistogram;
 pub use jobs::{JobRequest, serve_rounds};
+pub use options::{BenchOptions, Effort, MAX_JOBS, MAX_REPEAT, MAX_THREADS};
 pub use order::ReadOrder;
 pub use probe::Probe;
 pub use report::{
@@ -72,6 +75,7 @@ pub use report::{
 };
 pub use residency::Residency;
 pub use round::{Round, RoundSpec};
-pub use runner::{Bench, BenchOptions, Effort, MAX_JOBS, MAX_REPEAT, MAX_THREADS, find_timed};
+pub use runner::Bench;
 pub use spread::Spread;
-pub use target::{BenchTarget, TargetKind, TargetOptions};
+pub use target::{BenchTarget, TargetKind};
+pub use target_options::TargetOptions;

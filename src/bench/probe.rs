@@ -65,12 +65,12 @@ impl<'a> Blocks<'a> {
 
 /// Reads on one thread.
 #[derive(Default)]
-struct Reader {
+struct ProbeReader {
     open: BTreeMap<usize, File>,
     buffer: Vec<u8>,
 }
 
-impl Reader {
+impl ProbeReader {
     /// Reads up to `bytes` bytes; returns how many there were. A file that is gone or shorter than before ends the read.
     fn read(&mut self, files: &[RawFile], file: usize, offset: u64, bytes: u64) -> u64 {
         if !self.open.contains_key(&file) {
@@ -99,7 +99,7 @@ fn measure(
     let start = Instant::now();
     std::thread::scope(|scope| {
         let work = || {
-            let mut reader = Reader::default();
+            let mut reader = ProbeReader::default();
             while let Some((file, offset, size)) = next(claims.fetch_add(1, Relaxed)) {
                 bytes.fetch_add(reader.read(blocks.files, file, offset, size), Relaxed);
                 reads.fetch_add(1, Relaxed);

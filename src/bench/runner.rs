@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::batch::BenchBatchSize;
 use super::jobs::{JobRequest, Jobs};
+use super::options::{BenchOptions, Effort, MAX_THREADS};
 use super::order::{BatchOrder, Items, ReadOrder};
 use super::pairing;
 use super::probe::Probe;
@@ -17,16 +18,8 @@ use super::round::{self, Round, RoundSpec};
 use super::spread::Spread;
 use super::target::{BenchTarget, OpenTarget};
 use crate::error::{Error, Result};
-use crate::reader::batch::{MAX_BATCH_RECORDS, MAX_BATCH_TOKENS, Padding};
+use crate::reader::batch::Padding;
 
-/// Most threads of a measurement.
-pub const MAX_THREADS: usize = 1024;
-/// Most processes.
-pub const MAX_JOBS: usize = 256;
-/// Most rounds of a measurement.
-pub const MAX_REPEAT: usize = 1000;
-/// Longest round.
-const MAX_SECONDS: f64 = 86_400.0;
 /// Longest warm-up.
 const WARM_UP_SECONDS: f64 = 0.5;
 /// Longest probe, each way.
@@ -34,72 +27,9 @@ const PROBE_SECONDS: f64 = 1.0;
 /// Failures that are named.
 const NAMED_FAILURES: usize = 5;
 
-/// Length of a round.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Effort {
-    /// So many seconds.
-    Seconds(f64),
-    /// So many items, rounded up to whole batches.
-    Items(u64),
-}
-
-/// What is measured.
-#[derive(Debug, Clone, PartialEq)]
-pub struct BenchOptions {
-    /// Orders.
-    pub orders: Vec<ReadOrder>,
-    /// Numbers of threads.
-    pub threads: Vec<usize>,
-    /// With decoding, without, or both.
-    pub decode: Vec<bool>,
-    /// Size of a batch.
-    pub batch: BenchBatchSize,
-    /// Length of a round.
-    pub effort: Effort,
-    /// Rounds of each measurement.
-    pub repeat: usize,
-    /// Whether files are dropped from the page cache before each round.
-    pub cold: bool,
-    /// Processes.
-    pub jobs: usize,
-    /// Seed of random orders.
-    pub seed: u64,
-    /// Whether plain reads are measured, too.
-    pub probe: bool,
-}
-
-impl BenchOptions {
-    fn check(&self) -> Result<()> {
-        let in_range = |name: &str, value: u64, most: u64| match value {
-            0 => Err(Error::usage(format!("{name} must be at least 1"))),
-            n if n > most => Err(Error::usage(format!("{name}: {n} is above the maximum of {most}"))),
-            _ => Ok(()),
-        };
-        if self.orders.is_empty() || self.threads.is_empty() || self.decode.is_empty() {
-            return Err(
-                Error::usage("nothing is to be measured").help("name an order and a number of threads")
-            );
-        }
-        self.threads.iter().try_for_each(|&n| in_range("threads", n as u64, MAX_THREADS as u64))?;
-        in_range("jobs", self.jobs as u64, MAX_JOBS as u64)?;
-        in_range("repeat", self.repeat as u64, MAX_REPEAT as u64)?;
-        match self.batch {
-            BenchBatchSize::Items(n) => in_range("batch-size", n, MAX_BATCH_RECORDS)?,
-            BenchBatchSize::Tokens(n) => in_range("batch-tokens", n, MAX_BATCH_TOKENS)?,
-        }
-        match self.effort {
-            Effort::Seconds(s) if s > 0.0 && s <= MAX_SECONDS => Ok(()),
-            Effort::Seconds(s) => {
-                Err(Error::usage(format!("seconds: {s} is not more than 0 and at most {MAX_SECONDS}")))
-            }
-            Effort::Items(n) => in_range("items", n, u64::MAX),
-        }
-    }
-}
-
 /// A benchmark of one target, or of two that are compared.
 pub struct Bench {
-    targets: Vec<(BenchTarget, Duration)>,
+    targets: Vec<BenchTarget>,
     options: BenchOptions,
     /// What is read of each target.
     items: Vec<Items>,
@@ -111,18 +41,18 @@ pub struct Bench {
 type Combination = (ReadOrder, usize, bool);
 
 impl Bench {
-    /// A benchmark of one or two `targets`, each with the time that finding it took. Two are paired, and checked to
+    /// A benchmark of one or two `targets`. Two are paired, and checked to
     /// deliver the same.
     ///
     /// # Errors
     ///
     /// Options out of range, targets that cannot be compared, or an order that a target cannot be read in.
-    pub fn new(targets: Vec<(BenchTarget, Duration)>, options: BenchOptions) -> Result<Self> {
+    pub fn new(targets: Vec<BenchTarget>, options: BenchOptions) -> Result<Self> {
         options.check()?;
         let with_lengths = options.orders.contains(&ReadOrder::Bucketed)
             || matches!(options.batch, BenchBatchSize::Tokens(_));
         let mut lengths = Vec::new();
-        for (target, _) in &targets {
+        for target in &targets {
             if with_lengths && !target.has_tokens() {
                 let what = match target.kind().is_text() {
                     true => "batches by tokens need a tokenizer",
@@ -135,12 +65,12 @@ impl Bench {
             lengths.push(with_lengths.then(|| target.lengths()).transpose()?);
         }
         let (items, checked) = match &targets[..] {
-            [(a, _), (b, _)] => {
+            [a, b] => {
                 let paired = pairing::pair([a, b])?;
                 (paired.items.to_vec(), Some(paired.checked))
             }
             _ => {
-                let all = targets.iter().map(|(target, _)| Items { count: target.items(), subset: None });
+                let all = targets.iter().map(|target| Items { count: target.items(), subset: None });
                 (all.collect(), None)
             }
         };
@@ -156,7 +86,7 @@ impl Bench {
 
     fn order(&self, target: usize, order: ReadOrder, seed: u64) -> Result<BatchOrder> {
         let missing = || Error::internal("there is no such target");
-        let (found, _) = self.targets.get(target).ok_or_else(missing)?;
+        let found = self.targets.get(target).ok_or_else(missing)?;
         let items = self.items.get(target).cloned().ok_or_else(missing)?;
         let lengths = self.lengths.get(target).and_then(Option::as_deref);
         BatchOrder::new(items, order, self.options.batch, seed, lengths, found.streams().as_deref())
@@ -265,19 +195,19 @@ impl Bench {
     ///
     /// As [`BenchTarget::padding`].
     pub fn padding(&self) -> Result<Option<Padding>> {
-        let found = self.targets.iter().map(|(target, _)| target.padding(self.options.batch).transpose());
+        let found = self.targets.iter().map(|target| target.padding(self.options.batch).transpose());
         found.flatten().next().transpose()
     }
 
     fn path(&self, target: usize) -> String {
-        self.targets.get(target).map_or_else(String::new, |(t, _)| t.path().to_string_lossy().into_owned())
+        self.targets.get(target).map_or_else(String::new, |t| t.path().to_string_lossy().into_owned())
     }
 
     /// The error when no item of a target could be loaded.
     fn nothing(&self, target: usize, failed: Option<&BTreeMap<u64, String>>) -> Error {
         let first = failed.and_then(|failed| failed.iter().next());
         let why = match (first, self.targets.get(target)) {
-            (Some((item, why)), Some((found, _))) => format!(": {}: {why}", found.name_of(*item)),
+            (Some((item, why)), Some(found)) => format!(": {}: {why}", found.name_of(*item)),
             _ => String::new(),
         };
         Error::usage(format!("no item could be loaded{why}")).at_path(self.path(target))
@@ -285,7 +215,7 @@ impl Bench {
 
     /// Drops files from the page cache if that is asked for, and returns how much of them is in it.
     fn prepare(&self, runner: &mut Runner<'_>, target: usize) -> Result<Option<Residency>> {
-        let Some((found, _)) = self.targets.get(target) else { return Ok(None) };
+        let Some(found) = self.targets.get(target) else { return Ok(None) };
         let paths = || found.raw_files().iter().map(|file| file.path.as_path());
         if self.options.cold {
             runner.close()?;
@@ -346,7 +276,7 @@ impl Bench {
         measurements: &mut [Measurement],
     ) -> Result<TargetReport> {
         let missing = || Error::internal("there is no such target");
-        let (found, prepare) = self.targets.get(target).ok_or_else(missing)?;
+        let found = self.targets.get(target).ok_or_else(missing)?;
         let (files, bytes) = found.files();
         let probe = match self.options.probe {
             true => self.probe(runner, target, found)?,
@@ -369,7 +299,7 @@ impl Bench {
             items: found.items(),
             files,
             bytes,
-            prepare_ms: prepare.as_secs_f64() * 1e3,
+            prepare_ms: found.found_in().as_secs_f64() * 1e3,
             failures: Failures {
                 count: failed.len() as u64,
                 examples: examples.map(|(item, why)| (found.name_of(*item), why.clone())).collect(),
@@ -437,7 +367,7 @@ struct Here<'a> {
 impl Here<'_> {
     fn run(&mut self, spec: &RoundSpec) -> Result<Round> {
         if !self.open.contains_key(&spec.target) {
-            let (target, _) =
+            let target =
                 self.bench.targets.get(spec.target).ok_or_else(|| Error::usage("there is no such target"))?;
             self.open.insert(spec.target, target.open()?);
         }
@@ -452,18 +382,4 @@ impl Here<'_> {
             _ => Err(Error::internal("the target of a round is not open")),
         }
     }
-}
-
-/// Finds a target, and measures how long that takes.
-///
-/// # Errors
-///
-/// As [`BenchTarget::find`].
-pub fn find_timed(
-    path: &std::path::Path,
-    options: &super::target::TargetOptions,
-) -> Result<(BenchTarget, Duration)> {
-    let start = Instant::now();
-    let target = BenchTarget::find(path, options)?;
-    Ok((target, start.elapsed()))
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -9,21 +10,17 @@ use super::batch::{BatchWorker, BenchBatchSize};
 use super::dataset_source::DatasetSource;
 use super::raw_images::RawImages;
 use super::raw_text::{RawText, unsupported};
+use super::target_options::{TargetOptions, directory, is_dataset};
 use crate::error::{Error, ErrorKind, Result};
-use crate::manifest::{MANIFEST_NAME, Manifest};
 use crate::options::SourceSpec;
 use crate::reader::Dataset;
 use crate::reader::batch::{BatchSize, Lengths, LengthsInMemory, Padding, padding};
 use crate::schema::Kind;
-use crate::source::read_file;
-use crate::source::text::kind::{Documents, FileKind, Format};
+use crate::source::begins_as_image;
+use crate::source::text::kind::{FileKind, Format};
 use crate::source::walk;
 use crate::storage::stat;
-use crate::transform::image::{Color, ImageOptions, ImageTransform, has_image_extension, sniff};
-use crate::transform::text::{Tokenizer, TokenizerOptions, usage_error};
-
-/// Bytes of a file without a known name that are looked at.
-const SNIFFED_BYTES: usize = 4096;
+use crate::transform::image::{Color, ImageOptions, ImageTransform, has_image_extension};
 
 /// What a target holds, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,66 +58,6 @@ impl TargetKind {
     }
 }
 
-/// How a target is read.
-#[derive(Clone, Default)]
-pub struct TargetOptions {
-    /// What happens to the pixels of raw images. `None`: nothing, or what was done to those of the dataset that they are
-    /// compared with.
-    pub image: Option<ImageOptions>,
-    /// Tokenizes raw text. `None`: it is only parsed, or tokenized as the dataset that it is compared with.
-    pub tokenizer: Option<Arc<Tokenizer>>,
-    /// What a document is in plain text.
-    pub documents: Documents,
-    /// Field of raw JSON lines with the text.
-    pub text_field: Option<String>,
-    /// One split of datasets; `None` for all.
-    pub split: Option<String>,
-}
-
-impl TargetOptions {
-    /// These options, completed by those that the dataset at `dir` was converted with: so that raw files are delivered as it
-    /// delivers them. A path that is no dataset changes nothing.
-    ///
-    /// # Errors
-    ///
-    /// The dataset or its tokenizer cannot be read.
-    pub fn like(mut self, dir: &Path) -> Result<Self> {
-        if !is_dataset(dir)? {
-            return Ok(self);
-        }
-        let manifest = Manifest::read(&directory(dir))?;
-        let option = |name: &str| manifest.options.get(name).cloned();
-        match manifest.kind() {
-            Kind::Images if self.image.is_none() => {
-                self.image = option("image").and_then(|json| serde_json::from_value(json).ok());
-            }
-            Kind::Text => {
-                if self.text_field.is_none() {
-                    self.text_field = option("text_field").and_then(|name| Some(name.as_str()?.to_owned()));
-                }
-                if let Some(documents) = option("documents").as_ref().and_then(serde_json::Value::as_str)
-                    && self.documents == Documents::default()
-                {
-                    self.documents = documents.parse().unwrap_or_default();
-                }
-                if self.tokenizer.is_none() {
-                    let options: TokenizerOptions = option("tokenization")
-                        .and_then(|json| serde_json::from_value(json).ok())
-                        .unwrap_or_default();
-                    let json = directory(dir).join("tokenizer.json");
-                    let tokenizer = match stat(&json)? {
-                        Some(_) => Tokenizer::from_json(read_file(&json)?, options),
-                        None => Tokenizer::bytes(options),
-                    };
-                    self.tokenizer = Some(Arc::new(tokenizer.map_err(|e| usage_error(e).at_path(&json))?));
-                }
-            }
-            Kind::Images => {}
-        }
-        Ok(self)
-    }
-}
-
 /// A file that is measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RawFile {
@@ -140,6 +77,8 @@ pub struct BenchTarget {
     files: Arc<Vec<RawFile>>,
     split: Option<String>,
     raw: Option<RawSource>,
+    /// What finding it took.
+    found_in: Duration,
 }
 
 enum RawSource {
@@ -164,20 +103,6 @@ impl OpenTarget<'_> {
     }
 }
 
-/// The directory of a dataset, which may be named by its manifest.
-fn directory(path: &Path) -> PathBuf {
-    let is_manifest = path.file_name().is_some_and(|name| name == MANIFEST_NAME);
-    if is_manifest { path.parent().unwrap_or(Path::new(".")).to_owned() } else { path.to_owned() }
-}
-
-/// Whether `path` is a dataset, or the beginning of one.
-fn is_dataset(path: &Path) -> Result<bool> {
-    let dir = directory(path);
-    let has = |name: &str| stat(&dir.join(name)).map(|found| found.is_some());
-    let is_dir = stat(&dir)?.is_some_and(|meta| meta.is_dir());
-    Ok(is_dir && (has(MANIFEST_NAME)? || has(".dsconvert")?))
-}
-
 impl BenchTarget {
     /// Finds what is at `path`: lists files, finds documents, reads the manifest of a dataset.
     ///
@@ -186,6 +111,12 @@ impl BenchTarget {
     /// [`ErrorKind::Usage`] when there is nothing, or nothing that can be measured; [`ErrorKind::Io`] for a dataset that
     /// is not finished.
     pub fn find(path: &Path, options: &TargetOptions) -> Result<Self> {
+        let start = Instant::now();
+        let target = Self::find_any(path, options)?;
+        Ok(Self { found_in: start.elapsed(), ..target })
+    }
+
+    fn find_any(path: &Path, options: &TargetOptions) -> Result<Self> {
         if stat(path)?.is_none() {
             return Err(Error::usage("there is no such file or folder").at_path(path).help(EXPECTED));
         }
@@ -211,8 +142,10 @@ impl BenchTarget {
         if texts > images {
             return Self::text(path, files, options);
         }
-        let images: Vec<RawFile> =
-            files.into_iter().filter(|file| named(file) || is_image(&file.path)).collect();
+        let images: Vec<RawFile> = files
+            .into_iter()
+            .filter(|file| named(file) || begins_as_image(&file.path).unwrap_or(false))
+            .collect();
         if images.is_empty() {
             let what = match listing.files.len() {
                 0 => "the folder is empty".to_owned(),
@@ -233,6 +166,7 @@ impl BenchTarget {
             files,
             split: None,
             raw: Some(RawSource::Images(raw)),
+            found_in: Duration::ZERO,
         })
     }
 
@@ -271,6 +205,7 @@ impl BenchTarget {
             files,
             split: None,
             raw: Some(RawSource::Text(raw)),
+            found_in: Duration::ZERO,
         })
     }
 
@@ -308,6 +243,7 @@ impl BenchTarget {
             files: Arc::new(files),
             split: options.split.clone(),
             raw: None,
+            found_in: Duration::ZERO,
         })
     }
 
@@ -319,6 +255,11 @@ impl BenchTarget {
     /// What it is.
     pub fn kind(&self) -> TargetKind {
         self.kind
+    }
+
+    /// What finding it took: listing files, finding documents, reading a manifest.
+    pub(super) fn found_in(&self) -> Duration {
+        self.found_in
     }
 
     /// Images, documents or records.
@@ -437,10 +378,3 @@ impl BenchTarget {
 
 /// What to name instead.
 const EXPECTED: &str = "name a folder of images, .jsonl or .txt files, or the directory of a dataset";
-
-fn is_image(path: &Path) -> bool {
-    use std::io::Read;
-    let mut head = Vec::new();
-    let read = std::fs::File::open(path).and_then(|f| f.take(SNIFFED_BYTES as u64).read_to_end(&mut head));
-    read.is_ok() && sniff(&head).is_some()
-}

@@ -4,16 +4,16 @@ use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-
 use super::progress::Display;
 use super::signals::Watch;
+use super::values::{choice, parse, size, source};
+use super::verbosity::{Verbosity, VerbosityArgs};
 use super::{Ending, inspect, print, summary};
 use crate::error::{Error, Result};
 use crate::format::Format;
 use crate::options::{
-    Choice, DEFAULT_MEMORY_BYTES, DEFAULT_SEED, Existing, MIN_MEMORY_BYTES, MIN_SHARD_BYTES, MIN_UNIT_BYTES,
-    MaxRejects, OutputOptions, RunOptions, SourceSpec, SplitSpec, check_local, default_threads, parse_size,
+    DEFAULT_MEMORY_BYTES, DEFAULT_SEED, Existing, MIN_MEMORY_BYTES, MIN_SHARD_BYTES, MIN_UNIT_BYTES,
+    MaxRejects, OutputOptions, RunOptions, SourceSpec, SplitSpec, check_local, default_threads,
 };
 use crate::panics;
 use crate::pipeline::testing::panic_point;
@@ -25,14 +25,18 @@ use crate::threads;
 /// Arguments of both conversions.
 #[derive(Debug, clap::Args)]
 pub(super) struct CommonArgs {
-    /// Files and folders to convert. LABEL=PATH gives a source another label than its name; the label is the first part
-    /// of every key and origin. When all labels are names of splits (train=…, validation=…), they are the splits
+    /// Files and folders to convert; LABEL=PATH names the source
+    ///
+    /// The label of a source is the first part of every key and origin: the name of the file or folder, unless LABEL=PATH
+    /// gives another. When all labels are names of splits (train=…, validation=…), the sources are the splits.
     #[arg(required = true, value_name = "SRC")]
     sources: Vec<PathBuf>,
 
     /// Output directory; it must not exist or be empty
-    #[arg(short, long, value_name = "DIR")]
-    out: PathBuf,
+    ///
+    /// --dry-run does not need it.
+    #[arg(short, long, value_name = "DIR", required_unless_present = "dry_run")]
+    out: Option<PathBuf>,
 
     /// Follow symbolic links inside the sources
     #[arg(long)]
@@ -47,20 +51,23 @@ pub(super) struct CommonArgs {
     #[arg(long, value_name = "SIZE", default_value = "256MiB", help_heading = "Output")]
     shard_bytes: String,
 
-    /// Records in one shard at most
+    /// Maximum number of records in one shard
     #[arg(long, value_name = "N", help_heading = "Output")]
     shard_records: Option<u64>,
 
-    /// Source bytes of one work unit, which is what a run that dies loses at most; shards never span units
-    /// [default: 2GiB of images, 256MiB of text]
+    /// Source bytes of one work unit [default: 2GiB of images, 256MiB of text]
+    ///
+    /// This is the most that an interrupted run loses. Shards never span units.
     #[arg(long, value_name = "SIZE", help_heading = "Output")]
     unit_bytes: Option<String>,
 
-    /// Splits by hash of the key, as train=0.9,validation=0.1; adding files never moves old ones
+    /// Divide the records into splits, as train=0.9,validation=0.1
+    ///
+    /// The hash of its key puts a record into a split, so adding files never moves old records.
     #[arg(long, value_name = "SPLITS", help_heading = "Output")]
     split: Option<String>,
 
-    /// Put the records in a random order, which --seed decides
+    /// Store the records in a random order, which --seed decides
     #[arg(long, help_heading = "Output")]
     shuffle: bool,
 
@@ -68,8 +75,10 @@ pub(super) struct CommonArgs {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED, help_heading = "Output")]
     seed: u64,
 
-    /// Finish a run into this directory that was interrupted. The sizes of finished files are checked, and with
-    /// --resume=verify the SHA-256 of every finished shard, too; what is damaged is converted again
+    /// Finish an interrupted run into this directory
+    ///
+    /// The sizes of finished files are checked, and with --resume=verify also the SHA-256 of every finished shard; what is
+    /// damaged is converted again.
     #[arg(
         long,
         value_name = "CHECK",
@@ -81,19 +90,21 @@ pub(super) struct CommonArgs {
     )]
     resume: Option<ResumeArg>,
 
-    /// Replace the dataset in the output directory; only files that its manifest lists are removed
+    /// Replace the dataset in the output directory
+    ///
+    /// Only files that its manifest lists are removed.
     #[arg(long, help_heading = "Run")]
     overwrite: bool,
 
     /// Worker threads [default: the cores of this machine]
-    #[arg(long, value_name = "N", help_heading = "Run")]
+    #[arg(short = 'j', long, value_name = "N", help_heading = "Run")]
     threads: Option<usize>,
 
     /// Memory for everything in flight
     #[arg(long, value_name = "SIZE", default_value = "1GiB", help_heading = "Run")]
     memory: String,
 
-    /// Commit nothing when more items are rejected than this number or share of those found
+    /// Commit nothing when more items than this number or share are rejected
     #[arg(long, value_name = "N|P%", default_value = "10%", help_heading = "Run")]
     max_rejects: String,
 
@@ -101,18 +112,24 @@ pub(super) struct CommonArgs {
     #[arg(long, help_heading = "Run")]
     strict: bool,
 
-    /// Write what the run took as JSON to FILE, outside of the output directory: time per stage, rates, memory, retries, the
-    /// machine. `dsconvert inspect --html` shows it
+    /// Write time per stage, rates and memory of the run as JSON to FILE
+    ///
+    /// FILE must be outside of the output directory. `dsconvert inspect --html` shows it.
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run", help_heading = "Run")]
     report: Option<PathBuf>,
 
-    /// Print what would be done, and do nothing
+    /// Print what would be done, and write nothing
     #[arg(long, help_heading = "Run")]
     dry_run: bool,
 
-    /// Print nothing but errors
-    #[arg(short, long, help_heading = "Run")]
-    pub(super) quiet: bool,
+    /// With --dry-run: predict the run from N items, which are converted in memory
+    ///
+    /// Predicts records, rejects, tokens, size, shards and time, each with a 95% interval.
+    #[arg(long, value_name = "N", requires = "dry_run", help_heading = "Run")]
+    pub(super) sample: Option<u64>,
+
+    #[command(flatten, next_help_heading = "Run")]
+    pub(super) verbosity: VerbosityArgs,
 
     /// Store the plan, and convert nothing.
     #[arg(skip)]
@@ -126,35 +143,6 @@ enum ResumeArg {
     Size,
     /// SHA-256 of all files
     Verify,
-}
-
-/// Says which flag an error belongs to.
-pub(super) fn flag(name: &str, error: &Error) -> Error {
-    let flagged = Error::usage(format!("{name}: {error}"));
-    match error.remedy() {
-        Some(help) => flagged.help(help),
-        None => flagged,
-    }
-}
-
-/// Parses one of a few words. `--help` and completions list them.
-pub(super) fn choice<T: Choice>() -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(T::WORDS).try_map(|word| word.parse::<T>())
-}
-
-/// Parses the text of a flag.
-pub(super) fn parse<T: std::str::FromStr<Err = Error>>(name: &str, text: &str) -> Result<T> {
-    text.parse().map_err(|e| flag(name, &e))
-}
-
-pub(super) fn size(name: &str, text: &str, least: u64) -> Result<u64> {
-    let bytes = parse_size(text).map_err(|e| flag(name, &e))?;
-    if bytes < least {
-        return Err(
-            Error::usage(format!("{name} {text} is too little")).help(format!("the least is {least} bytes"))
-        );
-    }
-    Ok(bytes)
 }
 
 impl CommonArgs {
@@ -188,7 +176,8 @@ impl CommonArgs {
             return Err(Error::usage("--threads 0: at least one thread is needed"));
         }
         Ok(RunOptions {
-            out: self.out.clone(),
+            // A dry run writes nothing.
+            out: self.out.clone().unwrap_or_default(),
             threads: self.threads.unwrap_or_else(default_threads),
             memory_bytes: size("--memory", &self.memory, MIN_MEMORY_BYTES)?,
             existing: match (self.resume, self.overwrite) {
@@ -207,7 +196,9 @@ impl CommonArgs {
             return Err(Error::usage("--report: a plan converts nothing that could be reported"));
         }
         check_local("--report", path)?;
-        inspect::inside("--report", path, &self.out)?;
+        if let Some(out) = &self.out {
+            inspect::inside("--report", path, out)?;
+        }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if !stat(folder)?.is_some_and(|meta| meta.is_dir()) {
             return Err(Error::usage("--report: there is no such folder").at_path(folder));
@@ -252,10 +243,8 @@ impl CommonArgs {
         let job = ManuallyDrop::new(plan(sources)?);
         let plan = job.summary();
         let planning = began.elapsed();
-        if !self.quiet {
-            for warning in summary::warnings(&plan.warnings) {
-                print::say(warning);
-            }
+        if !self.verbosity.is_quiet() {
+            summary::warnings(&plan.warnings).into_iter().for_each(print::warning);
         }
         if self.dry_run {
             print::out(&summary::plan(&plan))?;
@@ -265,14 +254,15 @@ impl CommonArgs {
         let started = Instant::now();
         watch.writes();
         if self.plan_only {
-            let units =
-                drawn(plan.items, self.quiet, watch, |progress, stop| job.store(&options, progress, stop))?;
-            if !self.quiet {
+            let units = drawn(plan.items, self.verbosity.level(), watch, |progress, stop| {
+                job.store(&options, progress, stop)
+            })?;
+            if !self.verbosity.is_quiet() {
                 print::out(&summary::stored(units, &plan, &options.out))?;
             }
             return Ok(Ending::Fine);
         }
-        let (report, took) = drawn(plan.items, self.quiet, watch, |progress, stop| {
+        let (report, took) = drawn(plan.items, self.verbosity.level(), watch, |progress, stop| {
             let report = job.run(&options, progress, stop)?;
             let took = RunReport::new(&report, &options, progress, planning, began.elapsed());
             Ok((report, took))
@@ -281,23 +271,22 @@ impl CommonArgs {
         if let Some(path) = &self.report
             && let Err(error) = took.to_json().and_then(|json| write_file(path, &json))
         {
-            print::say(format!(
-                "warning: the dataset is committed, but its run report is not written: {error}"
-            ));
+            print::warning(format!("the dataset is committed, but its run report is not written: {error}"));
         }
-        if !self.quiet {
+        if !self.verbosity.is_quiet() {
             let mut text = summary::report(&report, &plan, &options.out, started.elapsed());
             text.push_str(&summary::times(&took));
             match panics::caught(|| more(&report, &options.out)) {
                 Ok(Ok(more)) => text.push_str(&more),
-                Ok(Err(error)) => print::say(format!("the lengths cannot be shown: {error}")),
+                Ok(Err(error)) => print::warning(format!("the lengths cannot be shown: {error}")),
                 Err(panic) => print::error(&panic.into_error("looking at the lengths")),
             }
+            text.push_str(&summary::next_step(&options.out));
             // The dataset is committed, whatever can be said of it.
             if let Err(error) = print::out(&text)
                 && !print::is_closed(&error)
             {
-                print::say(format!("warning: the dataset is committed, but {error}"));
+                print::warning(format!("the dataset is committed, but {error}"));
             }
         }
         let rejects = report.manifest.counts.rejected > 0;
@@ -308,12 +297,12 @@ impl CommonArgs {
 /// Runs `work` while another thread draws its progress; `items` is the number of items, where it is known.
 pub(super) fn drawn<T>(
     items: Option<u64>,
-    quiet: bool,
+    verbosity: Verbosity,
     watch: &Watch,
     work: impl FnOnce(&Progress, &Stop) -> Result<T>,
 ) -> Result<T> {
     let (progress, stop) = (Progress::default(), watch.stop());
-    let display = Display::start(&progress, stop, items, quiet);
+    let display = Display::start(&progress, stop, items, verbosity);
     std::thread::scope(|scope| {
         let draw = || {
             let draw = || {
@@ -332,7 +321,7 @@ pub(super) fn drawn<T>(
             // A panic in it was reported.
             let _ = drawing.join();
         }
-        progress.take_notes().iter().for_each(|note| print::say(format!("warning: {note}")));
+        progress.take_notes().iter().for_each(print::warning);
         result.unwrap_or_else(|panic| {
             let error = panic.into_error("running the conversion");
             stop.report_bug(&error);
@@ -341,52 +330,5 @@ pub(super) fn drawn<T>(
     })
 }
 
-/// `PATH`, or `LABEL=PATH` when there is no file of that whole name.
-pub(super) fn source(text: &Path) -> Result<SourceSpec> {
-    check_local("SRC", text)?;
-    if let Some((label, path)) = text.to_str().and_then(|t| t.split_once('='))
-        && stat(text)?.is_none()
-    {
-        if label.is_empty() || label.contains(['/', '#']) {
-            return Err(Error::usage(format!("{label:?} cannot be the label of a source"))
-                .help("a label is not empty and has neither / nor #"));
-        }
-        check_local("SRC", Path::new(path))?;
-        return Ok(SourceSpec { label: label.to_owned(), path: path.into() });
-    }
-    // `.` and `..` have no name of their own.
-    let named = match text.file_name() {
-        Some(_) => text.to_owned(),
-        None if stat(text)?.is_none() => PathBuf::new(),
-        None => text.canonicalize().map_err(|e| Error::io("resolve the path", text, e))?,
-    };
-    let label = named.file_name().map_or_else(|| "root".to_owned(), crate::source::portable_name);
-    Ok(SourceSpec { label, path: text.to_owned() })
-}
-
 /// The default of `--memory` in help text is the library's.
 const _: () = assert!(DEFAULT_MEMORY_BYTES == 1 << 30);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_source_is_labelled_by_its_name_or_by_hand() {
-        let label = |text: &str| source(Path::new(text)).unwrap().label;
-        assert_eq!(label("a/photos"), "photos");
-        assert_eq!(label("a/photos/"), "photos");
-        assert_eq!(label("mine=a/photos"), "mine");
-        assert!(source(Path::new("a/b=c")).is_err());
-        assert!(!label(".").is_empty());
-    }
-
-    #[test]
-    fn a_source_is_no_url_with_or_without_a_label() {
-        for url in ["s3://bucket/x", "train=s3://bucket/x"] {
-            let message = source(Path::new(url)).unwrap_err().to_string();
-            assert!(message.contains("is a URL"), "{message}");
-        }
-        assert!(source(Path::new("a/b://c")).is_ok());
-    }
-}

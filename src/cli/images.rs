@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::common::{CommonArgs, choice, flag, parse, source};
+use super::common::CommonArgs;
+use super::values::{LISTED, check_no_folder, choice, flag, parse, source};
 use super::{Ending, print, signals, summary};
 use crate::error::{Error, Result};
 use crate::options::{RunOptions, SourceSpec, check_local};
@@ -34,18 +35,16 @@ pub(super) struct Args {
 
     #[command(flatten)]
     selection: SelectionArgs,
-
-    /// With --dry-run: convert N items in memory, and predict the records, rejects, size, shards and time of the run
-    #[arg(long, value_name = "N", requires = "dry_run", help_heading = "Run")]
-    sample: Option<u64>,
 }
 
 /// Files that are named instead of being found.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Sources")]
 struct NamingArgs {
-    /// Convert the files that FILE (or - for standard input) names, one path a line, in that order. Paths are relative to
-    /// SRC, or without it to the folder of FILE (the working directory for -)
+    /// Convert the files that FILE (or - for standard input) names, one path per line
+    ///
+    /// The records have the order of the list. Paths are relative to SRC, or without it to the folder of FILE (the working
+    /// directory for -).
     #[arg(long, value_name = "FILE|-")]
     files_from: Option<PathBuf>,
 
@@ -53,9 +52,10 @@ struct NamingArgs {
     #[arg(short = '0', long, requires = "files_from")]
     null: bool,
 
-    /// Convert the files that the rows of FILE name (csv, tsv, jsonl or parquet), with its other columns as fields. Paths
-    /// are relative to SRC, or without it to the folder of FILE; a column label is the class. none ignores metadata files
-    /// beside the images [default: metadata.csv, .jsonl or .parquet in SRC or in folders of it, where there are any]
+    /// Convert the files that a csv, tsv, jsonl or parquet file names, with its columns as fields
+    ///
+    /// Paths are relative to SRC, or without it to the folder of FILE; a column `label` is the class. `none` ignores metadata
+    /// files beside the images [default: metadata.csv, .jsonl or .parquet in SRC or in folders of it, where there are any]
     #[arg(long, value_name = "FILE|none", conflicts_with = "files_from")]
     metadata: Option<PathBuf>,
 
@@ -63,8 +63,9 @@ struct NamingArgs {
     #[arg(long, value_name = "NAME", default_value = DEFAULT_PATH_FIELD, requires = "metadata")]
     path_field: String,
 
-    /// Columns of --metadata to keep, as name or name:type [default: all, as they are typed in parquet, otherwise as
-    /// strings]
+    /// Columns of --metadata to keep, as name or name:type [default: all]
+    ///
+    /// Types are those of the columns in parquet, and strings otherwise, unless name:type says another.
     #[arg(long, value_name = "FIELDS", requires = "metadata")]
     keep_fields: Option<String>,
 }
@@ -72,12 +73,14 @@ struct NamingArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Labels")]
 struct LabelArgs {
-    /// What names mean: auto (folders named as splits are splits, others are classes), labels (first level = class), splits
-    /// (first level = split, second = class) or flat (nothing)
+    /// What folder names mean
+    ///
+    /// auto: folders named as splits are splits, others are classes; labels: the first level is the class; splits: the first
+    /// level is the split, the second the class; flat: nothing.
     #[arg(long, value_name = "LAYOUT", value_parser = choice::<Layout>(), default_value = "auto")]
     layout: Layout,
 
-    /// File with one class name a line, in label order [default: sorted folder names]
+    /// File with one class name per line, in label order [default: sorted folder names]
     #[arg(long, value_name = "FILE")]
     classes: Option<PathBuf>,
 }
@@ -189,7 +192,8 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
             output,
         })
     };
-    let preview = |job: &ImagesJob, run: &RunOptions| match args.sample {
+    let sample = args.common.sample;
+    let preview = |job: &ImagesJob, run: &RunOptions| match sample {
         None => Ok(()),
         Some(sample) => {
             let prediction = job.predict(sample, run, watch.stop())?;
@@ -203,6 +207,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
 fn naming(args: NamingArgs, sources: Vec<SourceSpec>) -> Result<(Naming, Vec<SourceSpec>)> {
     let (naming, folder) = if let Some(list) = args.files_from {
         check_local("--files-from", &list)?;
+        check_no_folder("--files-from", &list, LISTED)?;
         let from = FilesFrom { list, null: args.null };
         let folder = from.folder();
         (Naming::FilesFrom(from), folder)
@@ -216,6 +221,11 @@ fn naming(args: NamingArgs, sources: Vec<SourceSpec>) -> Result<(Naming, Vec<Sou
             };
         }
         check_local("--metadata", &path)?;
+        check_no_folder(
+            "--metadata",
+            &path,
+            "name a csv, tsv, jsonl or parquet file; a folder of images is SRC",
+        )?;
         let keep = args.keep_fields.as_deref().map(parse_keep).transpose();
         let keep = keep.map_err(|e| flag("--keep-fields", &e))?;
         let table = MetadataFile { path, path_field: args.path_field, keep };
@@ -250,8 +260,10 @@ fn image_options(pixels: &PixelArgs, selection: &SelectionArgs) -> Result<ImageO
 
 /// Class names, one per line; empty lines at the end are ignored.
 fn read_classes(path: &Path) -> Result<Vec<String>> {
+    let help = "--classes takes a file with one class name per line";
     check_local("--classes", path)?;
-    let bytes = read_file(path).map_err(|e| e.help("--classes takes a file with one class name a line"))?;
+    check_no_folder("--classes", path, help)?;
+    let bytes = read_file(path).map_err(|e| e.help(help))?;
     let text = String::from_utf8(bytes)
         .map_err(|e| Error::usage("the list of classes is not UTF-8").at_path(path).caused_by(e))?;
     let names: Vec<String> = text.trim_end().lines().map(|line| line.trim().to_owned()).collect();

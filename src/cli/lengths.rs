@@ -17,7 +17,7 @@ pub(super) fn text(report: &Report, out: &Path, size: BatchSize) -> Result<Strin
     let tokens: u64 = manifest.splits.values().map(|s| s.length.total).sum();
     let mut lines = Vec::new();
     let failed = |e: io::Error| Error::io("print", out, e);
-    if let Some(bytes) = report.text_bytes.filter(|_| tokens > 0) {
+    if let Some(bytes) = report.totals.as_ref().map(|totals| totals.text_bytes).filter(|_| tokens > 0) {
         let each = bytes as f64 / tokens as f64;
         writeln!(lines, "{} tokens, {each:.2} bytes of text each", HumanCount(tokens)).map_err(failed)?;
     }

@@ -5,6 +5,7 @@
 
 mod bench;
 mod common;
+mod examples;
 mod generate;
 mod headspace;
 mod hook;
@@ -17,7 +18,11 @@ mod progress;
 mod signals;
 mod simulate;
 mod summary;
+mod synonyms;
 mod text;
+mod values;
+mod verbosity;
+mod version;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -40,7 +45,16 @@ const EXIT_SIGNAL: u8 = 128;
 /// Convert image folders and text corpora, once and offline, into sharded records that training loaders read at the
 /// speed of the disk.
 #[derive(Debug, Parser)]
-#[command(name = "dsconvert", version, max_term_width = 100)]
+#[command(
+    name = "dsconvert",
+    version,
+    long_version = version::LONG,
+    max_term_width = 100,
+    after_help = "Examples:
+  dsconvert images photos --out photos-256 --resize shorter:256
+  dsconvert text corpus --out tokens --tokenizer tokenizer.json
+  dsconvert inspect photos-256"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -49,28 +63,37 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Convert folders of images
+    #[command(after_long_help = examples::IMAGES, override_usage = "dsconvert images [OPTIONS] --out <DIR> <SRC>...")]
     Images(Box<images::Args>),
     /// Convert text corpora to token ids
+    #[command(after_long_help = examples::TEXT, override_usage = "dsconvert text [OPTIONS] --out <DIR> --tokenizer <FILE> <SRC>...")]
     Text(Box<text::Args>),
     /// Plan a conversion that several processes share
+    #[command(after_long_help = examples::PLAN)]
     Plan(parts::PlanArgs),
     /// Convert a part of a plan
+    #[command(after_long_help = examples::RUN)]
     Run(parts::RunArgs),
     /// Commit a plan whose units are all converted
+    #[command(after_long_help = examples::MERGE)]
     Merge(parts::MergeArgs),
     /// Show how far a plan is, and what to submit again
+    #[command(after_long_help = examples::STATUS)]
     Status(parts::StatusArgs),
     /// Show or verify a dataset or a shard
+    #[command(after_long_help = examples::INSPECT)]
     Inspect(inspect::Args),
     /// Print completions for a shell
     Completions(generate::CompletionArgs),
     /// Write manual pages
+    #[command(after_long_help = examples::MAN)]
     Man(generate::ManArgs),
     /// Measure how fast images, text or a dataset can be read
     Bench(Box<bench::Args>),
     /// Tell how much training would gain from faster loading
     Headspace(Box<headspace::Args>),
     /// Simulate data loader workers, their queue and the model they feed
+    #[command(after_long_help = examples::SIMULATE)]
     Simulate(Box<simulate::Args>),
 }
 
@@ -96,11 +119,12 @@ where
     I: IntoIterator<Item: Into<OsString> + Clone>,
 {
     hook::install();
-    let cli = match Cli::try_parse_from(argv) {
+    let argv: Vec<OsString> = argv.into_iter().map(Into::into).collect();
+    let cli = match Cli::try_parse_from(&argv) {
         Ok(cli) => cli,
         Err(e) if e.use_stderr() => {
             // Nothing is left to tell when even this cannot be printed.
-            let _ = e.print();
+            let _ = synonyms::explained(e, &argv).print();
             return EXIT_USAGE;
         }
         Err(help) => {

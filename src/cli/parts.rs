@@ -6,8 +6,10 @@ use std::time::Instant;
 use clap::Subcommand;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 
-use super::common::{drawn, parse, size};
-use super::{Ending, images, print, signals, summary, text};
+use super::common::drawn;
+use super::values::{parse, size};
+use super::verbosity::VerbosityArgs;
+use super::{Ending, examples, images, print, signals, summary, text};
 use crate::error::{Error, Result};
 use crate::options::{Existing, MIN_MEMORY_BYTES, MaxRejects, RunOptions, check_local, default_threads};
 use crate::pipeline::{PartReport, Selection, Status, merge, ranges, run_units, status};
@@ -17,8 +19,10 @@ use crate::printable::printable_path;
 #[derive(Debug, Subcommand)]
 pub(super) enum PlanCommand {
     /// Plan a conversion of images; the options are those of `dsconvert images`
+    #[command(after_long_help = examples::PLAN_IMAGES, override_usage = "dsconvert plan images [OPTIONS] --out <DIR> <SRC>...")]
     Images(Box<images::Args>),
     /// Plan a conversion of text; the options are those of `dsconvert text`
+    #[command(after_long_help = examples::PLAN_TEXT, override_usage = "dsconvert plan text [OPTIONS] --out <DIR> --tokenizer <FILE> <SRC>...")]
     Text(Box<text::Args>),
 }
 
@@ -31,11 +35,6 @@ pub(super) struct PlanArgs {
 
 /// Arguments of `dsconvert run`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  dsconvert plan images photos --out ds         plan, once
-  dsconvert run ds --part 3/40                  convert part 3 of 40, on any machine that sees the same paths
-  dsconvert run ds --part $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT
-  dsconvert merge ds                            commit, when all parts are done")]
 pub(super) struct RunArgs {
     /// Output directory that holds a plan
     #[arg(value_name = "DIR")]
@@ -61,9 +60,8 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: String,
 
-    /// Print nothing but errors
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    verbosity: VerbosityArgs,
 }
 
 /// Arguments of `dsconvert merge`.
@@ -89,9 +87,8 @@ pub(super) struct MergeArgs {
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<usize>,
 
-    /// Print nothing but errors
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    verbosity: VerbosityArgs,
 }
 
 /// Arguments of `dsconvert status`.
@@ -130,7 +127,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
     let watch = signals::watch()?;
     check_local("DIR", &args.out)?;
     let selection = match (&args.part, &args.units) {
-        (Some(part), _) => Selection::part(part).map_err(|e| super::common::flag("--part", &e))?,
+        (Some(part), _) => Selection::part(part).map_err(|e| super::values::flag("--part", &e))?,
         (None, Some(units)) => parse::<Selection>("--units", units)?,
         (None, None) => Selection::All,
     };
@@ -143,9 +140,10 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
     };
     let started = Instant::now();
     watch.writes();
-    let report =
-        drawn(None, args.quiet, &watch, |progress, stop| run_units(&selection, &options, progress, stop))?;
-    if !args.quiet {
+    let report = drawn(None, args.verbosity.level(), &watch, |progress, stop| {
+        run_units(&selection, &options, progress, stop)
+    })?;
+    if !args.verbosity.is_quiet() {
         let PartReport { units, converted, planned, was_committed } = report;
         let out = printable_path(&args.out);
         print::out(&match was_committed {
@@ -167,10 +165,10 @@ pub(super) fn commit(args: &MergeArgs) -> Result<Ending> {
     check_local("DIR", &args.out)?;
     let (threads, max_rejects) = (threads(args.threads)?, parse("--max-rejects", &args.max_rejects)?);
     watch.writes();
-    let report = drawn(None, args.quiet, &watch, |progress, stop| {
+    let report = drawn(None, args.verbosity.level(), &watch, |progress, stop| {
         merge(&args.out, max_rejects, threads, args.verify, progress, stop)
     })?;
-    if !args.quiet {
+    if !args.verbosity.is_quiet() {
         print::out(&summary::merged(&report, &args.out))?;
     }
     let rejects = report.manifest.counts.rejected > 0;
@@ -189,7 +187,7 @@ pub(super) fn show_status(args: &StatusArgs) -> Result<Ending> {
         if let Some(again) = again {
             json["submit_again"] = again.into();
         }
-        print::out(&format!("{}\n", serde_json::to_string_pretty(&json).map_err(fail)?))?;
+        print::json(&json)?;
     } else {
         print::out(&described(&status, &printable_path(&args.out), again.as_deref()))?;
     }

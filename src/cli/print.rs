@@ -6,7 +6,11 @@
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
+use anstream::adapter::strip_str;
+use anstream::{AutoStream, ColorChoice};
+use clap::builder::styling::{AnsiColor, Style, Styles};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Serialize;
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -18,6 +22,16 @@ use crate::error::{Error, ErrorKind, Result};
 pub(super) fn out(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(failed)
+}
+
+/// Prints a result as JSON.
+///
+/// # Errors
+///
+/// See [`failed`].
+pub(super) fn json(result: &impl Serialize) -> Result<()> {
+    let json = serde_json::to_string_pretty(result);
+    out(&(json.map_err(|e| Error::internal("the result has no JSON").caused_by(e))? + "\n"))
 }
 
 /// The error of results that could not be printed.
@@ -32,29 +46,63 @@ pub(super) fn is_closed(error: &Error) -> bool {
     error.place().path.is_none() && cause.is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Prints a message.
+/// Prints something worth knowing.
 pub(super) fn say(message: impl Display) {
-    let _ = io::stderr().write_all(format!("dsconvert: {message}\n").as_bytes());
+    labelled(&Style::new().bold(), "note:", message);
+}
+
+/// Prints what may not be meant, or went wrong without ending the command.
+pub(super) fn warning(message: impl Display) {
+    labelled(&AnsiColor::Yellow.on_default().bold(), "warning:", message);
 }
 
 /// Prints an error and what can be done about it.
 pub(super) fn error(error: &Error) {
-    let _ = io::stderr().write_all(described(error).as_bytes());
+    put(&described(error));
 }
 
+/// Prints a line about the progress of a run.
+pub(super) fn progress(line: impl Display) {
+    put(&format!("{line}\n"));
+}
+
+fn labelled(style: &Style, label: &str, message: impl Display) {
+    put(&format!("{style}{label}{style:#} {message}\n"));
+}
+
+/// Prints styled text, without styles where they are not wanted: `NO_COLOR`, a file or a pipe. The same rules hold for the
+/// messages of clap.
+fn put(text: &str) {
+    let _ = AutoStream::auto(io::stderr()).write_all(text.as_bytes());
+}
+
+/// The error in the form and the styles of clap's own errors.
 fn described(error: &Error) -> String {
-    let help = error.remedy().map(|help| format!("  {help}\n")).unwrap_or_default();
-    format!("dsconvert: {error}\n{help}")
+    let styles = Styles::styled();
+    let (bad, good) = (styles.get_error(), styles.get_valid());
+    let help = error.remedy().map(|help| format!("  {good}tip:{good:#} {help}\n")).unwrap_or_default();
+    let error = error.with_option_as(flag);
+    format!("{bad}error:{bad:#} {error}\n{help}")
+}
+
+/// `--text-field` of the library's `text_field`. Arguments without dashes, such as `SRC`, stay as they are.
+fn flag(option: &str) -> String {
+    let is_name = option.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    if is_name { format!("--{}", option.replace('_', "-")) } else { option.to_owned() }
 }
 
 /// Prints an error right before the process is ended from outside the thread that works: waits neither for another
-/// thread that prints nor for a reader that does not read.
+/// thread that prints nor for a reader that does not read. On a terminal, it replaces the progress line.
 pub(super) fn last_error(error: &Error) {
     let stderr = io::stderr();
-    let line = if stderr.is_terminal() { "\n" } else { "" };
+    let line = if stderr.is_terminal() { "\r\x1b[2K" } else { "" };
+    let mut text = described(error);
+    if AutoStream::choice(&stderr) == ColorChoice::Never {
+        text = strip_str(&text).to_string();
+    }
     let mut ready = [PollFd::new(&stderr, PollFlags::OUT)];
     if poll(&mut ready, Some(&Timespec::default())).is_ok_and(|count| count > 0) {
-        let _ = rustix::io::write(&stderr, format!("{line}{}", described(error)).as_bytes());
+        let _ = rustix::io::write(&stderr, format!("{line}{text}").as_bytes());
     }
 }
 

@@ -1,19 +1,27 @@
-//! Progress: a bar on a terminal, a line every few seconds elsewhere.
+//! Progress: a line that is drawn over on a terminal, a line every few seconds elsewhere; with `--verbose`, also events.
 
+use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use indicatif::{HumanBytes, HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::verbosity::Verbosity;
 use super::{EXIT_FAILED, print};
-use crate::pipeline::{Progress, Snapshot, Stop};
+use crate::pipeline::{Event, EventLevel, Progress, Snapshot, Stop};
+use crate::printable::printable;
+use crate::report::format::plural;
 
-/// Between two drawings of the bar.
+/// Between two drawings of the line.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
-/// Between two plain lines.
+/// Between two lines where none is drawn over.
 const LINE_EVERY: Duration = Duration::from_secs(10);
+/// The time that rates are measured over: what a resumed run found finished at its start soon no longer counts.
+const RATE_WINDOW: Duration = Duration::from_secs(30);
+/// Between two measurements of a rate.
+const RATE_EVERY: Duration = Duration::from_millis(500);
 
 /// What a run has for ending by itself after a bug, before the process is ended.
 const BUG_GRACE: Duration = Duration::from_millis(700);
@@ -37,14 +45,24 @@ enum Kind {
 }
 
 impl<'a> Display<'a> {
-    pub(super) fn start(progress: &'a Progress, stop: &'a Stop, items: Option<u64>, quiet: bool) -> Self {
-        let kind = if quiet {
+    pub(super) fn start(
+        progress: &'a Progress,
+        stop: &'a Stop,
+        items: Option<u64>,
+        verbosity: Verbosity,
+    ) -> Self {
+        let kind = if verbosity == Verbosity::Quiet {
             Kind::Nothing
         } else if std::io::stderr().is_terminal() {
             Kind::Bar(bar())
         } else {
             Kind::Lines
         };
+        progress.collect_events(match verbosity {
+            Verbosity::Quiet | Verbosity::Normal => EventLevel::Nothing,
+            Verbosity::Units => EventLevel::Units,
+            Verbosity::Rejects => EventLevel::Rejects,
+        });
         Self { progress, stop, items, kind, finished: AtomicBool::new(false), started: Instant::now() }
     }
 
@@ -52,11 +70,22 @@ impl<'a> Display<'a> {
     pub(super) fn draw(&self) {
         let mut next_line = self.started + LINE_EVERY;
         let mut broken: Option<Instant> = None;
+        let mut rate = Rate::default();
         while !self.finished.load(Relaxed) {
+            self.print_events();
+            let now = self.progress.snapshot();
+            rate.measure(self.started.elapsed(), now);
             match &self.kind {
-                Kind::Bar(bar) => self.update(bar),
+                Kind::Bar(bar) => {
+                    if now.total_bytes > 0 && bar.length().is_none() {
+                        bar.set_style(style("{percent:>3}% {bar:10} {msg}"));
+                        bar.set_length(now.total_bytes);
+                    }
+                    bar.set_position(now.source_bytes);
+                    bar.set_message(self.text(&now, &rate));
+                }
                 Kind::Lines if Instant::now() >= next_line => {
-                    print::say(self.text(&self.progress.snapshot()));
+                    print::progress(self.text(&now, &rate));
                     next_line += LINE_EVERY;
                 }
                 _ => {}
@@ -69,6 +98,7 @@ impl<'a> Display<'a> {
             }
             std::thread::park_timeout(DRAW_EVERY);
         }
+        self.print_events();
         if let Kind::Bar(bar) = &self.kind {
             bar.finish_and_clear();
         }
@@ -80,26 +110,33 @@ impl<'a> Display<'a> {
         drawing.unpark();
     }
 
-    fn update(&self, bar: &ProgressBar) {
-        let now = self.progress.snapshot();
-        bar.set_length(now.total_bytes);
-        bar.set_position(now.source_bytes);
-        bar.set_message(self.text(&now));
+    fn print_events(&self) {
+        let events = self.progress.take_events();
+        if events.is_empty() {
+            return;
+        }
+        let elapsed = clock(self.started.elapsed());
+        let print = || events.iter().for_each(|event| print::progress(format!("{elapsed}  {}", told(event))));
+        match &self.kind {
+            // Not between the lines of a drawing.
+            Kind::Bar(bar) => bar.suspend(print),
+            _ => print(),
+        }
     }
 
-    /// `1,234 of 5,678 items · 12.3 MB/s · ETA 2m · 3 rejected`
-    fn text(&self, now: &Snapshot) -> String {
-        let seconds = self.started.elapsed().as_secs_f64().max(1e-3);
-        let per_second = now.source_bytes as f64 / seconds;
+    /// `1,234 of 5,678 items · 523/s · 12.3 MiB/s · 0:42 elapsed · 2:05 left · 3 rejected`
+    fn text(&self, now: &Snapshot, rate: &Rate) -> String {
         let mut text = match self.items {
-            Some(all) => format!("{} of {} items", HumanCount(now.items), HumanCount(all)),
-            None => format!("{} items", HumanCount(now.items)),
+            Some(all) => format!("{} of {}", HumanCount(now.items), plural(all, "item")),
+            None => plural(now.items, "item"),
         };
-        text.push_str(&format!(" · {}/s", HumanBytes(per_second as u64)));
+        let (items, bytes) = rate.per_second();
+        text.push_str(&format!(" · {}/s · {}/s", HumanCount(items as u64), HumanBytes(bytes as u64)));
+        text.push_str(&format!(" · {} elapsed", clock(self.started.elapsed())));
         let left = now.total_bytes.saturating_sub(now.source_bytes);
-        if left > 0 && per_second > 0.0 {
-            let eta = Duration::from_secs_f64((left as f64 / per_second).min(1e9));
-            text.push_str(&format!(" · ETA {}", HumanDuration(eta)));
+        if left > 0 && bytes > 0.0 {
+            let left = Duration::from_secs_f64((left as f64 / bytes).min(1e9));
+            text.push_str(&format!(" · {} left", clock(left)));
         }
         if now.rejected > 0 {
             text.push_str(&format!(" · {} rejected", HumanCount(now.rejected)));
@@ -108,11 +145,98 @@ impl<'a> Display<'a> {
     }
 }
 
+/// An event for a person.
+fn told(event: &Event) -> String {
+    match event {
+        Event::UnitFinished { unit, items, records, rejected, source_bytes, shard_bytes } => format!(
+            "unit {unit}: {}, {}, {} rejected; {} read, {} written",
+            plural(*items, "item"),
+            plural(*records, "record"),
+            HumanCount(*rejected),
+            HumanBytes(*source_bytes),
+            HumanBytes(*shard_bytes)
+        ),
+        Event::Rejected { origin, code, message } => {
+            format!("rejected {}: {code}: {}", printable(origin), printable(message))
+        }
+        Event::Dropped(count) => format!("and {} that are not shown", plural(*count, "more event")),
+    }
+}
+
+/// `0:42`, `2:05:10`
+fn clock(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+}
+
+/// Items and bytes per second over the last [`RATE_WINDOW`].
+#[derive(Default)]
+struct Rate {
+    /// Time since the start, items, bytes.
+    measured: VecDeque<(Duration, u64, u64)>,
+}
+
+impl Rate {
+    fn measure(&mut self, at: Duration, now: Snapshot) {
+        if self.measured.back().is_some_and(|last| at.saturating_sub(last.0) < RATE_EVERY) {
+            return;
+        }
+        self.measured.push_back((at, now.items, now.source_bytes));
+        while self.measured.get(1).is_some_and(|second| at.saturating_sub(second.0) >= RATE_WINDOW) {
+            self.measured.pop_front();
+        }
+    }
+
+    /// Zero until there are two measurements.
+    fn per_second(&self) -> (f64, f64) {
+        let (Some(first), Some(last)) = (self.measured.front(), self.measured.back()) else {
+            return (0.0, 0.0);
+        };
+        let seconds = last.0.saturating_sub(first.0).as_secs_f64();
+        let rate = |first: u64, last: u64| {
+            if seconds > 0.0 { last.saturating_sub(first) as f64 / seconds } else { 0.0 }
+        };
+        (rate(first.1, last.1), rate(first.2, last.2))
+    }
+}
+
+/// The line, at first without a share: the size of standard input is not known. It is not filled up to the width of the
+/// terminal: the `^C` that the terminal prints after it would start another line, and this one would stay.
 fn bar() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    // The template is a constant; if it were wrong, the default style would do.
-    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {percent:>3}%\n{msg}") {
-        bar.set_style(style);
-    }
+    bar.set_style(style("{msg}"));
     bar
+}
+
+fn style(template: &str) -> ProgressStyle {
+    // The templates are constants; if one were wrong, the default style would do.
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    style.progress_chars("━╸─")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_on_a_clock() {
+        for (seconds, text) in [(0, "0:00"), (42, "0:42"), (125, "2:05"), (7510, "2:05:10")] {
+            assert_eq!(clock(Duration::from_secs(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn a_rate_forgets_what_is_long_ago() {
+        let mut rate = Rate::default();
+        assert_eq!(rate.per_second(), (0.0, 0.0));
+        // Finished units are found at the start; then 2 items and 10 bytes come each second.
+        for second in 0..100 {
+            let items = if second == 0 { 0 } else { 1_000_000 + 2 * second };
+            let now = Snapshot { items, source_bytes: 5 * items, ..Snapshot::default() };
+            rate.measure(Duration::from_secs(second), now);
+        }
+        assert_eq!(rate.per_second(), (2.0, 10.0));
+        assert!(rate.measured.len() <= 32);
+    }
 }

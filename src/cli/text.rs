@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::common::{CommonArgs, choice, flag, parse, source};
-use super::{Ending, lengths, print, signals};
+use super::common::CommonArgs;
+use super::values::{LISTED, check_no_folder, choice, flag, parse, source};
+use super::{Ending, lengths, print, signals, summary};
 use crate::error::Result;
-use crate::options::{SourceSpec, check_local, parse_size};
+use crate::options::{RunOptions, SourceSpec, check_local, parse_size};
 use crate::packing::Packing;
 use crate::pipeline::{DEFAULT_TEXT_FIELD, Overflow, TextInput, TextJob, TextOptions, TextShape};
 use crate::reader::batch::{BatchOptions, BatchSize};
@@ -30,9 +31,11 @@ const DEFAULT_REPORT_BATCH: u64 = 32;
 #[command(mut_arg("sources", |sources| sources
     .required(false)
     .required_unless_present("files_from")
-    .help("Files, folders and patterns to convert, or - for standard input. LABEL=PATH gives a source another label than \
-           its name; the label is the first part of every key and origin. When all labels are names of splits (train=…, \
-           validation=…), they are the splits")))]
+    .help("Files, folders and patterns to convert, or - for standard input; LABEL=PATH names the source")
+    .long_help("Files, folders and patterns to convert, or - for standard input; LABEL=PATH names the source\n\n\
+                The label of a source is the first part of every key and origin: the name of the file or folder, unless \
+                LABEL=PATH gives another. When all labels are names of splits (train=…, validation=…), the sources are the \
+                splits.")))]
 pub(super) struct Args {
     #[command(flatten)]
     common: CommonArgs,
@@ -49,11 +52,11 @@ pub(super) struct Args {
     #[command(flatten)]
     shape: ShapeArgs,
 
-    /// Batches of the padding that is printed at the end: so many records
+    /// Size of the batches whose padding is printed at the end, in records
     #[arg(long, value_name = "RECORDS", default_value_t = DEFAULT_REPORT_BATCH, help_heading = "Run")]
     report_batch: u64,
 
-    /// The same by tokens, padding included
+    /// The same in tokens, padding included
     #[arg(long, value_name = "TOKENS", conflicts_with = "report_batch", help_heading = "Run")]
     report_tokens: Option<u64>,
 }
@@ -62,8 +65,10 @@ pub(super) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Sources")]
 struct InputArgs {
-    /// Convert the files that FILE (or - for standard input) names, one path a line, in that order. Paths are relative to
-    /// SRC, or without it to the folder of FILE (the working directory for -)
+    /// Convert the files that FILE (or - for standard input) names, one path per line
+    ///
+    /// The records have the order of the list. Paths are relative to SRC, or without it to the folder of FILE (the working
+    /// directory for -).
     #[arg(long, value_name = "FILE|-")]
     files_from: Option<PathBuf>,
 
@@ -71,13 +76,16 @@ struct InputArgs {
     #[arg(short = '0', long, requires = "files_from")]
     null: bool,
 
-    /// What standard input and files that are named one by one are, whatever they are called: txt, jsonl, json, csv or tsv, also
-    /// with .gz, .zst, .xz or .bz2; parquet or arrow
+    /// Type of standard input and of files that are named one by one: txt, jsonl, json, csv, tsv, parquet or arrow
+    ///
+    /// Replaces the type that the name of a file says. txt, jsonl, json, csv and tsv may end with .gz, .zst, .xz or .bz2.
     #[arg(long, value_name = "FORMAT")]
     input_format: Option<String>,
 
-    /// What names mean: auto (sources, folders and files named as splits are splits), splits (and a file that names none is
-    /// refused; without such names, first level = split) or flat (nothing)
+    /// What names of folders and files mean
+    ///
+    /// auto: sources, folders and files named as splits are splits; splits: the same, and a file that names none is refused,
+    /// but when there is no such name at all, the first level is the split; flat: nothing.
     #[arg(long, value_name = "LAYOUT", value_parser = choice::<Layout>(), default_value = "auto")]
     layout: Layout,
 }
@@ -85,20 +93,22 @@ struct InputArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Documents")]
 struct DocumentArgs {
-    /// txt: what a document is: file, line, blank-line (lines between blank ones) or separator:STRING (what stands between
-    /// these; \n, \t and \\ are escapes)
+    /// What a document of a txt file is: file, line, blank-line or separator:STRING
+    ///
+    /// blank-line: the lines between blank lines; separator:STRING: the text between occurrences of STRING, in which \n, \t
+    /// and \\ are escapes.
     #[arg(long, value_name = "WHAT", default_value = "file")]
     documents: String,
 
-    /// The field or column that holds the text; in jsonl also a path, as a.b.c
+    /// The field or column with the text; in jsonl also a path, as a.b.c
     #[arg(long, value_name = "NAME", default_value = DEFAULT_TEXT_FIELD)]
     text_field: String,
 
-    /// The field or column that holds a unique key [default: file and byte offset or row are the key]
+    /// The field or column with a unique key [default: file and byte offset or row]
     #[arg(long, value_name = "NAME")]
     key_field: Option<String>,
 
-    /// Fields or columns to carry into the records, as name or name:type
+    /// Fields or columns to keep in the records, as name or name:type
     #[arg(long, value_name = "FIELDS")]
     keep_fields: Option<String>,
 
@@ -131,8 +141,9 @@ struct ShapeArgs {
     #[arg(long, value_name = "N")]
     max_length: Option<u32>,
 
-    /// What happens to documents over --max-length: truncate, reject, split, or split:STRIDE for records that begin with
-    /// the last STRIDE tokens of the one before
+    /// What happens to documents over --max-length: truncate, reject, split or split:STRIDE
+    ///
+    /// With split:STRIDE, each record starts with the last STRIDE tokens of the one before.
     #[arg(long, value_name = "POLICY", default_value = "truncate", requires = "max_length")]
     overflow: String,
 
@@ -217,8 +228,9 @@ struct TokenArgs {
     #[arg(long, value_name = "SHARE", value_enum, default_value_t = VerifyArg::Sample)]
     verify_ids: VerifyArg,
 
-    /// Reject documents that only the reference can encode and that have more bytes than this, before or after normalization; it
-    /// takes some 150 bytes of memory for each [default: 4MiB]
+    /// Reject documents over this size that only the reference can encode [default: 4MiB]
+    ///
+    /// The size counts before and after normalization. The reference takes about 150 bytes of memory per byte of text.
     #[arg(long, value_name = "SIZE")]
     max_reference_bytes: Option<String>,
 }
@@ -276,7 +288,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let shape = shape.shape()?;
     let (input, sources) = input.sources(common.sources()?)?;
     let tokenizer = load(&tokens.tokenizer, tokens.options()?)?;
-    if let Some(why) = tokenizer.info().engine_note.as_ref().filter(|_| !common.quiet) {
+    if let Some(why) = tokenizer.info().engine_note.as_ref().filter(|_| !common.verbosity.is_quiet()) {
         print::say(format!("using the slow reference tokenizer: {why}"));
     }
     let follow_symlinks = common.follow_symlinks;
@@ -303,14 +315,17 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
             ..TextOptions::new(sources, tokenizer, output)
         })
     };
-    common.exec_reported(
-        sources,
-        walked,
-        &watch,
-        plan,
-        |_, _| Ok(()),
-        |report, out| lengths::text(report, out, batches),
-    )
+    let (sample, dedup) = (common.sample, documents.dedup.is_some());
+    let preview = |job: &TextJob, run: &RunOptions| match sample {
+        None => Ok(()),
+        Some(sample) => {
+            let prediction = job.predict(sample, run, watch.stop())?;
+            print::out(&summary::prediction(&prediction, run.threads, dedup))
+        }
+    };
+    common.exec_reported(sources, walked, &watch, plan, preview, |report, out| {
+        lengths::text(report, out, batches)
+    })
 }
 
 impl InputArgs {
@@ -318,6 +333,7 @@ impl InputArgs {
     fn sources(&self, mut sources: Vec<SourceSpec>) -> Result<(TextInput, Vec<SourceSpec>)> {
         if let Some(list) = &self.files_from {
             check_local("--files-from", list)?;
+            check_no_folder("--files-from", list, LISTED)?;
             let from = FilesFrom { list: list.clone(), null: self.null };
             if sources.is_empty() {
                 sources.push(source(&from.folder())?);

@@ -11,3 +11,30 @@ pub trait Choice: FromStr<Err = Error> + Display + Clone + Send + Sync + 'static
     /// All words, the default first where there is one.
     const WORDS: &'static [&'static str];
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::Format;
+    use crate::pipeline::Dedup;
+    use crate::source::labels::Layout;
+    use crate::transform::image::{Animated, Color, Filter, Icc};
+
+    fn check<T: Choice>() {
+        for word in T::WORDS {
+            assert_eq!(word.parse::<T>().unwrap().to_string(), *word);
+        }
+        assert!(T::WORDS.len() == 1 || "no such word".parse::<T>().is_err());
+    }
+
+    #[test]
+    fn every_word_is_understood_and_written_back() {
+        check::<Format>();
+        check::<Layout>();
+        check::<Dedup>();
+        check::<Filter>();
+        check::<Color>();
+        check::<Animated>();
+        check::<Icc>();
+    }
+}

@@ -12,13 +12,14 @@ use crate::error::{Error, Result};
 /// # Errors
 ///
 /// [`ErrorKind::Usage`](crate::error::ErrorKind) when `path` starts with a scheme and `://`.
-pub fn check_local(option: &str, path: &Path) -> Result<()> {
+pub fn check_local(option: &'static str, path: &Path) -> Result<()> {
     match path.to_str().and_then(scheme) {
         None => Ok(()),
         Some(scheme) => Err(Error::usage(format!(
-            "{option} {:?} is a URL, and {scheme}:// cannot be read or written",
+            "{:?} is a URL, and {scheme}:// cannot be read or written",
             path.to_string_lossy()
         ))
+        .of_option(option)
         .help("name a local file or folder; object storage is not supported")),
     }
 }

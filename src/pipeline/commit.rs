@@ -15,16 +15,18 @@ use super::keys::KeyCheck;
 use super::outcome::ContentHash;
 use super::output::{OutputDir, shard_path};
 use super::rows::{for_each_row, rows_name};
+use super::totals::Totals;
 use super::unit::{DUPLICATES_NAME, FILTERED_NAME, REJECTS_NAME};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Format;
 use crate::index::{IndexEntry, LengthIndexBuilder, RecordIndexWriter, ShardEntry, write_shard_table};
 use crate::manifest::{
-    Counts, FileEntry, MANIFEST_NAME, MANIFEST_VERSION, Manifest, PlanInfo, Sources, Split,
+    Counts, FileEntry, MANIFEST_NAME, MANIFEST_VERSION, Manifest, PlanInfo, Sources, Split, TOKENIZER_NAME,
 };
 use crate::options::MaxRejects;
 use crate::printable::printable;
 use crate::schema::Schema;
+use crate::source::skipped::SkippedTypes;
 use crate::storage::{NewFile, Written, create_dir, lstat, rename, resolve, sync_dir, write_file};
 
 /// Rejects that an error message shows.
@@ -44,15 +46,23 @@ pub(super) struct Commit<'a> {
     pub tokenizer: Option<serde_json::Value>,
     /// Bytes of `tokenizer.json`.
     pub tokenizer_json: Option<&'a [u8]>,
-    /// Labels, files, bytes and skipped files, as planned.
+    /// Labels, files and bytes, as planned.
     pub sources: Sources,
+    /// Files that the plan left out.
+    pub skipped: &'a SkippedTypes,
     /// The listing and its division into units.
     pub plan: PlanInfo,
-    /// Where nothing was found, and what is there instead.
-    pub looked_at: String,
+    /// Paths of the sources, for people.
+    pub paths: String,
     pub max_rejects: MaxRejects,
     /// Turns the content hash into the fingerprint.
     pub fingerprint: &'a dyn Fn(&str) -> String,
+}
+
+/// A dataset that was committed just now.
+pub(super) struct Committed {
+    pub manifest: Manifest,
+    pub totals: Totals,
 }
 
 /// Why nothing was committed.
@@ -75,7 +85,7 @@ impl Commit<'_> {
     ///
     /// [`ErrorKind::NotCommitted`] when no record came out or too many items were rejected; [`ErrorKind::Usage`] when
     /// two records have one key.
-    pub(super) fn run(mut self) -> Result<Manifest, Failure> {
+    pub(super) fn run(mut self) -> Result<Committed, Failure> {
         let dirs = UnitDirs::new(&self.dir.work());
         let mut units = Vec::new();
         for unit in 0..self.units {
@@ -83,17 +93,18 @@ impl Commit<'_> {
         }
         let mut counts = Counts::default();
         units.iter().for_each(|u| counts.add(&u.counts()));
-        self.check_outcomes(&counts, &units, &dirs)?;
+        let totals = Totals::of(&units, self.skipped);
+        self.check_outcomes(&counts, &totals, &units, &dirs)?;
 
         let mut content = ContentHash::default();
         let mut reject_codes = BTreeMap::new();
         let mut notes = BTreeMap::new();
         for unit in &units {
             content.add(&[u128::from_str_radix(&unit.content, 16).unwrap_or_default()]);
-            self.sources.skipped += unit.skipped;
             add_all(&mut reject_codes, &unit.reject_codes);
             add_all(&mut notes, &unit.notes);
         }
+        self.sources.skipped = totals.skipped.count();
         self.sources.content = format!("xxh3-128:{:032x}", content.digest());
 
         // Before anything is moved: when keys repeat, nothing of this run is worth keeping.
@@ -123,7 +134,7 @@ impl Commit<'_> {
             files.push(self.concatenate(DUPLICATES_NAME, &dirs, &units)?);
         }
         if let Some(json) = self.tokenizer_json {
-            files.push(entry("tokenizer.json", write_file(&staged.join("tokenizer.json"), json)?));
+            files.push(entry(TOKENIZER_NAME, write_file(&staged.join(TOKENIZER_NAME), json)?));
         }
         let mut manifest = Manifest {
             manifest_version: MANIFEST_VERSION,
@@ -148,16 +159,22 @@ impl Commit<'_> {
         self.place_staged(&manifest)?;
         sync_dir(self.dir.path())?;
         rename(&self.dir.pending(), &self.dir.path().join(MANIFEST_NAME))?;
-        Ok(manifest)
+        Ok(Committed { manifest, totals })
     }
 
-    fn check_outcomes(&self, counts: &Counts, units: &[UnitResult], dirs: &UnitDirs) -> Result<(), Failure> {
+    fn check_outcomes(
+        &self,
+        counts: &Counts,
+        totals: &Totals,
+        units: &[UnitResult],
+        dirs: &UnitDirs,
+    ) -> Result<(), Failure> {
         let records: u64 = units.iter().flat_map(|u| &u.splits).map(|s| s.records).sum();
         if records > 0 && !self.max_rejects.exceeded(counts.rejected, counts.found) {
             return Ok(());
         }
         let mut message = match counts.found {
-            0 => format!("nothing was found to convert{}", self.looked_at),
+            0 => self.nothing_found(&totals.skipped),
             found if records == 0 => format!(
                 "no record came out: of {found} items {} were rejected, {} filtered, {} duplicates",
                 counts.rejected, counts.filtered, counts.duplicates
@@ -172,12 +189,23 @@ impl Commit<'_> {
             message.push_str(&line);
         }
         let help = match counts.found {
-            0 => "check the sources and their file types",
-            _ if records == 0 => "check the sources and options against these messages",
-            _ => "mend the sources, or accept them with a larger --max-rejects and --resume",
+            0 => totals.skipped.advice(self.schema.kind),
+            _ if records == 0 => Some("check the sources and options against these messages".to_owned()),
+            _ => Some("mend the sources, or accept them with a larger --max-rejects and --resume".to_owned()),
         };
+        let help = help.unwrap_or_else(|| "check the sources and their file types".to_owned());
         let error = Error::new(ErrorKind::NotCommitted, message).help(help);
         Err(Failure { error, worth_resuming: records > 0 })
+    }
+
+    /// `nothing was found to convert in photos; 3 files were skipped: 2 .pdf, 1 .md`
+    fn nothing_found(&self, skipped: &SkippedTypes) -> String {
+        let instead = match skipped.count() {
+            0 => "; there are no files".to_owned(),
+            1 => format!("; 1 file was skipped: {skipped}"),
+            count => format!("; {count} files were skipped: {skipped}"),
+        };
+        format!("nothing was found to convert in {}{instead}", self.paths)
     }
 
     /// The first few rejects, for people.

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use super::outcome::Outcomes;
-use super::pack::Pack;
 use super::progress::Stop;
+use super::stage::Stages;
 use crate::error::Result;
-use crate::format::Format;
 
 /// A planned conversion: the tasks of a unit, and what a task becomes. Outcomes name splits by ordinal.
 ///
@@ -27,6 +26,9 @@ pub(super) trait Conversion: Sync {
     fn prepare(&self, _work: &Path, _threads: usize, _stop: &Stop) -> Result<()> {
         Ok(())
     }
+
+    /// What the records of a unit pass before they are written.
+    fn stages(&self) -> Stages;
 
     /// The tasks of `unit`, in order. A unit that asked to be redone is opened with `careful`.
     fn open(&self, unit: u32, careful: bool) -> Result<Box<dyn Feed<Self::Task> + '_>>;
@@ -60,16 +62,4 @@ pub(super) trait Feed<T>: Send {
 
     /// The next task and the bytes it holds; `None` at the end.
     fn next(&mut self) -> Result<Option<(T, u64)>>;
-}
-
-/// How the shards of a run are cut and written.
-#[derive(Debug, Clone)]
-pub(super) struct Cuts {
-    pub format: Format,
-    pub shard_bytes: u64,
-    pub shard_records: Option<u64>,
-    /// Records are put in a keyed order inside windows.
-    pub shuffle_seed: Option<u64>,
-    /// Records are documents, to be stored in rows of so many tokens.
-    pub pack: Option<Pack>,
 }

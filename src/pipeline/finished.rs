@@ -10,9 +10,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::events::Event;
 use super::output::shard_path;
 use crate::error::{Error, Result};
 use crate::manifest::Counts;
+use crate::source::skipped::SkippedTypes;
 use crate::storage::{hash_file, hex, list_dir, lstat, remove_dir_all, resolve, sync_dir};
 
 /// Name of the folder that a finished attempt is renamed to.
@@ -31,7 +33,10 @@ pub(super) struct UnitResult {
     pub files: Vec<UnitFile>,
     pub reject_codes: BTreeMap<String, u64>,
     pub notes: BTreeMap<String, u64>,
-    pub skipped: u64,
+    pub skipped: SkippedTypes,
+    /// Number of records by label.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<i64, u64>,
     pub source_bytes: u64,
     /// Bytes of the texts that became records.
     pub text_bytes: u64,
@@ -69,6 +74,19 @@ impl UnitResult {
         let mut sum = Counts::default();
         self.splits.iter().for_each(|s| sum.add(&s.counts));
         sum
+    }
+
+    /// The event that reports this unit to a display.
+    pub(super) fn event(&self) -> Event {
+        let counts = self.counts();
+        Event::UnitFinished {
+            unit: self.unit,
+            items: counts.found,
+            records: self.splits.iter().map(|split| split.records).sum(),
+            rejected: counts.rejected,
+            source_bytes: self.source_bytes,
+            shard_bytes: self.splits.iter().flat_map(|split| &split.shards).map(|shard| shard.bytes).sum(),
+        }
     }
 
     /// Whether the unit has a file of this name.
@@ -121,17 +139,18 @@ pub(super) enum UnitState {
 /// Where the units of an output directory live.
 #[derive(Debug, Clone)]
 pub(super) struct UnitDirs {
+    work: PathBuf,
     root: PathBuf,
 }
 
 impl UnitDirs {
     pub(super) fn new(work: &Path) -> Self {
-        Self { root: work.join("units") }
+        Self { work: work.to_owned(), root: work.join("units") }
     }
 
     /// The working directory.
-    pub(super) fn work(&self) -> PathBuf {
-        self.root.parent().unwrap_or(&self.root).to_owned()
+    pub(super) fn work(&self) -> &Path {
+        &self.work
     }
 
     /// Whether a unit was ever started.
@@ -193,9 +212,13 @@ impl UnitDirs {
 
     /// The result of `unit`, without a look at its other files.
     pub(super) fn read(&self, unit: u32, plan: &str) -> Result<UnitState> {
+        // The folder first: another process may finish the unit between the two calls, and a folder without a result counts
+        // as damaged.
+        if lstat(&self.done(unit))?.is_none() {
+            return Ok(UnitState::Missing);
+        }
         let path = self.done(unit).join(RESULT_NAME);
         match lstat(&path)? {
-            None if lstat(&self.done(unit))?.is_none() => return Ok(UnitState::Missing),
             None => return Ok(UnitState::Damaged(format!("{RESULT_NAME} is missing"))),
             Some(meta) if !meta.is_file() => {
                 return Ok(UnitState::Damaged(format!("{RESULT_NAME} is not a regular file")));
@@ -299,7 +322,8 @@ mod tests {
             files: vec![UnitFile { name: "train.rows".into(), bytes: 2, sha256: hex(&Sha256::digest("xy")) }],
             reject_codes: BTreeMap::new(),
             notes: BTreeMap::new(),
-            skipped: 0,
+            skipped: SkippedTypes::default(),
+            labels: BTreeMap::from([(0, 1)]),
             source_bytes: 0,
             text_bytes: 0,
             content: String::new(),

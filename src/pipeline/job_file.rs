@@ -10,7 +10,6 @@
 //! The `tokenizer.json` of a text conversion is stored beside it. Both are written before the plan itself, so a directory
 //! with a plan has them. The file is read by the version of dsconvert that wrote it, and by no other.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
@@ -19,19 +18,18 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::pack::Pack;
+use super::plan::Plan;
 use crate::error::{Error, ErrorKind, Result};
-use crate::manifest::Sources;
+use crate::manifest::{Sources, TOKENIZER_NAME};
 use crate::options::{OutputOptions, SourceSpec};
 use crate::schema::{Kind, Schema};
 use crate::source::read_file;
+use crate::source::skipped::SkippedTypes;
 use crate::source::walk::SourceFile;
 use crate::storage::{NewFile, hex, lstat, write_file};
 
 /// Name of the stored job in the working directory.
 pub(super) const JOB_NAME: &str = "job.jsonl";
-/// Name of the stored tokenizer in the working directory.
-const TOKENIZER_NAME: &str = "tokenizer.json";
 
 /// What running units and committing need to know of any conversion.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -50,16 +48,12 @@ pub(super) struct JobHeader {
     /// Number of source files.
     pub files: u64,
     /// Files that were left out when the sources were listed.
-    pub skipped: u64,
-    /// Types of the files that are no items, with counts, for the case that nothing is found.
-    pub skipped_types: BTreeMap<String, u64>,
+    pub skipped: SkippedTypes,
     pub units: u32,
     /// Source bytes at which a unit is full.
     pub unit_bytes: u64,
     /// Source files, or pieces of divided files, at which a unit is full.
     pub unit_pieces: u64,
-    /// Documents are stored in rows of one length.
-    pub pack: Option<Pack>,
     /// What the manifest says of the tokenizer.
     pub tokenizer: Option<serde_json::Value>,
     pub schema: Schema,
@@ -67,13 +61,18 @@ pub(super) struct JobHeader {
 }
 
 impl JobHeader {
+    /// The plan of the run: what decides whether finished units are of any use to it.
+    pub(super) fn plan_of<'a>(&'a self, files: &'a [SourceFile]) -> Plan<'a> {
+        Plan { options: &self.options, units: self.units, files }
+    }
+
     /// What the manifest says of the sources.
     pub(super) fn sources(&self, files: &[SourceFile]) -> Sources {
         Sources {
             labels: self.sources.iter().map(|s| s.label.clone()).collect(),
             files: files.len() as u64,
             bytes: files.iter().map(|f| f.bytes).sum(),
-            skipped: self.skipped,
+            skipped: self.skipped.count(),
             content: String::new(),
         }
     }
@@ -123,6 +122,16 @@ pub(super) fn store<J: StoredJob>(job: &J, plan: &str, work: &Path) -> Result<()
     file.finish()
 }
 
+/// Refuses a working directory without a stored job.
+pub(super) fn check_stored(work: &Path) -> Result<()> {
+    match lstat(&work.join(JOB_NAME))? {
+        Some(_) => Ok(()),
+        None => Err(Error::usage("there is no plan in this directory")
+            .at_path(work)
+            .help("make one with `dsconvert plan images|text … --out DIR`")),
+    }
+}
+
 /// Opens the stored job in the working directory, up to the lines of its kind.
 ///
 /// # Errors
@@ -130,12 +139,8 @@ pub(super) fn store<J: StoredJob>(job: &J, plan: &str, work: &Path) -> Result<()
 /// [`ErrorKind::Usage`] when there is none; [`ErrorKind::Unsupported`] when another version planned it;
 /// [`ErrorKind::Corrupt`] when it is not what was written.
 pub(super) fn open(work: &Path) -> Result<(OpenedJob, JobReader)> {
+    check_stored(work)?;
     let path = work.join(JOB_NAME);
-    if lstat(&path)?.is_none() {
-        return Err(Error::usage("there is no plan in this directory")
-            .at_path(work)
-            .help("make one with `dsconvert plan images|text … --out DIR`"));
-    }
     check_digest(&path)?;
     let file = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
     let mut reader = JobReader { lines: BufReader::new(file).lines(), path };

@@ -34,13 +34,13 @@ pub(super) struct KeyCheck<'a> {
 }
 
 /// A record by unit, split and row.
-struct Row {
+struct KeyRow {
     split: usize,
     unit: u32,
     row: u64,
 }
 
-impl Row {
+impl KeyRow {
     fn to_bytes(&self, hash: [u8; HASH_BYTES]) -> [u8; ROW_BYTES] {
         let mut bytes = [0; ROW_BYTES];
         bytes[..HASH_BYTES].copy_from_slice(&hash);
@@ -77,7 +77,7 @@ impl KeyCheck<'_> {
                 for row in 0..unit.splits[split].records {
                     let mut hash = [0; HASH_BYTES];
                     file.read_exact(&mut hash).map_err(|e| Error::io("read", &path, e))?;
-                    sort.push(Row { split, unit: unit.unit, row }.to_bytes(hash))?;
+                    sort.push(KeyRow { split, unit: unit.unit, row }.to_bytes(hash))?;
                 }
             }
         }
@@ -85,14 +85,14 @@ impl KeyCheck<'_> {
         for entry in sort.finish()? {
             let entry = entry?;
             if let Some(before) = before.filter(|b| b[..HASH_BYTES] == entry[..HASH_BYTES]) {
-                self.compare(&Row::from_bytes(&before), &Row::from_bytes(&entry))?;
+                self.compare(&KeyRow::from_bytes(&before), &KeyRow::from_bytes(&entry))?;
             }
             before = Some(entry);
         }
         Ok(())
     }
 
-    fn compare(&self, first: &Row, second: &Row) -> Result<()> {
+    fn compare(&self, first: &KeyRow, second: &KeyRow) -> Result<()> {
         let ((key, first), (other, second)) = (self.read_key(first)?, self.read_key(second)?);
         if key != other {
             return Ok(());
@@ -102,7 +102,7 @@ impl KeyCheck<'_> {
     }
 
     /// Key and origin of a record.
-    fn read_key(&self, wanted: &Row) -> Result<(String, String)> {
+    fn read_key(&self, wanted: &KeyRow) -> Result<(String, String)> {
         let (unit, split) = (&self.units[wanted.unit as usize], &self.splits[wanted.split]);
         let mut found: Option<RowEntry> = None;
         let mut at = 0;

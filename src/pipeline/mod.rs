@@ -1,17 +1,19 @@
 //! From validated options to a committed dataset.
 //!
 //! ```text
-//! sources ─▶ plan (work units) ─▶ tasks ─▶ outcomes, in order ─▶ shards of the unit ─▶ commit
-//!            plan.rs              schedule.rs                     unit.rs               commit.rs
+//! sources ─▶ plan (work units) ─▶ tasks ─▶ outcomes, in order ─▶ stages ─▶ shards of the unit ─▶ commit
+//!            plan.rs              schedule.rs                     stage.rs   unit.rs               commit.rs
 //! ```
 //!
 //! A conversion (`conversion::Conversion`: images, text) divides its sources into units and turns tasks into
-//! outcomes (`outcome::Outcome`). Everything else here is the same for all.
+//! outcomes (`outcome::Outcome`); stages (`stage::Stage`), such as shuffling and packing, may put the records in another
+//! order or in other records. Everything else here is the same for all.
 
 mod commit;
 mod conversion;
 mod dedup;
 mod estimate;
+mod events;
 mod finished;
 mod images;
 mod job_file;
@@ -20,33 +22,42 @@ mod lines;
 mod memory;
 mod outcome;
 mod output;
-mod pack;
 mod parts;
 mod plan;
+mod predict;
 mod progress;
 mod rows;
 mod run;
 mod schedule;
+mod selection;
 mod shuffle;
+mod stage;
+mod status;
 pub(crate) mod testing;
 mod text;
 mod timing;
+mod totals;
 mod unit;
 mod units;
 mod workers;
 
 pub use dedup::Dedup;
 pub use estimate::{Estimate, MIN_SAMPLE};
-pub use images::{ImagesJob, ImagesOptions, Naming, Prediction};
-pub use parts::{PartReport, Selection, Status, merge, ranges, run_units, status};
+pub use events::{Event, EventLevel};
+pub use images::{ImagesJob, ImagesOptions, Naming};
+pub use parts::{PartReport, merge, run_units};
 pub use plan::PlanSummary;
+pub use predict::Prediction;
 pub use progress::{Progress, Snapshot, Stop};
 pub use run::{Job, Report, check_output};
+pub use selection::{Selection, ranges};
+pub use status::{Status, status};
 pub use text::{
     DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, LengthRange, MAX_PACK_TOKENS, Overflow, TextInput,
     TextJob, TextOptions, TextShape,
 };
 pub use timing::{Phase, Stage};
+pub use totals::Totals;
 
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;

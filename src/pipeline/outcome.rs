@@ -5,7 +5,8 @@ use std::time::Duration;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use crate::format::MAX_RECORD_BYTES;
-use crate::sample::{Record, Reject, RejectCode};
+use crate::sample::{Record, Reject, RejectCode, Value};
+use crate::source::skipped::SkippedTypes;
 
 /// The outcome of one item. Every item found has exactly one.
 #[derive(Debug)]
@@ -55,6 +56,14 @@ impl Converted {
         }
     }
 
+    /// The key, which is the first field of every kind.
+    pub(super) fn key(&self) -> &[u8] {
+        match self.record.values.first() {
+            Some(Value::Text(key)) => key.as_bytes(),
+            _ => &[],
+        }
+    }
+
     /// Rejects an item whose record no format can hold, before it gets to a writer.
     pub(super) fn check_size(&self) -> Result<(), Reject> {
         if self.canonical_bytes <= MAX_RECORD_BYTES {
@@ -71,7 +80,7 @@ impl Converted {
 pub(super) struct Outcomes {
     pub list: Vec<Outcome>,
     /// Files that turned out not to be what the command reads.
-    pub skipped: u64,
+    pub skipped: SkippedTypes,
     /// Counted peculiarities, by name.
     pub notes: Vec<(&'static str, u64)>,
     /// Source bytes this task stands for, for the progress display.

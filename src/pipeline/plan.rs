@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 use crate::printable::printable;
+use crate::source::skipped::SkippedTypes;
 use crate::source::splits::SplitBy;
 use crate::source::walk::SourceFile;
 use crate::source::warning::Warning;
@@ -34,7 +35,7 @@ pub struct PlanSummary {
     /// Bytes of the source files.
     pub bytes: u64,
     /// Files that are left out because of their name or type.
-    pub skipped: u64,
+    pub skipped: SkippedTypes,
     /// Work units.
     pub units: u32,
     /// Names of the splits.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use super::events::{Event, EventLevel, Events};
 use super::timing::{Phase, Stage, Timing};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -18,6 +19,7 @@ pub struct Progress {
     total_files: AtomicU64,
     total_bytes: AtomicU64,
     notes: Mutex<Vec<String>>,
+    pub(super) events: Events,
     pub(super) timing: Timing,
 }
 
@@ -68,6 +70,16 @@ impl Progress {
     /// How long all threads together were in `stage`.
     pub fn stage_time(&self, stage: Stage) -> Duration {
         self.timing.stage(stage)
+    }
+
+    /// Collects events of `level` from now on, for [`Progress::take_events`].
+    pub fn collect_events(&self, level: EventLevel) {
+        self.events.set_level(level);
+    }
+
+    /// Takes the events that were added since the last call.
+    pub fn take_events(&self) -> Vec<Event> {
+        self.events.take()
     }
 
     /// Takes the notes that were added since the last call: what a person should hear of, though the run goes on.

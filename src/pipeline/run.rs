@@ -1,9 +1,8 @@
 //! A run from its plan to its commit.
 
-use std::path::Path;
 use std::time::Instant;
 
-use super::commit::Commit;
+use super::commit::{Commit, Committed};
 use super::conversion::Conversion;
 use super::finished::{Check, UnitDirs, difference};
 use super::job_file::{self, JobHeader, StoredJob};
@@ -12,11 +11,12 @@ use super::plan::{Plan, PlanSummary, differing_option};
 use super::progress::{Progress, Stop, resumable};
 use super::testing::panic_point;
 use super::timing::Phase;
+use super::totals::Totals;
 use super::units::Units;
 use crate::error::{Error, Result};
 use crate::manifest::{Manifest, PlanInfo, Sources};
 use crate::options::{Existing, MaxRejects, RunOptions, SourceSpec};
-use crate::printable::{printable, printable_path};
+use crate::printable::printable_path;
 use crate::source::walk::SourceFile;
 use crate::source::warning::listed;
 use crate::storage::sync_dir;
@@ -51,13 +51,62 @@ pub struct Report {
     pub manifest: Manifest,
     /// Nothing had to be done: the dataset was committed before.
     pub was_complete: bool,
-    /// Bytes of the texts that became records, when this run committed them.
-    pub text_bytes: Option<u64>,
+    /// Sums over the units, when this run committed them.
+    pub totals: Option<Totals>,
 }
 
 /// Refuses an output directory that cannot be used, before the sources are listed.
 pub fn check_output(run: &RunOptions, sources: &[SourceSpec]) -> Result<()> {
     output::check(&run.out, run.existing, sources)
+}
+
+/// The output directory of a job.
+pub(super) struct OpenedOutput {
+    pub(super) dir: OutputDir,
+    /// With the identity of the plan.
+    pub(super) header: JobHeader,
+    pub(super) state: OutputState,
+}
+
+/// What an output directory held before it was opened.
+pub(super) enum OutputState {
+    /// Nothing; now the plan.
+    Empty,
+    /// The plan of this job.
+    Planned,
+    /// A dataset.
+    Committed(Box<Manifest>),
+}
+
+/// Opens the output directory of `job`, and stores the plan in it if there is none.
+///
+/// # Errors
+///
+/// [`ErrorKind::Usage`](crate::error::ErrorKind) when the directory cannot be used or holds another plan.
+pub(super) fn open_output<J: StoredJob>(
+    job: &J,
+    run: &RunOptions,
+    progress: &Progress,
+) -> Result<OpenedOutput> {
+    let (mut header, files) = (job.header()?, job.files());
+    output::check(&run.out, run.existing, if header.walked { &header.sources } else { &[] })?;
+    progress.planned(header.files, files.iter().map(|file| file.bytes).sum());
+    let (dir, start) = OutputDir::open(&run.out, run.existing)?;
+    let plan = header.plan_of(files);
+    let (id, state) = match start {
+        Start::Committed(manifest) => (plan.id(), OutputState::Committed(manifest)),
+        Start::Begun => {
+            plan.check_same(&dir.work())?;
+            (plan.id(), OutputState::Planned)
+        }
+        Start::Fresh => {
+            // The plan marks the run as begun, so it comes last.
+            job_file::store(job, &plan.id(), &dir.work())?;
+            (plan.write(&dir.work())?, OutputState::Empty)
+        }
+    };
+    header.plan = id;
+    Ok(OpenedOutput { dir, header, state })
 }
 
 /// Converts and commits.
@@ -68,25 +117,14 @@ pub(super) fn run<J: StoredJob, C: Conversion>(
     progress: &Progress,
     stop: &Stop,
 ) -> Result<Report> {
-    let (header, files) = (job.header()?, job.files());
-    output::check(&run.out, run.existing, if header.walked { &header.sources } else { &[] })?;
-    let plan = Plan { options: &header.options, units: header.units, files };
-    let sources = header.sources(files);
-    progress.planned(sources.files, sources.bytes);
-    let (dir, start) = OutputDir::open(&run.out, run.existing)?;
-    let plan_id = match start {
-        Start::Committed(manifest) => {
-            return already_committed(dir, *manifest, &plan, &sources, run, progress);
-        }
-        Start::Begun => {
-            plan.check_same(&dir.work())?;
-            plan.id()
-        }
-        Start::Fresh => write_plan(job, &plan, &dir.work())?,
-    };
+    let OpenedOutput { dir, header, state } = open_output(job, run, progress)?;
+    let files = job.files();
+    if let OutputState::Committed(manifest) = state {
+        return already_committed(dir, *manifest, &header, files, run, progress);
+    }
     let dirs = UnitDirs::new(&dir.work());
     dirs.remove_leftovers()?;
-    let units = Units { header: &header, plan: &plan_id, out: dir.path(), dirs: &dirs };
+    let units = Units { header: &header, out: dir.path(), dirs: &dirs };
     let check = match run.existing {
         Existing::Resume { verify: true } => Check::Hashes,
         _ => Check::Sizes,
@@ -94,13 +132,7 @@ pub(super) fn run<J: StoredJob, C: Conversion>(
     let todo = units.unfinished((0..header.units).collect(), check, run.threads, progress, stop)?;
     units.convert(conversion, todo, run, progress, stop)?;
     panic_point("commit");
-    commit(dir, &header, files, &plan_id, job.tokenizer_json(), run.max_rejects, progress)
-}
-
-/// Stores the job, and then the plan, which marks the run as begun. Returns the identity of the plan.
-pub(super) fn write_plan<J: StoredJob>(job: &J, plan: &Plan<'_>, work: &Path) -> Result<String> {
-    job_file::store(job, &plan.id(), work)?;
-    plan.write(work)
+    commit(dir, &header, files, job.tokenizer_json(), run.max_rejects, progress)
 }
 
 /// Commits the finished units of a plan.
@@ -108,21 +140,15 @@ pub(super) fn commit(
     dir: OutputDir,
     header: &JobHeader,
     files: &[SourceFile],
-    plan_id: &str,
     tokenizer_json: Option<&[u8]>,
     max_rejects: MaxRejects,
     progress: &Progress,
 ) -> Result<Report> {
-    let plan = Plan { options: &header.options, units: header.units, files };
     let started = Instant::now();
-    let dirs = UnitDirs::new(&dir.work());
-    let mut text_bytes = 0;
-    for unit in 0..header.units {
-        text_bytes += dirs.result(unit, plan_id)?.text_bytes;
-    }
+    let plan = header.plan_of(files);
     let committed = Commit {
         dir: &dir,
-        plan_id,
+        plan_id: &header.plan,
         units: header.units,
         format: header.output.format,
         schema: &header.schema,
@@ -137,16 +163,17 @@ pub(super) fn commit(
             unit_bytes: header.unit_bytes,
             unit_pieces: header.unit_pieces,
         },
-        looked_at: looked_at(header),
+        skipped: &header.skipped,
+        paths: listed(header.sources.iter().map(|source| printable_path(&source.path))),
         max_rejects,
         fingerprint: &|content| plan.fingerprint(content),
     }
     .run();
     progress.timing.end(Phase::Commit, started);
     match committed {
-        Ok(manifest) => {
+        Ok(Committed { manifest, totals }) => {
             note_leftovers(progress, dir.remove_work());
-            Ok(Report { manifest, was_complete: false, text_bytes: Some(text_bytes) })
+            Ok(Report { manifest, was_complete: false, totals: Some(totals) })
         }
         Err(failure) if !failure.worth_resuming => Err(output::also(failure.error, dir.abandon())),
         Err(failure) => Err(resumable(failure.error.never_usage())),
@@ -160,33 +187,19 @@ fn note_leftovers(progress: &Progress, removed: Result<()>) {
     }
 }
 
-/// `: in photos; 3 files were skipped: 2 .pdf, 1 .md`
-fn looked_at(header: &JobHeader) -> String {
-    let paths: Vec<String> = header.sources.iter().map(|s| printable_path(&s.path)).collect();
-    let mut text = format!(" in {}", listed(paths.into_iter()));
-    let skipped: u64 = header.skipped_types.values().sum();
-    if skipped > 0 {
-        let mut types: Vec<_> = header.skipped_types.iter().collect();
-        types.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
-        let types = types.into_iter().map(|(ending, count)| format!("{count} {}", printable(ending)));
-        text.push_str(&format!("; {skipped} files were skipped: {}", listed(types)));
-    }
-    text
-}
-
 /// The dataset is there: the same command has nothing to do, another one is refused.
 fn already_committed(
     dir: OutputDir,
     manifest: Manifest,
-    plan: &Plan<'_>,
-    sources: &Sources,
+    header: &JobHeader,
+    files: &[SourceFile],
     run: &RunOptions,
     progress: &Progress,
 ) -> Result<Report> {
-    let checked = check_committed(&dir, &manifest, plan, sources, run);
+    let checked = check_committed(&dir, &manifest, &header.plan_of(files), &header.sources(files), run);
     // Whatever is left in it is of no use beside a committed dataset.
     note_leftovers(progress, dir.remove_work());
-    checked.map(|()| Report { manifest, was_complete: true, text_bytes: None })
+    checked.map(|()| Report { manifest, was_complete: true, totals: None })
 }
 
 /// Refuses a committed dataset that is not that of this command, or of which a file is not what was written.

@@ -21,6 +21,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::conversion::{Conversion, Converting, Feed};
+use super::events::{Event, EventLevel};
 use super::outcome::{Outcome, Outcomes};
 use super::progress::{Progress, Stop, resumable};
 use super::testing::panic_point;
@@ -442,7 +443,16 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
 
     fn count(&self, outcomes: &Outcomes) {
         let records = outcomes.list.iter().filter(|o| matches!(o, Outcome::Converted(_))).count() as u64;
-        let rejected = outcomes.list.iter().filter(|o| matches!(o, Outcome::Rejected { .. })).count() as u64;
+        let mut rejected = 0;
+        for outcome in &outcomes.list {
+            let Outcome::Rejected { origin, reject, .. } = outcome else { continue };
+            rejected += 1;
+            self.schedule.progress.events.add(EventLevel::Rejects, || Event::Rejected {
+                origin: origin.clone(),
+                code: reject.code.name(),
+                message: reject.message.clone(),
+            });
+        }
         self.schedule.progress.done(outcomes.list.len() as u64, outcomes.source_bytes, records, rejected);
     }
 }
@@ -464,7 +474,7 @@ fn close_all<C: Conversion>(
     schedule: &Schedule<'_, C>,
     closing: Receiver<Closing>,
 ) {
-    match caught(|| try_close_all(closing, &schedule.progress.timing)) {
+    match caught(|| try_close_all(closing, schedule.progress)) {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
             shared.state.lock().unwrap_or_else(PoisonError::into_inner).fatal.get_or_insert(error);
@@ -474,7 +484,7 @@ fn close_all<C: Conversion>(
     }
 }
 
-fn try_close_all(closing: Receiver<Closing>, timing: &Timing) -> Result<()> {
+fn try_close_all(closing: Receiver<Closing>, progress: &Progress) -> Result<()> {
     let mut shards: BTreeMap<u64, Vec<(usize, UnitShard)>> = BTreeMap::new();
     for message in closing {
         panic_point("close");
@@ -486,10 +496,11 @@ fn try_close_all(closing: Receiver<Closing>, timing: &Timing) -> Result<()> {
             }
             Closing::Unit(end) => {
                 let shards = shards.remove(&end.attempt()).unwrap_or_default();
-                end.finish(shards)?;
+                let result = end.finish(shards)?;
+                progress.events.add(EventLevel::Units, || result.event());
             }
         }
-        timing.add(Stage::Sync, started.elapsed());
+        progress.timing.add(Stage::Sync, started.elapsed());
     }
     Ok(())
 }

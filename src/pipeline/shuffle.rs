@@ -6,7 +6,8 @@
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::outcome::Converted;
-use crate::sample::Value;
+use super::stage::{Next, Stage};
+use crate::error::Result;
 
 /// Records of one window.
 pub(super) const WINDOW_RECORDS: usize = 65_536;
@@ -15,35 +16,34 @@ pub(super) const WINDOW_BYTES: u64 = 32 << 20;
 /// Sets this order apart from the split hash, which has the same seed.
 const SALT: u64 = 0x5348_5546_464c_4533;
 
-/// Collects records until a window is full.
-pub(super) struct Window {
+/// Collects the records of a unit until a window is full.
+pub(super) struct Shuffle {
     seed: u64,
     bytes: u64,
     records: Vec<(u64, Converted)>,
 }
 
-impl Window {
+impl Shuffle {
     pub(super) fn new(seed: u64) -> Self {
         Self { seed: seed ^ SALT, bytes: 0, records: Vec::new() }
     }
+}
 
-    /// Adds a record; gives back a whole window, in its order, when it is full.
-    pub(super) fn push(&mut self, converted: Converted) -> Option<Vec<Converted>> {
+impl Stage for Shuffle {
+    fn push(&mut self, converted: Converted, next: &mut Next<'_>) -> Result<()> {
         self.bytes += converted.canonical_bytes;
-        let key = match converted.record.values.first() {
-            Some(Value::Text(key)) => key.as_bytes().clone(),
-            _ => bytes::Bytes::new(),
-        };
-        self.records.push((xxh3_64_with_seed(&key, self.seed), converted));
-        (self.records.len() >= WINDOW_RECORDS || self.bytes >= WINDOW_BYTES).then(|| self.take())
+        self.records.push((xxh3_64_with_seed(converted.key(), self.seed), converted));
+        if self.records.len() >= WINDOW_RECORDS || self.bytes >= WINDOW_BYTES {
+            self.finish(next)?;
+        }
+        Ok(())
     }
 
-    /// What is left.
-    pub(super) fn take(&mut self) -> Vec<Converted> {
+    fn finish(&mut self, next: &mut Next<'_>) -> Result<()> {
         self.bytes = 0;
         let mut records = std::mem::take(&mut self.records);
         // Stable: equal hashes keep the order of the plan.
         records.sort_by_key(|(hash, _)| *hash);
-        records.into_iter().map(|(_, converted)| converted).collect()
+        records.into_iter().try_for_each(|(_, converted)| next(converted))
     }
 }

@@ -18,18 +18,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::conversion::Cuts;
 pub(super) use super::finished::UnitShard;
 use super::finished::{RESULT_NAME, UnitDirs, UnitFile, UnitResult, UnitSplit};
 use super::lines::{DuplicateLine, FilteredLine, RejectLine, append, json_line};
 use super::outcome::{ContentHash, Converted, Outcome, Outcomes};
-use super::pack::Packer;
 use super::rows::{RowEntry, rows_name};
-use super::shuffle::Window;
+use super::stage::{Next, Stages};
 use crate::error::Result;
-use crate::format::{self, ShardWriter};
+use crate::format::{self, Format, ShardWriter};
 use crate::manifest::Counts;
-use crate::schema::Schema;
+use crate::sample::Value;
+use crate::schema::{LABEL, Schema};
+use crate::source::skipped::SkippedTypes;
 use crate::storage::{NewFile, Writeback, Written, create_dir, lstat, remove_dir_all, rename, write_file};
 
 /// Tells attempts of one process apart.
@@ -42,31 +42,41 @@ pub(super) const FILTERED_NAME: &str = "filtered.jsonl";
 /// File of the items that are the same as others; there only when there is any.
 pub(super) const DUPLICATES_NAME: &str = "duplicates.jsonl";
 
+/// What all units of a run have in common.
+pub(super) struct UnitOptions {
+    /// Identity of the plan.
+    pub plan: String,
+    pub format: Format,
+    pub shard_bytes: u64,
+    pub shard_records: Option<u64>,
+    pub schema: Arc<Schema>,
+    pub splits: Vec<String>,
+    pub writeback: Writeback,
+}
+
 /// Builds one unit. Dropped without [`UnitSink::close`], it leaves only files that the next attempt removes.
 pub(super) struct UnitSink {
     unit: u32,
     attempt: u64,
-    plan: String,
+    options: Arc<UnitOptions>,
     dirs: UnitDirs,
     dir: PathBuf,
-    cuts: Cuts,
-    writeback: Writeback,
-    schema: Arc<Schema>,
-    split_names: Vec<String>,
     splits: Vec<SplitSink>,
     rejects: NewFile,
     filtered: NewFile,
     duplicates: Option<NewFile>,
     reject_codes: BTreeMap<String, u64>,
     notes: BTreeMap<String, u64>,
-    skipped: u64,
+    skipped: SkippedTypes,
+    /// Field of the label, where there is one, and the number of records by label.
+    label: Option<usize>,
+    labels: BTreeMap<i64, u64>,
     source_bytes: u64,
     text_bytes: u64,
     content: ContentHash,
     /// Items of the compressed member that is being read which were converted before its checksum was met.
     unchecked: u64,
-    /// With `--shuffle`.
-    window: Option<Window>,
+    stages: Stages,
 }
 
 #[derive(Default)]
@@ -77,8 +87,6 @@ struct SplitSink {
     keys: Option<NewFile>,
     open: Option<OpenShard>,
     shards: u32,
-    /// With `--pack`.
-    packer: Option<Packer>,
 }
 
 struct OpenShard {
@@ -111,12 +119,9 @@ impl UnitSink {
     /// Starts an attempt at `unit`.
     pub(super) fn create(
         unit: u32,
-        plan: &str,
         dirs: &UnitDirs,
-        cuts: &Cuts,
-        writeback: &Writeback,
-        schema: &Arc<Schema>,
-        split_names: &[String],
+        options: &Arc<UnitOptions>,
+        stages: Stages,
     ) -> Result<Self> {
         let attempt = NEXT_ATTEMPT.fetch_add(1, Ordering::Relaxed);
         let dir = dirs.unit(unit).join(attempt_name());
@@ -124,31 +129,29 @@ impl UnitSink {
         Ok(Self {
             unit,
             attempt,
-            plan: plan.to_owned(),
+            options: Arc::clone(options),
             dirs: dirs.clone(),
-            cuts: cuts.clone(),
-            writeback: writeback.clone(),
-            schema: Arc::clone(schema),
-            split_names: split_names.to_vec(),
-            splits: split_names.iter().map(|_| SplitSink::default()).collect(),
+            splits: options.splits.iter().map(|_| SplitSink::default()).collect(),
             rejects: NewFile::create(&dir.join(REJECTS_NAME))?,
             filtered: NewFile::create(&dir.join(FILTERED_NAME))?,
             duplicates: None,
             reject_codes: BTreeMap::new(),
             notes: BTreeMap::new(),
-            skipped: 0,
+            skipped: SkippedTypes::default(),
+            label: options.schema.index_of(LABEL),
+            labels: BTreeMap::new(),
             source_bytes: 0,
             text_bytes: 0,
             content: ContentHash::default(),
             unchecked: 0,
-            window: cuts.shuffle_seed.map(Window::new),
+            stages,
             dir,
         })
     }
 
     /// Writes the outcomes of the next task. Shards that are full go to `closed`.
     pub(super) fn write(&mut self, outcomes: Outcomes, closed: &mut Vec<ClosedShard>) -> Result<()> {
-        self.skipped += outcomes.skipped;
+        self.skipped.extend(&outcomes.skipped);
         self.source_bytes += outcomes.source_bytes;
         self.text_bytes += outcomes.text_bytes;
         self.content.add(&outcomes.content);
@@ -167,19 +170,13 @@ impl UnitSink {
                     let counts = &mut self.splits[usize::from(converted.split)].counts;
                     counts.found += u64::from(!converted.continues);
                     counts.converted += u64::from(!converted.continues);
-                    match &mut self.window {
-                        None => self.pack(converted, closed)?,
-                        Some(window) => {
-                            let full = window.push(converted).unwrap_or_default();
-                            full.into_iter().try_for_each(|converted| self.pack(converted, closed))?;
-                        }
-                    }
+                    self.staged(closed, |stages, out| stages.push(converted, out))?;
                 }
                 Outcome::Rejected { split, origin, reject } => {
                     let split = usize::from(split);
                     let line = RejectLine {
                         origin: &origin,
-                        split: &self.split_names[split],
+                        split: &self.options.splits[split],
                         code: reject.code.name(),
                         message: &reject.message,
                     };
@@ -190,7 +187,7 @@ impl UnitSink {
                 }
                 Outcome::Duplicate { split, origin, of } => {
                     let split = usize::from(split);
-                    let line = DuplicateLine { origin: &origin, split: &self.split_names[split], of: &of };
+                    let line = DuplicateLine { origin: &origin, split: &self.options.splits[split], of: &of };
                     let file = match &mut self.duplicates {
                         Some(file) => file,
                         none => none.insert(NewFile::create(&self.dir.join(DUPLICATES_NAME))?),
@@ -202,7 +199,7 @@ impl UnitSink {
                 Outcome::Filtered { split, origin, reason } => {
                     let split = usize::from(split);
                     let line =
-                        FilteredLine { origin: &origin, split: &self.split_names[split], reason: &reason };
+                        FilteredLine { origin: &origin, split: &self.options.splits[split], reason: &reason };
                     json_line(&mut self.filtered, &line)?;
                     self.splits[split].counts.found += 1;
                     self.splits[split].counts.filtered += 1;
@@ -212,34 +209,44 @@ impl UnitSink {
         Ok(())
     }
 
-    /// Writes a record, or with `--pack` the rows that it completes.
-    fn pack(&mut self, converted: Converted, closed: &mut Vec<ClosedShard>) -> Result<()> {
-        let Some(pack) = self.cuts.pack else { return self.record(&converted, closed) };
-        let split = converted.split;
-        let packer = &mut self.splits[usize::from(split)].packer;
-        let rows = packer.get_or_insert_with(|| Packer::new(split, pack)).push(converted)?;
-        rows.iter().try_for_each(|row| self.record(row, closed))
+    /// Runs the stages, and writes the records that come out of them.
+    fn staged(
+        &mut self,
+        closed: &mut Vec<ClosedShard>,
+        run: impl FnOnce(&mut Stages, &mut Next<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut stages = std::mem::take(&mut self.stages);
+        let result = run(&mut stages, &mut |converted| self.record(&converted, closed));
+        self.stages = stages;
+        result
     }
 
     fn record(&mut self, converted: &Converted, closed: &mut Vec<ClosedShard>) -> Result<()> {
         let ordinal = usize::from(converted.split);
         self.cut(ordinal, converted.canonical_bytes, closed)?;
         let split = &mut self.splits[ordinal];
-        let name = &self.split_names[ordinal];
+        let name = &self.options.splits[ordinal];
         if split.rows.is_none() {
             split.rows = Some(NewFile::create(&self.dir.join(rows_name(name)))?);
         }
         let shard = match &mut split.open {
             Some(shard) => shard,
             None => {
-                let name =
-                    format!("{name}-{:06}-{:02}.{}", self.unit, split.shards, self.cuts.format.extension());
-                let file = NewFile::create(&self.dir.join(&name))?.with_writeback(&self.writeback);
-                let writer = format::writer(self.cuts.format, Arc::clone(&self.schema), file)?;
+                let name = format!(
+                    "{name}-{:06}-{:02}.{}",
+                    self.unit,
+                    split.shards,
+                    self.options.format.extension()
+                );
+                let file = NewFile::create(&self.dir.join(&name))?.with_writeback(&self.options.writeback);
+                let writer = format::writer(self.options.format, Arc::clone(&self.options.schema), file)?;
                 split.open.insert(OpenShard { name, writer, records: 0, canonical_bytes: 0 })
             }
         };
         let placed = shard.writer.push(&converted.record)?;
+        if let Some(Value::Int(label)) = self.label.and_then(|field| converted.record.values.get(field)) {
+            *self.labels.entry(*label).or_default() += 1;
+        }
         shard.records += 1;
         shard.canonical_bytes += converted.canonical_bytes;
         split.records += 1;
@@ -269,8 +276,8 @@ impl UnitSink {
     /// Closes the open shard of a split when a record of `next_bytes` no longer belongs into it.
     fn cut(&mut self, split: usize, next_bytes: u64, closed: &mut Vec<ClosedShard>) -> Result<()> {
         let full = self.splits[split].open.as_ref().is_some_and(|shard| {
-            shard.canonical_bytes + next_bytes > self.cuts.shard_bytes
-                || self.cuts.shard_records.is_some_and(|limit| shard.records >= limit)
+            shard.canonical_bytes + next_bytes > self.options.shard_bytes
+                || self.options.shard_records.is_some_and(|limit| shard.records >= limit)
         });
         if full { self.close_shard(split, closed) } else { Ok(()) }
     }
@@ -290,48 +297,37 @@ impl UnitSink {
         Ok(())
     }
 
-    /// Writes the rows of what waits to be packed, and takes note of what became of all rows.
-    fn finish_packing(&mut self, closed: &mut Vec<ClosedShard>) -> Result<()> {
-        for split in 0..self.splits.len() {
-            let Some(mut packer) = self.splits[split].packer.take() else { continue };
-            packer.finish()?.iter().try_for_each(|row| self.record(row, closed))?;
-            let counts = packer.counts;
-            for (name, count) in [
-                ("packed_rows", counts.rows),
-                ("packed_tokens", counts.tokens),
-                ("packed_places", counts.places),
-                ("packed_documents_cut", counts.cut),
-            ] {
-                *self.notes.entry(name.to_owned()).or_default() += count;
-            }
-        }
-        Ok(())
-    }
-
     /// Ends the unit: the last shards go to `closed`, and the rest waits for them in the [`ClosedUnit`].
     pub(super) fn close(mut self, closed: &mut Vec<ClosedShard>) -> Result<ClosedUnit> {
-        let left = self.window.as_mut().map(Window::take).unwrap_or_default();
-        left.into_iter().try_for_each(|converted| self.pack(converted, closed))?;
-        self.finish_packing(closed)?;
+        self.staged(closed, Stages::finish)?;
+        for (name, count) in self.stages.notes() {
+            *self.notes.entry(name.to_owned()).or_default() += count;
+        }
         for split in 0..self.splits.len() {
             self.close_shard(split, closed)?;
         }
         let mut sidecars = vec![self.rejects, self.filtered];
         sidecars.extend(self.duplicates);
         let mut splits = Vec::new();
-        for (name, split) in self.split_names.into_iter().zip(self.splits) {
+        for (name, split) in self.options.splits.iter().zip(self.splits) {
             sidecars.extend(split.rows);
             sidecars.extend(split.keys);
-            splits.push(UnitSplit { name, counts: split.counts, records: split.records, shards: Vec::new() });
+            splits.push(UnitSplit {
+                name: name.clone(),
+                counts: split.counts,
+                records: split.records,
+                shards: Vec::new(),
+            });
         }
         let result = UnitResult {
             unit: self.unit,
-            plan: self.plan,
+            plan: self.options.plan.clone(),
             splits,
             files: Vec::new(),
             reject_codes: self.reject_codes,
             notes: self.notes,
             skipped: self.skipped,
+            labels: self.labels,
             source_bytes: self.source_bytes,
             text_bytes: self.text_bytes,
             content: format!("{:032x}", self.content.digest()),

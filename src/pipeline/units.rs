@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use super::conversion::{Conversion, Cuts};
+use super::conversion::Conversion;
 use super::finished::{Check, UnitDirs, UnitState};
 use super::job_file::JobHeader;
 use super::progress::{Progress, Stop};
 use super::schedule::{FailedUnits, Schedule, run};
 use super::timing::Phase;
-use super::unit::UnitSink;
+use super::unit::{UnitOptions, UnitSink};
 use super::workers::on_threads;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::RunOptions;
@@ -21,8 +21,6 @@ use crate::storage::Writeback;
 /// The units of a plan in an output directory.
 pub(super) struct Units<'a> {
     pub(super) header: &'a JobHeader,
-    /// Identity of the plan.
-    pub(super) plan: &'a str,
     pub(super) out: &'a Path,
     pub(super) dirs: &'a UnitDirs,
 }
@@ -75,7 +73,7 @@ impl Units<'_> {
         let work = || -> Result<()> {
             while let Some(&unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
                 stop.check()?;
-                let state = self.dirs.check(unit, self.plan, self.out, check)?;
+                let state = self.dirs.check(unit, &self.header.plan, self.out, check)?;
                 found.lock().unwrap_or_else(PoisonError::into_inner).insert(unit, state);
             }
             Ok(())
@@ -102,22 +100,20 @@ impl Units<'_> {
         }
         let (threads, count) = (options.threads.max(1), todo.len());
         let started = Instant::now();
-        conversion.prepare(&self.dirs.work(), threads, stop)?;
+        conversion.prepare(self.dirs.work(), threads, stop)?;
         progress.timing.end(Phase::Prepare, started);
         let started = Instant::now();
-        let output = &self.header.output;
-        let cuts = Cuts {
-            format: output.format,
-            shard_bytes: output.shard_bytes,
-            shard_records: output.shard_records,
-            shuffle_seed: output.shuffle.then_some(output.seed),
-            pack: self.header.pack,
-        };
-        let writeback = Writeback::start();
-        let schema = Arc::new(self.header.schema.clone());
-        let sink = |unit| {
-            UnitSink::create(unit, self.plan, self.dirs, &cuts, &writeback, &schema, &self.header.splits)
-        };
+        let (header, writeback) = (self.header, Writeback::start());
+        let unit_options = Arc::new(UnitOptions {
+            plan: header.plan.clone(),
+            format: header.output.format,
+            shard_bytes: header.output.shard_bytes,
+            shard_records: header.output.shard_records,
+            schema: Arc::new(header.schema.clone()),
+            splits: header.splits.clone(),
+            writeback: writeback.clone(),
+        });
+        let sink = |unit| UnitSink::create(unit, self.dirs, &unit_options, conversion.stages());
         let memory_bytes = options.memory_bytes / 4;
         let failed = run(&Schedule { conversion, threads, memory_bytes, progress, stop, sink: &sink }, todo)?;
         writeback.check()?;

@@ -1,7 +1,7 @@
 //! Numbers for people.
 
 /// `1,234,567`
-pub(super) fn count(n: u64) -> String {
+pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, c) in digits.chars().enumerate() {
@@ -14,7 +14,7 @@ pub(super) fn count(n: u64) -> String {
 }
 
 /// `1 record`, `2 records`
-pub(super) fn plural(n: u64, one: &str) -> String {
+pub(crate) fn plural(n: u64, one: &str) -> String {
     format!("{} {one}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
@@ -57,7 +57,7 @@ pub(super) fn three(value: f64) -> String {
 }
 
 /// `12.3%`
-pub(super) fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
 }
 

@@ -13,7 +13,7 @@
 
 mod contact_sheet;
 mod escape;
-mod format;
+pub(crate) mod format;
 mod gather;
 mod histogram;
 mod page;
@@ -28,7 +28,9 @@ pub use gather::{
     Classes, Curves, DatasetReport, DecodedSample, ImageStats, RejectExamples, ReportOptions, ShownToken,
     SplitReport, TextStats, Thumbnail, TokenCount,
 };
+pub(crate) use gather::{LabelCounts, seeded};
 pub use histogram::{Bin, Histogram};
 pub use page::{page_html, summary_html};
 pub use run::{Host, RUN_REPORT_VERSION, RunReport, StageTimes, peak_memory_bytes};
 pub use svg::plots_svg;
+pub(crate) use vocabulary::Vocabulary;

@@ -8,8 +8,15 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
+use crate::manifest::{TOKENIZER_NAME, open_listed};
+use crate::reader::Dataset;
+use crate::storage::Access;
+
+/// Largest tokenizer that is read.
+const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
 
 /// What the string of a token says about its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +46,7 @@ pub(super) struct TokenText {
 
 /// The tokens of a tokenizer by id.
 #[derive(Debug)]
-pub(super) struct Vocabulary {
+pub(crate) struct Vocabulary {
     scheme: Scheme,
     tokens: HashMap<u32, String>,
     added: HashMap<u32, (String, bool)>,
@@ -89,7 +96,7 @@ impl Vocabulary {
     }
 
     /// The vocabulary in a `tokenizer.json`.
-    pub(super) fn from_json(json: &[u8]) -> Result<Self> {
+    pub(crate) fn from_json(json: &[u8]) -> Result<Self> {
         let file: File = serde_json::from_slice(json).map_err(|e| {
             Error::usage("the tokenizer.json has no vocabulary that can be read").caused_by(e)
         })?;
@@ -100,6 +107,63 @@ impl Vocabulary {
         };
         let added = file.added_tokens.into_iter().map(|a| (a.id, (a.content, a.special))).collect();
         Ok(Self { scheme, tokens, added })
+    }
+
+    /// The tokenizer that made the ids of `dataset`: `given` as the bytes of a `tokenizer.json`, else the stored one. The
+    /// inner error says why there is none to be used.
+    ///
+    /// # Errors
+    ///
+    /// `given` is not the tokenizer that made the ids.
+    pub(crate) fn of(dataset: &Dataset, given: Option<&[u8]>) -> Result<Result<Self, String>> {
+        let manifest = dataset.manifest();
+        let member = |name: &str| manifest.tokenizer.as_ref()?.get(name)?.as_str();
+        if member("model") == Some(crate::transform::text::BYTES) {
+            return Ok(Ok(Self::bytes()));
+        }
+        let expected = member("sha256");
+        let is_expected = |json: &[u8]| expected == Some(crate::storage::hex(&Sha256::digest(json)).as_str());
+        if let Some(json) = given {
+            return match is_expected(json) {
+                true => Ok(Ok(Self::from_json(json)?)),
+                false => Err(Error::usage("the tokenizer is not the one that made the ids of this dataset")
+                    .help(format!(
+                        "its SHA-256 must be {}",
+                        expected.unwrap_or("known, and the manifest does not say it")
+                    ))),
+            };
+        }
+        let Some(file) = manifest.files.iter().find(|file| file.path == TOKENIZER_NAME) else {
+            return Ok(Err(
+                "the dataset does not hold its tokenizer; name the file with --tokenizer".to_owned()
+            ));
+        };
+        let read = || -> Result<Self> {
+            if file.bytes > MAX_TOKENIZER_BYTES {
+                return Err(Error::corrupt("the tokenizer is too large to be one"));
+            }
+            let blob = open_listed(dataset.path(), &file.path, file.bytes, Access::Read)?;
+            let json = blob.read(0, blob.len())?;
+            if !is_expected(&json) {
+                return Err(Error::corrupt(
+                    "the tokenizer.json of the dataset is not the one that made its ids",
+                ));
+            }
+            Self::from_json(&json)
+        };
+        Ok(read().map_err(|error| error.to_string()))
+    }
+
+    /// The text that `ids` stand for, with the names of special tokens; `<7>` is an id that the vocabulary does not have.
+    pub(crate) fn text(&self, ids: impl Iterator<Item = u32>) -> String {
+        let mut bytes = Vec::new();
+        for id in ids {
+            match self.token(id) {
+                Some(token) => bytes.extend_from_slice(&token.bytes),
+                None => bytes.extend_from_slice(format!("<{id}>").as_bytes()),
+            }
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// What `id` stands for; `None` when the vocabulary does not have it.
@@ -204,6 +268,7 @@ mod tests {
         assert_eq!(text(&byte_level, &[0, 1, 2, 3, 4]), "Hi you\nä");
         assert_eq!(byte_level.token(9), Some(TokenText { bytes: b"<|end|>".to_vec(), special: true }));
         assert_eq!(byte_level.token(77), None);
+        assert_eq!(byte_level.text([0, 9, 77, 1].into_iter()), "Hi<|end|><77> you");
 
         let metaspace = vocabulary(&json!({
             "model": {"type": "Unigram", "vocab": [["<unk>", 0.0], ["▁a", -1.0], ["<0xC3>", -2.0], ["<0xA4>", -2.0]]},

@@ -1,13 +1,12 @@
 //! Patterns in the names of sources, for shells that do not expand them: `corpus/*/part-*.jsonl.zst`.
 
-use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use glob::MatchOptions;
 
 use super::portable_name;
-use super::walk::ending;
+use super::skipped::SkippedTypes;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::storage::{contained, stat};
@@ -18,9 +17,7 @@ pub struct Matches {
     /// The sources.
     pub sources: Vec<SourceSpec>,
     /// Files that match and are not wanted.
-    pub skipped: u64,
-    /// The same files by what their names end with.
-    pub skipped_types: BTreeMap<String, u64>,
+    pub skipped: SkippedTypes,
 }
 
 /// Replaces every source that is a pattern, and not there under that very name, by what matches it, in byte order. The
@@ -85,8 +82,7 @@ impl Matches {
             if stat(&path)?.is_some_and(|meta| meta.is_dir()) || keep(&label) {
                 self.sources.push(SourceSpec { label, path });
             } else {
-                self.skipped += 1;
-                *self.skipped_types.entry(ending(&label)).or_default() += 1;
+                self.skipped.add(&label);
             }
         }
         Ok(())
@@ -108,7 +104,10 @@ mod tests {
         let labels = |label: &str, pattern: &str| {
             let spec = SourceSpec { label: label.into(), path: dir.path().join(pattern) };
             let found = expand(&[spec], &|name| name.ends_with(".txt"))?;
-            Ok::<_, Error>((found.sources.into_iter().map(|s| s.label).collect::<Vec<_>>(), found.skipped))
+            Ok::<_, Error>((
+                found.sources.into_iter().map(|s| s.label).collect::<Vec<_>>(),
+                found.skipped.count(),
+            ))
         };
         let some =
             |names: &[&str], skipped| (names.iter().map(|&n| n.to_owned()).collect::<Vec<_>>(), skipped);

@@ -12,9 +12,11 @@ pub mod lines;
 pub mod listing;
 mod members;
 pub mod metadata;
+pub(crate) mod missing_field;
 mod name;
 mod pages;
 pub mod planned;
+pub mod skipped;
 pub mod splits;
 mod stored_values;
 pub mod stream;
@@ -23,7 +25,8 @@ pub mod walk;
 pub mod warning;
 pub mod webdataset;
 
-use std::io::{self, BufRead, BufReader};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -32,6 +35,7 @@ pub use name::portable_name;
 pub use planned::{PlannedFile, read_file};
 use rustix::io::Errno;
 
+use crate::decode::{is_unreadable_photo, sniff};
 use crate::error::{Error, Result};
 
 /// Pauses between attempts at an operation that failed in the operating system.
@@ -95,6 +99,37 @@ pub fn same_content(one: &PlannedFile, other: &PlannedFile) -> Result<bool> {
     a.get_ref().check_unchanged()?;
     b.get_ref().check_unchanged()?;
     Ok(same)
+}
+
+/// Bytes of a file that are looked at when its name does not say what it is.
+const SNIFFED_BYTES: u64 = 4096;
+
+/// Whether the bytes at the start of a file are those of an image.
+///
+/// # Errors
+///
+/// The file cannot be read.
+pub fn begins_as_image(path: &Path) -> Result<bool> {
+    Ok(sniff(&start_of(path)?).is_some())
+}
+
+/// The same, also for AVIF and HEIC images, which cannot be decoded.
+///
+/// # Errors
+///
+/// The file cannot be read.
+pub fn begins_as_any_image(path: &Path) -> Result<bool> {
+    let start = start_of(path)?;
+    Ok(sniff(&start).is_some() || is_unreadable_photo(&start))
+}
+
+/// The first bytes of a file.
+fn start_of(path: &Path) -> Result<Vec<u8>> {
+    let mut start = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(SNIFFED_BYTES).read_to_end(&mut start))
+        .map_err(|e| Error::io("read", path, e))?;
+    Ok(start)
 }
 
 /// The folder that a file is in.

@@ -3,7 +3,7 @@
 //! Entries of a directory sort by the bytes of their name, a directory as name + `/`. That is the order of full paths,
 //! and the one in which object stores list, so it does not depend on the file system.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::Metadata;
 use std::io::ErrorKind;
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::compression::Compression;
 use super::listing::names_nothing;
 use super::planned::{PlannedFile, modified_ns};
 use super::portable_name;
+use super::skipped::SkippedTypes;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::storage::for_each_entry;
@@ -69,29 +69,7 @@ pub struct Listing {
     /// Files that the filter kept, in order: sources as given, files by path.
     pub files: Vec<SourceFile>,
     /// Files left out: not kept by the filter, hidden, links that are not followed, sockets and devices.
-    pub skipped: u64,
-    /// The same files by what their names end with.
-    pub skipped_types: BTreeMap<String, u64>,
-}
-
-impl Listing {
-    fn skip(&mut self, name: &str) {
-        self.skipped += 1;
-        *self.skipped_types.entry(ending(name)).or_default() += 1;
-    }
-}
-
-/// What the name of a file ends with, as `.txt.gz`; a name that starts with a dot is hidden.
-pub(crate) fn ending(name: &str) -> String {
-    let name = name.rsplit('/').next().unwrap_or_default();
-    if name.starts_with('.') {
-        return "hidden".to_owned();
-    }
-    let (stem, compression) = Compression::of_name(name);
-    match stem.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase()) {
-        Some(extension) => format!(".{extension}{}", compression.map_or("", Compression::extension)),
-        None => "without an extension".to_owned(),
-    }
+    pub skipped: SkippedTypes,
 }
 
 /// Lists the files of all `sources` that `keep` (given the file name) wants. Names that begin with a dot are skipped,
@@ -165,7 +143,7 @@ impl Walk<'_> {
             } else if (self.keep)(&text) {
                 self.file(relative, origin, &meta);
             } else {
-                self.listing.skip(&text);
+                self.listing.skipped.add(&text);
             }
         }
         self.ancestors.remove(&id);
@@ -189,7 +167,7 @@ impl Walk<'_> {
             }
             if name.as_bytes().starts_with(b".") || !(meta.is_file() || meta.is_dir()) {
                 if !meta.is_dir() {
-                    self.listing.skip(&portable_name(&name));
+                    self.listing.skipped.add(&portable_name(&name));
                 }
             } else {
                 entries.push((name, meta));
@@ -247,7 +225,7 @@ mod tests {
         assert_eq!(found, sorted);
         assert_eq!(found, ["src/Z.jpg", "src/a-b/x.jpg", "src/a.jpg", "src/a/x.jpg", "src/b/c/y.jpg"]);
         let listing = list(&[spec(dir.path())], false, &|n| n.ends_with("jpg")).unwrap();
-        assert_eq!(listing.skipped, 2);
+        assert_eq!(listing.skipped.count(), 2);
     }
 
     #[test]

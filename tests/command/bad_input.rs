@@ -145,7 +145,7 @@ fn a_mistyped_text_field_makes_no_dataset() {
     corpus(&source, 20);
     let out = dir.path().join("out");
     convert("text", &source, &out, "--tokenizer bytes --text-field txet").exits(2).says(&[
-        "text_field",
+        "--text-field",
         "no row has the field \"txet\"",
         "\"text\"",
         "c.jsonl",

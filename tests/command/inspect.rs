@@ -82,6 +82,110 @@ fn records_are_shown_and_extracted() {
 }
 
 #[test]
+fn text_is_decoded_by_the_stored_tokenizer_with_special_tokens() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("c.jsonl");
+    let texts = ["Hello world, naïve 😀", "two\nlines\u{1b}[2J"];
+    let lines: Vec<String> = texts.iter().map(|text| serde_json::json!({"text": text}).to_string()).collect();
+    std::fs::write(&source, lines.join("\n")).unwrap();
+    let bpe = fixture("tokenizers/bpe.json");
+    let out = dir.path().join("out");
+    let path = out.to_str().unwrap();
+    let options = format!("--tokenizer {} --add-eos --eos-token <|endoftext|>", bpe.display());
+    convert("text", &source, &out, &options).exits(0);
+
+    let json = inspect(&[path, "--text", "--json"]).exits(0).stdout;
+    let decoded: Vec<Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let decoded: Vec<&str> = decoded.iter().map(|record| record["text"].as_str().unwrap()).collect();
+    assert_eq!(decoded, texts.map(|text| format!("{text}<|endoftext|>")));
+    let shown = inspect(&[path, "--record", "1", "--text"]).exits(0).stdout;
+    assert!(shown.contains("  text:\n    two\n    lines\\u{1b}[2J<|endoftext|>\n"), "{shown}");
+    assert!(!shown.contains("input_ids"), "{shown}");
+
+    // A dataset whose tokenizer was removed, one without ids, and a shard.
+    std::fs::remove_file(out.join("tokenizer.json")).unwrap();
+    inspect(&[path, "--text"]).exits(3).says(&["cannot be decoded", "tokenizer.json"]);
+    let named = inspect(&[path, "--text", "--tokenizer", bpe.to_str().unwrap()]).exits(0).stdout;
+    assert!(named.contains("Hello world"), "{named}");
+    let wrong = fixture("tokenizers/unigram.json");
+    inspect(&[path, "--text", "--tokenizer", wrong.to_str().unwrap()]).exits(2).says(&["not the one"]);
+    inspect(&[path, "--tokenizer", bpe.to_str().unwrap()]).exits(2).says(&["--html and --text"]);
+    let shard = tree(&out).into_keys().find(|name| name.starts_with("train/")).unwrap();
+    inspect(&[out.join(shard).to_str().unwrap(), "--text"]).exits(2).says(&["directory of the dataset"]);
+    let images = dir.path().join("images");
+    convert("images", &fixture("photos"), &images, "--max-rejects 50%").exits(0);
+    inspect(&[images.to_str().unwrap(), "--text"]).exits(2).says(&["token ids"]);
+}
+
+#[test]
+fn a_card_makes_a_directory_that_the_hub_opens() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("my photos");
+    let path = out.to_str().unwrap();
+    convert("images", &fixture("photos"), &out, "--resize longer:64 --split train=0.8,validation=0.2")
+        .exits(0);
+    let said = inspect(&[path, "--card"]).exits(0).stdout;
+    assert!(said.contains("wrote ") && said.contains("README.md"), "{said}");
+    let card = std::fs::read_to_string(out.join("README.md")).unwrap();
+    let (metadata, text) = card.strip_prefix("---\n").unwrap().split_once("\n---\n").unwrap();
+    for part in [
+        "license: other",
+        "- image-classification",
+        "  - split: validation\n    path: validation/*.parquet\n",
+        "  - name: \"image\"\n    dtype: image\n",
+        "          '4': \"signs\"\n",
+        "    num_examples: ",
+    ] {
+        assert!(metadata.contains(part), "{part:?} is not in {metadata}");
+    }
+    assert!(
+        text.contains("# my photos") && text.contains("29 records") && text.contains("1 rejected"),
+        "{text}"
+    );
+    // The card is part of the directory, and never replaced.
+    inspect(&[path, "--verify"]).exits(0);
+    inspect(&[path, "--card"]).exits(2).says(&["README.md", "already", "remove it"]);
+    for format in ["msgpack", "protobuf"] {
+        let out = dir.path().join(format);
+        convert("images", &fixture("photos"), &out, &format!("--format {format}")).exits(0);
+        inspect(&[out.to_str().unwrap(), "--card"]).exits(2).says(&[format, "--format parquet or arrow"]);
+        assert!(!out.join("README.md").exists());
+    }
+}
+
+#[test]
+fn samples_are_seeded_and_classes_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let path = out.to_str().unwrap();
+    convert("images", &fixture("photos"), &out, "--resize longer:64 --format msgpack").exits(0);
+    let numbers = |args: &[&str]| -> Vec<u64> {
+        let ran = inspect(&[&[path, "--json"], args].concat()).exits(0).stdout;
+        let lines = ran.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.map(|record| record["record"].as_u64().unwrap()).collect()
+    };
+    let sample = numbers(&["--sample", "5"]);
+    assert!(sample.len() == 5 && sample.is_sorted_by(|a, b| a < b), "{sample:?}");
+    assert_eq!(numbers(&["--sample", "5", "--seed", "0"]), sample);
+    assert!((1..5).any(|seed| numbers(&["--sample", "5", "--seed", &seed.to_string()]) != sample));
+    assert_eq!(numbers(&["--sample", "1000"]), (0..29).collect::<Vec<_>>());
+    let shard = out.join("train/train-000000-00.msgpack");
+    let shown = inspect(&[shard.to_str().unwrap(), "--sample", "3"]).exits(0).stdout;
+    assert_eq!(shown.lines().filter(|line| line.starts_with("record ")).count(), 3, "{shown}");
+
+    let labels: Vec<i64> = records(&out).iter().map(|record| record.integer("label").unwrap()).collect();
+    let json: Value = serde_json::from_str(&inspect(&[path, "--json"]).exits(0).stdout).unwrap();
+    let train = &json["splits"]["train"];
+    let text = inspect(&[path]).exits(0).stdout;
+    for (label, name) in ["dunes", "flowers", "forest", "night", "signs"].iter().enumerate() {
+        let count = labels.iter().filter(|&&of| of == label as i64).count();
+        assert_eq!(train["classes"][name], count);
+        assert!(text.contains(&format!("{name} {count}")), "{name} {count}: {text}");
+    }
+    assert_eq!((&train["unlabelled"], &train["labels_read"]), (&0.into(), &29.into()));
+}
+
+#[test]
 fn verify_finds_an_altered_byte_in_any_file() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("c.jsonl");

@@ -1,6 +1,6 @@
 //! A conversion divided among processes: the bytes are those of one run, and whatever dies is done again.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Stdio};
 
 use serde_json::Value;
@@ -33,20 +33,10 @@ fn status(out: &Path, options: &str) -> Value {
     serde_json::from_str(&on("status", out, &format!("--json {options}")).exits(0).stdout).unwrap()
 }
 
-/// A corpus with documents of every outcome, and some twice.
-fn documents(dir: &Path) -> PathBuf {
-    let path = dir.join("c.jsonl");
-    corpus(&path, 120);
-    let text = std::fs::read_to_string(&path).unwrap();
-    let repeated: String = text.lines().take(7).map(|line| format!("{line}\n")).collect();
-    std::fs::write(&path, format!("{text}{repeated}{}", "bad\n".repeat(9))).unwrap();
-    path
-}
-
 #[test]
 fn parts_in_processes_of_their_own_give_the_bytes_of_one_run() {
     let dir = tempfile::tempdir().unwrap();
-    let documents = documents(dir.path());
+    let documents = corpus_with_rejects(dir.path(), 120, 7, 9);
     let tokenizer = fixture("tokenizers/bpe.json").display().to_string();
     let cases = [
         ("text", documents.clone(), "--tokenizer bytes --dedup exact --filter-length 30:9999".to_owned()),
@@ -94,7 +84,7 @@ fn the_number_of_parts_may_change_and_attempts_may_repeat() {
     let dir = tempfile::tempdir().unwrap();
     let (whole, out) = (dir.path().join("whole"), dir.path().join("out"));
     let options = "--tokenizer bytes --dedup exact --unit-bytes 4096 --shard-records 8";
-    let source = documents(dir.path());
+    let source = corpus_with_rejects(dir.path(), 120, 7, 9);
     convert("text", &source, &whole, &format!("{options} --max-rejects 50%")).exits(0);
     let planned = plan("text", &source, &out, options).exits(0);
     assert!(planned.stdout.contains("dsconvert merge"), "{}", planned.stdout);
@@ -150,7 +140,7 @@ fn a_plan_can_be_finished_by_the_plain_command() {
     let dir = tempfile::tempdir().unwrap();
     let (whole, out) = (dir.path().join("whole"), dir.path().join("out"));
     let options = "--tokenizer bytes --unit-bytes 4096 --max-rejects 50%";
-    let source = documents(dir.path());
+    let source = corpus_with_rejects(dir.path(), 120, 7, 9);
     convert("text", &source, &whole, options).exits(0);
     plan("text", &source, &out, options).exits(0);
     on("run", &out, "--part 2/3").exits(0);
@@ -170,7 +160,7 @@ fn a_plan_can_be_finished_by_the_plain_command() {
 #[test]
 fn what_cannot_be_run_is_refused_with_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
-    let (source, out) = (documents(dir.path()), dir.path().join("out"));
+    let (source, out) = (corpus_with_rejects(dir.path(), 120, 7, 9), dir.path().join("out"));
     for subcommand in ["run", "merge", "status"] {
         on(subcommand, &out, "").exits(2).says(&["there is no plan", "dsconvert plan"]);
         assert!(!out.exists());

@@ -9,19 +9,9 @@ use crate::support::*;
 const OPTIONS: &str =
     "--tokenizer bytes --unit-bytes 4096 --shard-records 8 --dedup exact --filter-length 30:9999";
 
-/// A source with documents of every outcome.
-fn source(dir: &Path) -> PathBuf {
-    let path = dir.join("c.jsonl");
-    corpus(&path, 80);
-    let text = std::fs::read_to_string(&path).unwrap();
-    let repeated: String = text.lines().take(5).map(|line| format!("{line}\n")).collect();
-    std::fs::write(&path, format!("{text}{repeated}{}", "bad\n".repeat(40))).unwrap();
-    path
-}
-
 /// What an undisturbed run makes, and a directory whose units are all finished but not committed.
 fn finished_units(dir: &Path) -> (PathBuf, BTreeMap<String, Vec<u8>>, PathBuf) {
-    let source = source(dir);
+    let source = corpus_with_rejects(dir, 80, 5, 40);
     let (whole, out) = (dir.join("whole"), dir.join("unfinished"));
     convert("text", &source, &whole, &format!("{OPTIONS} --max-rejects 50%")).exits(0);
     convert("text", &source, &out, OPTIONS).exits(3).says(&["--max-rejects"]);
@@ -117,7 +107,7 @@ fn a_shard_that_was_moved_already_is_checked_in_its_place() {
 #[test]
 fn a_committed_dataset_is_complete_only_if_its_files_are() {
     let dir = tempfile::tempdir().unwrap();
-    let source = source(dir.path());
+    let source = corpus_with_rejects(dir.path(), 80, 5, 40);
     let out = dir.path().join("out");
     let options = format!("{OPTIONS} --max-rejects 50%");
     convert("text", &source, &out, &options).exits(0);
@@ -189,7 +179,7 @@ fn a_link_below_the_output_directory_is_refused_and_nothing_is_removed_through_i
 #[test]
 fn a_dataset_whose_shards_are_not_known_is_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
-    let source = source(dir.path());
+    let source = corpus_with_rejects(dir.path(), 80, 5, 40);
     let out = dir.path().join("out");
     let options = format!("{OPTIONS} --max-rejects 50%");
     convert("text", &source, &out, &options).exits(0);
@@ -208,7 +198,7 @@ fn a_dataset_whose_shards_are_not_known_is_not_overwritten() {
 #[test]
 fn files_that_are_not_of_the_dataset_make_a_verification_fail() {
     let dir = tempfile::tempdir().unwrap();
-    let source = source(dir.path());
+    let source = corpus_with_rejects(dir.path(), 80, 5, 40);
     let out = dir.path().join("out");
     convert("text", &source, &out, &format!("{OPTIONS} --max-rejects 50%")).exits(0);
     let verify = || Ran::of(command(["inspect", out.to_str().unwrap(), "--verify"]).output().unwrap());

@@ -112,7 +112,7 @@ fn sources_that_are_named_as_splits_are_splits() {
     let ran = run_images(dir.path(), b"", &["train=p", "val=q", "--out", "images"]).exits(0);
     let splits = [("train", &["train/cat/x.jpg"][..]), ("validation", &["val/dog/y.jpg"])];
     assert_eq!(origins(&dir.path().join("images")), expected(&splits));
-    assert!(ran.stdout.contains("classes: 2 (cat, dog)"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("2 classes: cat 1, dog 1"), "{}", ran.stdout);
     assert!(ran.stdout.contains("by the labels of the sources"), "{}", ran.stdout);
 }
 
@@ -156,7 +156,7 @@ fn names_that_may_not_mean_splits_are_told() {
         let planned = run_images(dir.path(), b"", &["s", "--out", "out", "--dry-run"]).exits(0).says(said);
         assert!(planned.stdout.contains("classes  "), "{}", planned.stdout);
         let ran = run_images(dir.path(), b"", &["s", "--out", "out"]).exits(0).says(said);
-        ran.says(&["dsconvert: warning: "]);
+        ran.says(&["warning: "]);
         let found: Vec<String> = origins(&dir.path().join("out")).into_iter().map(|(name, _)| name).collect();
         assert_eq!(found, splits, "{names:?}");
         let quiet = run_images(dir.path(), b"", &["s", "--out", "quiet", "-q"]).exits(0);
@@ -182,7 +182,7 @@ fn what_lies_beside_images_is_no_class_and_no_split() {
     assert_eq!(ran.stderr, "");
     let splits = [("train", &["s/train/cat/a.jpg"][..]), ("validation", &["s/val/dog/b"])];
     assert_eq!(origins(&dir.path().join("out")), expected(&splits));
-    assert!(ran.stdout.contains("classes: 2 (cat, dog)"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("2 classes: cat 1, dog 1"), "{}", ran.stdout);
 }
 
 #[test]
@@ -225,15 +225,15 @@ fn a_field_that_no_row_has_is_refused_before_anything_is_written() {
     std::fs::write(dir.path().join("c.tsv"), "id\tbody\n1\tx\n").unwrap();
     for name in ["a.jsonl", "z.jsonl.zst", "b.csv", "c.tsv"] {
         let run = |options: &[&str]| run_text(dir.path(), &[&[name, "--out", "out"][..], options].concat());
-        run(&[]).exits(2).says(&["text_field", "\"text\"", "\"body\"", "\"id\"", name]);
+        run(&[]).exits(2).says(&["--text-field", "\"text\"", "\"body\"", "\"id\"", name]);
         run(&["--text-field", "body", "--key-field", "key"]).exits(2).says(&[
-            "key_field",
+            "--key-field",
             "\"key\"",
             "\"id\"",
         ]);
         run(&["--text-field", "body", "--keep-fields", "id,lang"])
             .exits(2)
-            .says(&["keep_fields", "\"lang\""]);
+            .says(&["--keep-fields", "\"lang\""]);
         assert!(!dir.path().join("out").exists());
     }
     // Standard input is looked at, too, and all of it becomes records.
@@ -251,9 +251,9 @@ fn a_field_that_no_row_has_is_refused_before_anything_is_written() {
         let run = |out: &str, options: &[&str]| {
             piped(&bytes, &[&["--input-format", format, "--out", out], options].concat())
         };
-        run("out", &[]).exits(2).says(&["text_field", "\"text\"", "\"body\"", "\"id\""]);
+        run("out", &[]).exits(2).says(&["--text-field", "\"text\"", "\"body\"", "\"id\""]);
         let first = if format == "csv" { "no row" } else { "none of the first 1000 rows" };
-        run("out", &["--text-field", "body", "--key-field", "key"]).exits(2).says(&["key_field", first]);
+        run("out", &["--text-field", "body", "--key-field", "key"]).exits(2).says(&["--key-field", first]);
         assert!(!dir.path().join("out").exists());
         run(&format!("read-{name}"), &["--text-field", "body"]).exits(0);
         let file = [name, "--out", "file", "--overwrite", "--text-field", "body"];
@@ -266,7 +266,7 @@ fn a_field_that_no_row_has_is_refused_before_anything_is_written() {
     run_text(dir.path(), &fields).exits(0).says(&["warning", "none of the first 1000 rows", "\"lang\""]);
     // Where all rows are seen, a type does not help.
     let fields = ["b.csv", "--out", "no", "--text-field", "body", "--keep-fields", "lang:string"];
-    run_text(dir.path(), &fields).exits(2).says(&["keep_fields"]);
+    run_text(dir.path(), &fields).exits(2).says(&["--keep-fields"]);
     // One odd file among others is no wrong name.
     documents(dir.path(), &["t/good.jsonl", "t/odd.csv"]);
     std::fs::write(dir.path().join("t/odd.csv"), "id,body\n1,x\n").unwrap();
@@ -277,7 +277,7 @@ fn a_field_that_no_row_has_is_refused_before_anything_is_written() {
 #[test]
 fn names_with_control_characters_are_printed_as_escapes() {
     let dir = tempfile::tempdir().unwrap();
-    let name = "a\n\u{1b}[31mdsconvert: fine\r";
+    let name = "a\n\u{1b}[31merror: fine\r";
     std::fs::create_dir(dir.path().join(name)).unwrap();
     let file = format!("{name}/{name}.jpg");
     std::fs::write(dir.path().join(&file), image(0)).unwrap();
@@ -286,10 +286,7 @@ fn names_with_control_characters_are_printed_as_escapes() {
     let clean = |text: &str| text.chars().all(|c| c == '\n' || !c.is_control());
     let check = |ran: Ran| {
         assert!(clean(&ran.stdout) && clean(&ran.stderr), "{ran:?}");
-        assert!(
-            !ran.stdout.contains("\ndsconvert: fine") && !ran.stderr.contains("\ndsconvert: fine"),
-            "{ran:?}"
-        );
+        assert!(!ran.stdout.contains("\nerror: fine") && !ran.stderr.contains("\nerror: fine"), "{ran:?}");
         ran
     };
     check(run_images(dir.path(), b"", &["s", "--out", name, "--dry-run"]).exits(0));

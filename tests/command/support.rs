@@ -151,6 +151,16 @@ pub fn corpus(path: &Path, documents: usize) {
     std::fs::write(path, text).unwrap();
 }
 
+/// A corpus of `documents` documents, the first `repeated` of them once more, and `bad` lines that are no JSON.
+pub fn corpus_with_rejects(dir: &Path, documents: usize, repeated: usize, bad: usize) -> PathBuf {
+    let path = dir.join("c.jsonl");
+    corpus(&path, documents);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let again: String = text.lines().take(repeated).map(|line| format!("{line}\n")).collect();
+    std::fs::write(&path, format!("{text}{again}{}", "bad\n".repeat(bad))).unwrap();
+    path
+}
+
 /// All records of a dataset.
 pub fn records(out: &Path) -> Vec<Record> {
     let dataset = Dataset::open(out).unwrap();

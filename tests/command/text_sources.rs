@@ -217,7 +217,7 @@ fn columns_that_do_not_do_are_refused_before_anything_is_written() {
     std::fs::write(&arrow, arrow_file(&TEXTS, true)).unwrap();
     for source in [&parquet, &arrow] {
         for (options, parts) in [
-            ("--text-field body", ["\"body\"", "id, text"]),
+            ("--text-field body", ["\"body\"", "\"id\", \"text\""]),
             ("--text-field id", ["Int64", "--text-field"]),
             ("--keep-fields none", ["\"none\"", "id, text"]),
             ("--keep-fields id:string", ["id", "int64"]),

@@ -111,8 +111,16 @@ pub fn run_plainly(args: &[String]) -> Ran {
     run(command(args))
 }
 
+/// Starts the binary undisturbed.
+pub fn start_plainly(args: &[String]) -> std::thread::JoinHandle<Ran> {
+    let command = command(args);
+    std::thread::spawn(move || run(command))
+}
+
 fn command(args: &[String]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dsconvert"));
+    // A release build makes the long run twice as fast.
+    let binary = std::env::var_os("DSCONVERT_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_dsconvert").into());
+    let mut command = Command::new(binary);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::inject::{Action, Fault, Library, Ran, counts, run_plainly};
+use crate::inject::{Action, Fault, Library, Ran, counts, run_plainly, start_plainly};
 use crate::tree::{Tree, tree};
 
 /// How a run with a fault ended.
@@ -16,9 +16,30 @@ pub enum End {
     NotFired,
 }
 
+/// The command under test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tested {
+    /// `images` or `text`.
+    Convert,
+    /// `inspect --verify`, with these options.
+    Verify(&'static str),
+    /// `plan images` or `plan text`.
+    Plan,
+    /// `run`, of all units.
+    Run,
+    /// The same, while another process converts the same units.
+    RunBeside,
+    /// `merge`, of finished units.
+    Merge,
+}
+
 /// What is in the output directory before.
 enum Before {
     Nothing,
+    /// A plan.
+    Planned,
+    /// A plan whose units are finished.
+    Converted,
     /// A run that was killed at this share of its renames, in percent.
     KilledRun(u32),
     /// The dataset itself.
@@ -38,8 +59,7 @@ pub struct Scenario {
     kind: &'static str,
     options: String,
     before: Before,
-    /// The dataset is verified, not converted.
-    inspect: Option<&'static str>,
+    tested: Tested,
     /// The directory before.
     template: Option<PathBuf>,
     /// What the directory holds before, when it is a dataset.
@@ -84,14 +104,32 @@ pub fn all(root: &Path) -> Vec<Scenario> {
         add("images", &images, &with(IMAGES), Before::Other(COPIES), false);
         add("text", &text, &with(TEXT), Before::KilledOverwrite(RICH, 20), false);
     }
+    for (format, options, kind, source) in [
+        ("msgpack", RICH, "text", &text),
+        ("parquet", KEYED, "text", &text),
+        ("protobuf", IMAGES, "images", &images),
+    ] {
+        for (tested, before) in [
+            (Tested::Plan, Before::Nothing),
+            (Tested::Run, Before::Planned),
+            (Tested::RunBeside, Before::Planned),
+            (Tested::Merge, Before::Converted),
+        ] {
+            let options = format!("{options} --format {format}");
+            let scenario = Scenario::new(root, kind, source, &options, before, false);
+            all.push(scenario.of(tested, &format!("{tested:?} {kind} {options}").to_lowercase()));
+        }
+    }
+    let mut add = |kind, source: &Path, options: &str, before, every_call| {
+        all.push(Scenario::new(root, kind, source, options, before, every_call));
+    };
     add("text", &tables, "--tokenizer bytes --max-rejects 50%", Before::Nothing, false);
     for (access, format) in
         [("", "msgpack"), ("--no-mmap", "msgpack"), ("", "parquet"), ("--no-mmap", "arrow")]
     {
         let options = format!("{TEXT} --format {format}");
         let scenario = Scenario::new(root, "text", &text, &options, Before::Finished, false);
-        let name = format!("inspect --verify {access} {format}");
-        all.push(Scenario { inspect: Some(access), name, ..scenario });
+        all.push(scenario.of(Tested::Verify(access), &format!("inspect --verify {access} {format}")));
     }
     all
 }
@@ -106,7 +144,7 @@ impl Scenario {
         every_call: bool,
     ) -> Self {
         let doing = match &before {
-            Before::Nothing => "convert".to_owned(),
+            Before::Nothing | Before::Planned | Before::Converted => "convert".to_owned(),
             Before::KilledRun(at) => format!("resume after a kill at {at}%"),
             Before::Finished => "resume when finished".to_owned(),
             Before::Other(_) => "overwrite".to_owned(),
@@ -120,11 +158,15 @@ impl Scenario {
             kind,
             options: format!("{options} --threads 1"),
             before,
-            inspect: None,
+            tested: Tested::Convert,
             template: None,
             old: None,
             whole: Tree::new(),
         }
+    }
+
+    fn of(self, tested: Tested, name: &str) -> Self {
+        Self { tested, name: name.to_owned(), ..self }
     }
 
     fn args(&self, out: &Path, options: &str, more: &str) -> Vec<String> {
@@ -133,19 +175,49 @@ impl Scenario {
         args
     }
 
+    fn plan(&self, out: &Path, more: &str) -> Vec<String> {
+        let mut args = self.args(out, &self.options, more);
+        args.insert(0, "plan".to_owned());
+        args
+    }
+
     /// The command under test.
     fn command(&self, out: &Path) -> Vec<String> {
-        if let Some(access) = self.inspect {
-            let args = ["inspect".to_owned(), path(out), "--verify".to_owned(), "--threads=1".to_owned()];
-            return args.into_iter().chain(access.split_whitespace().map(str::to_owned)).collect();
+        match self.tested {
+            Tested::Verify(access) => words(&["inspect", &path(out), "--verify", "--threads=1"])
+                .into_iter()
+                .chain(access.split_whitespace().map(str::to_owned))
+                .collect(),
+            Tested::Plan => self.plan(out, ""),
+            Tested::Run | Tested::RunBeside => run_command(out),
+            Tested::Merge => merge_command(out),
+            Tested::Convert => {
+                let how = match self.before {
+                    Before::Nothing => "",
+                    _ if self.options.contains("--resume") => "",
+                    Before::Other(_) => "--overwrite",
+                    _ => "--resume",
+                };
+                self.args(out, &self.options, how)
+            }
         }
-        let how = match self.before {
-            Before::Nothing => "",
-            _ if self.options.contains("--resume") => "",
-            Before::KilledRun(_) | Before::Finished | Before::KilledOverwrite(..) => "--resume",
-            Before::Other(_) => "--overwrite",
-        };
-        self.args(out, &self.options, how)
+    }
+
+    /// The commands that turn what a fault has left into the dataset. After exit status 0, none of what the command does is
+    /// asked for again.
+    fn to_the_end(&self, out: &Path, end: End, is_old: bool) -> Vec<Vec<String>> {
+        let again = end != End::Fine;
+        match self.tested {
+            Tested::Plan if again => vec![self.plan(out, "--resume"), run_command(out), merge_command(out)],
+            Tested::Plan => vec![run_command(out), merge_command(out)],
+            Tested::Run | Tested::RunBeside if again => vec![run_command(out), merge_command(out)],
+            Tested::Run | Tested::RunBeside | Tested::Merge => vec![merge_command(out)],
+            Tested::Convert | Tested::Verify(_) => {
+                // A dataset of other options is still there as a whole, or its removal goes on.
+                let how = if is_old { "--overwrite" } else { "--resume" };
+                vec![self.args(out, &self.options.replace("--resume=verify", ""), how)]
+            }
+        }
     }
 
     /// Makes what an undisturbed run makes, and what is there before.
@@ -176,6 +248,19 @@ impl Scenario {
         };
         match self.before {
             Before::Nothing => return,
+            Before::Planned | Before::Converted => {
+                // Everything is run in one place: a plan has absolute paths.
+                let mut commands = vec![self.plan(&target, "")];
+                if matches!(self.before, Before::Converted) {
+                    commands.push(run_command(&target));
+                }
+                for command in commands {
+                    let ran = run_plainly(&command);
+                    assert_eq!(ran.status, Some(0), "{}: {}", self.name, ran.stderr);
+                }
+                copy(&target, &template);
+                remove(&target);
+            }
             Before::Finished => copy(&out, &template),
             Before::KilledRun(percent) => killed(&options, "", "rename", percent, None),
             Before::Other(other) | Before::KilledOverwrite(other, _) => {
@@ -211,6 +296,10 @@ impl Scenario {
         self.place(&out);
         let ran = library.run(&self.command(&out), &[&out, &self.source], None, &self.root.join("log-0"));
         assert_eq!(ran.status, Some(0), "{}: {}", self.name, ran.stderr);
+        for command in self.to_the_end(&out, End::Fine, false) {
+            let ran = run_plainly(&command);
+            assert_eq!(ran.status, Some(0), "{}: {}", self.name, ran.stderr);
+        }
         assert!(tree_if_any(&out) == self.whole, "{}: other bytes without any fault", self.name);
         let counts = counts(&ran.log);
         assert!(counts.values().sum::<u32>() > 50, "{}: the library was not loaded: {counts:?}", self.name);
@@ -222,7 +311,14 @@ impl Scenario {
         let out = self.root.join(format!("out-{thread}"));
         self.place(&out);
         let log = self.root.join(format!("log-{thread}"));
+        let beside = (self.tested == Tested::RunBeside).then(|| start_plainly(&run_command(&out)));
         let ran = library.run(&self.command(&out), &[&out, &self.source], Some(fault), &log);
+        if let Some(beside) = beside {
+            let beside = beside.join().unwrap();
+            if beside.status != Some(0) {
+                return Err(told("the process beside it failed", &beside));
+            }
+        }
         let end = match (ran.status, fault.action) {
             (Some(0 | 3), _) if ran.log.is_empty() => End::NotFired,
             (Some(0), _) => End::Fine,
@@ -230,7 +326,8 @@ impl Scenario {
             (None, Action::KillBefore | Action::KillAfter) => End::Killed,
             _ => return Err(told("ended in another way", &ran)),
         };
-        if end == End::Failed && self.inspect.is_none() && !ran.stderr.starts_with("dsconvert: ") {
+        let verifies = matches!(self.tested, Tested::Verify(_));
+        if end == End::Failed && !verifies && !ran.stderr.starts_with("error: ") {
             return Err(told("failed without a message", &ran));
         }
         let mut left = tree_if_any(&out);
@@ -244,14 +341,15 @@ impl Scenario {
                 &ran,
             ));
         }
-        if self.inspect.is_some() {
+        if verifies {
             return if is_whole && !has_work {
                 Ok(end)
             } else {
                 Err(told("inspect has changed files", &ran))
             };
         }
-        if end == End::Fine && !is_whole {
+        let commits = matches!(self.tested, Tested::Convert | Tested::Merge);
+        if end == End::Fine && commits && !is_whole {
             return Err(told("exit 0 without the dataset", &ran));
         }
         if left.contains_key("manifest.json") && end != End::Fine {
@@ -263,12 +361,12 @@ impl Scenario {
         if is_whole && !has_work && !out.join(".dsconvert").exists() {
             return Ok(end);
         }
-        // A dataset of other options is still there as a whole, or its removal goes on.
-        let how = if is_old && !is_whole { "--overwrite" } else { "--resume" };
-        let options = self.options.replace("--resume=verify", "");
-        let resumed = run_plainly(&self.args(&out, &options, how));
-        if resumed.status != Some(0) {
-            return Err(format!("{}; then {}", told("was not finished", &ran), told(how, &resumed)));
+        for command in self.to_the_end(&out, end, is_old && !is_whole) {
+            let next = run_plainly(&command);
+            if next.status != Some(0) {
+                let what = told(&command.join(" "), &next);
+                return Err(format!("{}; then {what}", told("was not finished", &ran)));
+            }
         }
         let left = tree_if_any(&out);
         if left != self.whole || out.join(".dsconvert").exists() {
@@ -277,6 +375,18 @@ impl Scenario {
         }
         Ok(end)
     }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
+fn run_command(out: &Path) -> Vec<String> {
+    words(&["run", &path(out), "--threads", "1"])
+}
+
+fn merge_command(out: &Path) -> Vec<String> {
+    words(&["merge", &path(out), "--threads", "1", "--max-rejects", "50%"])
 }
 
 fn told(what: &str, ran: &Ran) -> String {

@@ -1,6 +1,7 @@
 """The `datasets` package opens arrow and parquet shards as images with class names, and as lists of ids."""
 
 import io
+import shutil
 
 import datasets
 import numpy as np
@@ -47,3 +48,18 @@ def test_token_ids_arrive_as_lists_of_ints(loaded):
             assert all(type(i) is int for i in row["input_ids"][:3])
         numbers = theirs[split].with_format("numpy")[0]["input_ids"]
         assert numbers.dtype == np.int64 and numbers.tolist() == ours.records(split)[0]["input_ids"]
+
+
+def test_a_directory_with_a_card_opens_as_it_is(dsconvert, columnar, tmp_path):
+    directory = tmp_path / "dataset"
+    shutil.copytree(columnar.path, directory)
+    dsconvert("inspect", directory, "--card")
+    theirs = datasets.load_dataset(str(directory), cache_dir=str(tmp_path / "cache"))
+    assert {split: theirs[split].num_rows for split in theirs} == {
+        split: columnar.manifest["splits"][split]["records"] for split in columnar.splits
+    }
+    files = {split: [str(shard) for shard in columnar.shards(split)] for split in columnar.splits}
+    plain = datasets.load_dataset(columnar.format, data_files=files, cache_dir=str(tmp_path / "plain"))
+    for split in columnar.splits:
+        assert theirs[split].features == plain[split].features
+        assert theirs[split]["key"][:] == [record["key"] for record in columnar.records(split)]

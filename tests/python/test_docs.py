@@ -187,3 +187,28 @@ def test_the_tutorial_shows_what_happens(binary, tmp_path):
         assert not missing, f"{command}\n{done.stdout}"
         ran += 1
     assert ran >= 6
+
+
+def test_there_is_an_entry_for_every_error_and_reject():
+    """Kinds of errors and codes of rejects, as the source names them."""
+    page = (ROOT / "docs/how-to/troubleshoot.md").read_text()
+    errors = (ROOT / "crates/dataset/src/error.rs").read_text() + (ROOT / "bindings/python/src/error.rs").read_text()
+    kinds = set(re.findall(r'ErrorKind::\w+(?:\(_\))? => \("([\w-]+)"', errors))
+    assert len(kinds) >= 8
+    assert kinds == set(re.findall(r"^### `([\w-]+)`$", page, re.MULTILINE))
+    codes = set(re.findall(r'RejectCode::\w+ => "([\w-]+)"', (ROOT / "crates/dataset/src/sample.rs").read_text()))
+    assert len(codes) >= 17
+    assert codes == set(re.findall(r"^\| `([\w-]+)` \|", page.partition("## Rejected items")[2], re.MULTILINE))
+
+
+def test_the_messages_that_the_troubleshooting_page_quotes_exist():
+    page = (ROOT / "docs/how-to/troubleshoot.md").read_text()
+    table = page.partition("| message | do this |\n|---|---|\n")[2].partition("\n\n")[0]
+    roots = ["src", "crates", "bindings/python"]
+    source = "".join(
+        path.read_text() for root in roots for suffix in ("rs", "py") for path in (ROOT / root).rglob(f"*.{suffix}")
+    )
+    quoted = [part for cell in re.findall(r"^\| `([^`]+)`", table, re.MULTILINE) for part in cell.split("…")]
+    parts = [part.strip() for part in quoted if len(part.strip()) > 8]
+    assert len(parts) >= 6
+    assert not [part for part in parts if part not in source]

@@ -27,7 +27,9 @@ def programs(*pages):
 
 TUTORIAL = programs("tutorial/first-dataset.md")
 PROGRAMS = TUTORIAL | programs(
-    "how-to/use-lightning.md", "how-to/train-with-pytorch.md", "how-to/train-on-several-ranks.md"
+    "how-to/use-lightning.md", "how-to/train-with-pytorch.md", "how-to/train-on-several-ranks.md",
+    "how-to/pretrain-on-packed-tokens.md", "how-to/classify-images-with-ddp.md",
+    "how-to/use-the-hugging-face-trainer.md", "how-to/use-accelerate.md", "how-to/use-jax-or-numpy.md",
 )
 SNIPPETS = blocks("reference/python.md")
 
@@ -56,6 +58,7 @@ def test_there_are_programs_and_snippets():
     assert list(PROGRAMS) == [
         "look.py", "train.py", "rows.py",
         "train_lightning.py", "train_images.py", "train_packed.py", "train_seq2seq.py", "train_ranks.py",
+        "train_pretrain.py", "train_ddp.py", "train_split.py", "train_trainer.py", "train_accelerate.py", "train_jax.py",
     ]
     assert len(SNIPPETS) >= 4
 

@@ -224,7 +224,7 @@ def test_encoded_images_are_not_cropped(pictures, options):
 def test_a_transform_is_not_forgotten(corpus_in):
     transformed = dsconvert.open(corpus_in("arrow").path, transform=dict)
     for source in (transformed, transformed["train"]):
-        with pytest.raises(dsconvert.UsageError, match="^transform does not apply") as caught:
+        with pytest.raises(dsconvert.UsageError, match="^the transform of the dataset does not apply") as caught:
             dsconvert.Loader(source, batch_size=4)
         assert "with_transform(None)" in caught.value.remedy
     assert next(iter(dsconvert.Loader(transformed["train"].with_transform(None), batch_size=4)))

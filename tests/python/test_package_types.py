@@ -1,11 +1,15 @@
 """The Python package is typed: the stub is the native module, and the rest is checked strictly."""
 
+import re
 import subprocess
 import sys
+
+import pytest
 
 from conftest import ROOT
 
 # Kept with the environment: most of the time goes to the types of torch and numpy.
+PYRIGHT = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable]
 MYPY = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", f"{sys.prefix}/mypy-cache"]
 
 
@@ -50,3 +54,31 @@ def test_users_see_the_types(tmp_path):
     assert done.stdout.count('Revealed type is "dsconvert.dataset.Split"') == 2
     assert 'Revealed type is "dict[str, Any]"' in done.stdout.replace("builtins.", "")
     assert '"batch_size"' in done.stdout and "Found 1 error" in done.stdout
+
+
+# What people write with torch. The last two lines have a mistake each, so that a checker that sees only `Any` is noticed.
+PROGRAM = """
+import dsconvert
+from torch.utils.data import DataLoader
+
+train = dsconvert.open("out", "train", decode=True)
+for batch in DataLoader(train, batch_size=4, shuffle=True, num_workers=2):
+    print(batch)
+DataLoader(dsconvert.open("out"), batch_size=4)
+print(len(train + train), train.select(["key"]).fields, dsconvert.open("out").lengths())
+DataLoader(train, batch_sampler=dsconvert.BatchSampler(train, batch_size=2))
+loader = dsconvert.Loader("out", batch_size=4, transform=lambda record: record, batch_transform=dict)
+DataLoader(loader.as_dataset(), batch_size=None)
+info = dsconvert.batch_info()
+ordinals: list[int] = info.records if info else []
+DataLoader(train, batch_size="4")
+loader.set_epoch("first")
+"""
+
+
+@pytest.mark.parametrize("checker", [MYPY, PYRIGHT], ids=["mypy", "pyright"])
+def test_a_program_with_torch_type_checks(tmp_path, checker):
+    (tmp_path / "use.py").write_text(PROGRAM)
+    done = subprocess.run([*checker, "use.py"], cwd=tmp_path, capture_output=True, text=True)
+    lines = {int(line) for line in re.findall(r"use\.py:(\d+)\S* (?:- )?error", done.stdout)}
+    assert lines == {PROGRAM.count("\n") - 1, PROGRAM.count("\n")}, done.stdout + done.stderr

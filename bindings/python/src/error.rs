@@ -28,6 +28,12 @@ fn names(kind: ErrorKind) -> (&'static str, &'static str) {
 }
 
 fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>> {
+    if let Some(raised) = std::error::Error::source(error).and_then(|source| source.downcast_ref::<PyErr>()) {
+        // An exception of a function that the user gave: it is raised as it is, with where it happened as a note.
+        let raised = raised.clone_ref(py).into_value(py).into_bound(py).into_any();
+        raised.call_method1("add_note", (error.to_string(),))?;
+        return Ok(raised);
+    }
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let module = MODULE.get_or_try_init(py, || py.import("dsconvert.errors").map(Bound::unbind))?.bind(py);
     let (kind, class) = names(error.kind());

@@ -15,9 +15,20 @@ mod record;
 
 use pyo3::prelude::pymodule;
 
+/// The version of the package.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// The native half of dsconvert. Its classes are used by those of the package, which are what users see.
 #[pymodule(gil_used = true)]
 mod _native {
+    use pyo3::prelude::*;
+
+    /// Adds what is no function or class.
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", super::VERSION)
+    }
+
     #[pymodule_export]
     use super::buffer::Buffer;
     #[pymodule_export]

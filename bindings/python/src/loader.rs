@@ -1,13 +1,13 @@
 //! The handle on a loader: batches as dictionaries of arrays, made while Python does something else.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use dsconvert::error::{Error, Result};
+use dsconvert::error::{Error, ErrorKind, Result};
 use dsconvert::reader::batch::{Layout, Position};
 use dsconvert::reader::loader::{
-    self, Batching, Column, Crop, IdType, ImageLayout, LabelsFor, LoaderOptions, LoaderState, Next, PadSide,
-    StoredPacking,
+    self, Batching, Column, Crop, IdType, ImageLayout, LabelsFor, LoaderOptions, LoaderState, MAX_CROP,
+    MAX_THREADS, Next, PadSide, StoredPacking,
 };
 use dsconvert::schema::Kind;
 use pyo3::prelude::*;
@@ -55,31 +55,43 @@ impl Loader {
 
 #[pymethods]
 impl Loader {
-    /// `options` is a JSON object of the options that were given.
+    /// `options` is a JSON object of the options that were given. `finish` is called with each batch, as a dictionary
+    /// and as what [`Loader::last`] returns, on the thread that made it; its result takes the place of the batch.
     #[new]
+    #[pyo3(signature = (split, options, layout, as_torch, finish=None))]
     fn new(
         py: Python<'_>,
         split: &Bound<'_, Split>,
         options: &str,
         layout: (u64, u64, u64),
         as_torch: bool,
+        finish: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let split = split.get().inner().clone();
         let loader = py.detach(|| {
             let (rank, world_size, replication) = layout;
             let layout = Layout::replicated(rank, world_size, replication)?;
             let options = loader_options(options, layout, &split)?;
-            loader::Loader::new(split, options)
+            let loader = loader::Loader::new(split, options)?;
+            Ok(match finish {
+                Some(finish) => loader.finish_with(Arc::new(move |batch| finished(batch, &finish, as_torch))),
+                None => loader,
+            })
         });
         let state = State { loader: loader.map_err(raise)?, last: None, blank: Vec::new() };
         Ok(Self { state: Mutex::new(state), as_torch })
     }
 
     /// The next batch; `None` when the epoch is over.
-    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         loop {
             match py.detach(|| self.lock().next()).map_err(raise)? {
-                Next::Batch(batch) => return self.dict(py, *batch).map(Some),
+                Next::Batch(mut batch) => {
+                    if let Some(Ok(made)) = batch.take_attached().map(|made| made.downcast::<Py<PyAny>>()) {
+                        return Ok(Some(made.into_bound(py)));
+                    }
+                    return dict(py, batch.take_columns(), self.as_torch).map(|dict| Some(dict.into_any()));
+                }
                 Next::Done => return Ok(None),
                 Next::NotYet => py.check_signals()?,
             }
@@ -160,6 +172,51 @@ impl Loader {
     }
 }
 
+impl Drop for Loader {
+    fn drop(&mut self) {
+        // Its threads may wait for the interpreter's lock, which the thread that drops it holds.
+        let _ = Python::try_attach(|py| py.detach(|| self.lock().loader.stop()));
+    }
+}
+
+/// The batch with what `finish` made of it attached.
+fn finished(mut batch: loader::Batch, finish: &Py<PyAny>, as_torch: bool) -> Result<loader::Batch> {
+    let (info, columns) = (info_of(&batch), batch.take_columns());
+    let made = Python::try_attach(|py| -> PyResult<Py<PyAny>> {
+        let made = finish.call1(py, (dict(py, columns, as_torch)?, info))?;
+        Ok(made)
+    });
+    let made = match made {
+        Some(Ok(made)) => made,
+        Some(Err(error)) => {
+            let id = batch.id();
+            let what = format!(
+                "raised by a transform of the Loader, in epoch {}, step {}, micro-batch {}",
+                id.epoch, id.step, id.micro_batch
+            );
+            return Err(Error::usage(what).caused_by(error));
+        }
+        None => return Err(Error::new(ErrorKind::Internal, "the interpreter has ended")),
+    };
+    batch.attach(Box::new(made));
+    Ok(batch)
+}
+
+fn info_of(batch: &loader::Batch) -> Info {
+    let id = batch.id();
+    (
+        id.epoch,
+        id.step,
+        id.micro_batch,
+        batch.rows(),
+        batch.filler_rows(),
+        batch.tokens(),
+        batch.max_len(),
+        batch.records().to_vec(),
+        batch.blank_rows().iter().map(|row| row.record).collect(),
+    )
+}
+
 fn json(state: &LoaderState) -> PyResult<String> {
     serde_json::to_string(state).map_err(|e| raise(Error::corrupt("the state is no JSON").caused_by(e)))
 }
@@ -170,17 +227,7 @@ impl State {
         let next = self.loader.next_within(PATIENCE)?;
         if let Next::Batch(batch) = &next {
             let id = batch.id();
-            let info = (
-                id.epoch,
-                id.step,
-                id.micro_batch,
-                batch.rows(),
-                batch.filler_rows(),
-                batch.tokens(),
-                batch.max_len(),
-                batch.records().to_vec(),
-                batch.blank_rows().iter().map(|row| row.record).collect(),
-            );
+            let info = info_of(batch);
             self.blank = batch.blank_rows().iter().map(|row| row.error.to_string()).collect();
             let start = match self.last.take() {
                 Some((last, start)) if (last.0, last.1) == (id.epoch, id.step) => start,
@@ -211,43 +258,45 @@ impl State {
     }
 }
 
-impl Loader {
-    fn dict<'py>(&self, py: Python<'py>, batch: loader::Batch) -> PyResult<Bound<'py, PyDict>> {
-        let dict = PyDict::new(py);
-        for (name, column) in batch.into_columns() {
-            dict.set_item(PyString::intern(py, &name), self.column(py, column)?)?;
-        }
-        Ok(dict)
+/// The columns as a dictionary of arrays or tensors.
+fn dict<'py>(
+    py: Python<'py>,
+    columns: Vec<(String, Column)>,
+    as_torch: bool,
+) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (name, part) in columns {
+        dict.set_item(PyString::intern(py, &name), column(py, part, as_torch)?)?;
     }
+    Ok(dict)
+}
 
-    /// Arrays are handed over, lists are copied.
-    fn column<'py>(&self, py: Python<'py>, column: Column) -> PyResult<Bound<'py, PyAny>> {
-        Ok(match column {
-            Column::Array(array) if self.as_torch => to_torch(py, Buffer::sole(array))?,
-            Column::Array(array) => to_numpy(py, Buffer::sole(array))?,
-            Column::Texts(texts) => {
-                let text = |text: &Option<dsconvert::sample::Text>| {
-                    text.as_ref().map(|t| PyString::new(py, t.as_str()))
-                };
-                PyList::new(py, texts.iter().map(text))?.into_any()
+/// Arrays are handed over, lists are copied.
+fn column(py: Python<'_>, column: Column, as_torch: bool) -> PyResult<Bound<'_, PyAny>> {
+    Ok(match column {
+        Column::Array(array) if as_torch => to_torch(py, Buffer::sole(array))?,
+        Column::Array(array) => to_numpy(py, Buffer::sole(array))?,
+        Column::Texts(texts) => {
+            let text =
+                |text: &Option<dsconvert::sample::Text>| text.as_ref().map(|t| PyString::new(py, t.as_str()));
+            PyList::new(py, texts.iter().map(text))?.into_any()
+        }
+        Column::Bytes(rows) => {
+            let bytes = |row: &Option<bytes::Bytes>| row.as_ref().map(|b| PyBytes::new(py, b));
+            PyList::new(py, rows.iter().map(bytes))?.into_any()
+        }
+        Column::Ids(rows) => {
+            let list = PyList::empty(py);
+            for ids in &rows {
+                list.append(ids.as_ref().map(|ids| to_numpy(py, view(ids))).transpose()?)?;
             }
-            Column::Bytes(rows) => {
-                let bytes = |row: &Option<bytes::Bytes>| row.as_ref().map(|b| PyBytes::new(py, b));
-                PyList::new(py, rows.iter().map(bytes))?.into_any()
-            }
-            Column::Ids(rows) => {
-                let list = PyList::empty(py);
-                for ids in &rows {
-                    list.append(ids.as_ref().map(|ids| to_numpy(py, view(ids))).transpose()?)?;
-                }
-                list.into_any()
-            }
-            other => {
-                let what = format!("this build cannot hand out {other:?}");
-                return Err(raise(Error::new(dsconvert::error::ErrorKind::Unsupported, what)));
-            }
-        })
-    }
+            list.into_any()
+        }
+        other => {
+            let what = format!("this build cannot hand out {other:?}");
+            return Err(raise(Error::new(ErrorKind::Unsupported, what)));
+        }
+    })
 }
 
 /// Options that only images have.
@@ -303,11 +352,14 @@ fn loader_options(json: &str, layout: Layout, split: &dsconvert::reader::Split) 
         options.seed = seed;
     }
     if let Some(threads) = given.take("num_threads")? {
+        if threads > MAX_THREADS {
+            return Err(Error::usage(format!("num_threads is {threads}, not between 0 and {MAX_THREADS}")));
+        }
         options.threads = threads;
     }
     image_options(&mut given, &mut options.image)?;
     text_options(&mut given, &mut options.text)?;
-    given.finish("it is an option of another bucket, shuffle or packing")?;
+    given.finish()?;
     Ok(options)
 }
 
@@ -326,6 +378,28 @@ impl Side {
             Side::Sides(height, width) => (height, width),
         }
     }
+
+    /// Height and width of the option `name`.
+    fn checked(&self, name: &str) -> Result<(u32, u32)> {
+        let (height, width) = self.sides();
+        if [height, width].iter().all(|side| (1..=MAX_CROP).contains(side)) {
+            return Ok((height, width));
+        }
+        let what = format!("{name} is {height} × {width} pixels: each side is between 1 and {MAX_CROP}");
+        Err(Error::usage(what))
+    }
+}
+
+/// The least and largest number of the option `name`, which are within `limits`.
+fn range(given: &mut Given, name: &str, default: (f64, f64), limits: (f64, f64)) -> Result<(f64, f64)> {
+    let (least, most) = given.take(name)?.unwrap_or(default);
+    if limits.0 <= least && least <= most && most <= limits.1 {
+        return Ok((least, most));
+    }
+    let (low, high) = limits;
+    Err(Error::usage(format!(
+        "{name} is ({least}, {most}): it is the smallest and the largest number, between {low} and {high}"
+    )))
 }
 
 fn image_options(given: &mut Given, image: &mut loader::ImageOptions) -> Result<()> {
@@ -341,13 +415,13 @@ fn image_options(given: &mut Given, image: &mut loader::ImageOptions) -> Result<
     image.crop = match (given.take::<Side>("center_crop")?, given.take::<Side>("random_resized_crop")?) {
         (None, None) => image.crop,
         (Some(side), None) => {
-            let (height, width) = side.sides();
+            let (height, width) = side.checked("center_crop")?;
             Crop::Center { height, width }
         }
         (None, Some(side)) => {
-            let (height, width) = side.sides();
-            let scale = given.take("crop_scale")?.unwrap_or(Crop::SCALE);
-            let ratio = given.take("crop_ratio")?.unwrap_or(Crop::RATIO);
+            let (height, width) = side.checked("random_resized_crop")?;
+            let scale = range(given, "crop_scale", Crop::SCALE, (1e-6, 1.0))?;
+            let ratio = range(given, "crop_ratio", Crop::RATIO, (1e-3, 1e3))?;
             Crop::RandomResized { height, width, scale, ratio }
         }
         _ => return Err(Error::usage("give center_crop or random_resized_crop, not both")),

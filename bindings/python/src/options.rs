@@ -43,12 +43,18 @@ impl Given {
         }
     }
 
-    /// Refuses what nobody has taken.
-    pub(crate) fn finish(self, why: &str) -> Result<()> {
-        match self.0.keys().next() {
-            Some(name) => Err(Error::usage(format!("{name} does not apply: {why}"))),
-            None => Ok(()),
-        }
+    /// Refuses what nobody has taken, and names the option that it belongs to.
+    pub(crate) fn finish(self) -> Result<()> {
+        let Some(name) = self.0.keys().next() else { return Ok(()) };
+        let why = match name.as_str() {
+            "crop_scale" | "crop_ratio" => "it belongs to random_resized_crop",
+            "max_waste" => "it belongs to bucket=\"length\"",
+            "first_boundary" | "boundary_ratio" => "it belongs to bucket=\"geometric\"",
+            "window_steps" => "it belongs to bucket=\"windows\"",
+            "block_records" | "block_group" => "it belongs to shuffle=\"block\"",
+            _ => "it belongs to a Loader",
+        };
+        Err(Error::usage(format!("{name} does not apply: {why}")))
     }
 }
 
@@ -112,6 +118,9 @@ pub(crate) fn pack_options(given: &mut Given, seq_len: u64) -> Result<PackOption
         options.packing = packing;
     }
     if let Some(window) = given.take("pack_window")? {
+        if window == 0 {
+            return Err(Error::usage("pack_window is 0: it is a number of documents, from 1"));
+        }
         options.window = window;
     }
     if let Some(shuffle) = shuffle(given)? {

@@ -78,7 +78,7 @@ impl Plan {
             }
             let seed = given.take("seed")?.unwrap_or_default();
             let micro_batches = given.take("micro_batches")?.unwrap_or(1);
-            given.finish("it is an option of another bucket, shuffle or of a Loader")?;
+            given.finish()?;
             BatchPlan::new(&dataset, source, batches, seed, micro_batches).map(Self)
         })
         .map_err(raise)

@@ -60,6 +60,7 @@ pub struct Error(Box<Inner>);
 struct Inner {
     kind: ErrorKind,
     message: String,
+    option: Option<&'static str>,
     place: Place,
     help: Option<String>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
@@ -71,6 +72,7 @@ impl Error {
         Self(Box::new(Inner {
             kind,
             message: message.into(),
+            option: None,
             place: Place::default(),
             help: None,
             source: None,
@@ -101,6 +103,13 @@ impl Error {
     #[must_use]
     pub fn at_path(mut self, path: impl Into<PathBuf>) -> Self {
         self.0.place.path = Some(path.into());
+        self
+    }
+
+    /// Names the option whose value cannot be used, as the library calls it: `text_field`.
+    #[must_use]
+    pub fn of_option(mut self, option: &'static str) -> Self {
+        self.0.option = Some(option);
         self
     }
 
@@ -175,7 +184,22 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { message, place, source, .. } = &*self.0;
+        self.write(f, str::to_owned)
+    }
+}
+
+impl Error {
+    /// The error as [`Display`](fmt::Display) shows it, with its option as `name` writes it: `--text-field` on a command
+    /// line.
+    pub fn with_option_as(&self, name: impl Fn(&str) -> String) -> String {
+        let mut text = String::new();
+        // Writing to a string never fails.
+        let _ = self.write(&mut text, name);
+        text
+    }
+
+    fn write(&self, f: &mut dyn fmt::Write, name: impl Fn(&str) -> String) -> fmt::Result {
+        let Inner { message, option, place, source, .. } = &*self.0;
         if let Some(path) = &place.path {
             f.write_str(&printable_path(path))?;
             if let Some(offset) = place.offset {
@@ -188,6 +212,9 @@ impl fmt::Display for Error {
             (Some(shard), None) => write!(f, "shard {shard}: ")?,
             (None, Some(row)) => write!(f, "record {row}: ")?,
             (None, None) => {}
+        }
+        if let Some(option) = option {
+            write!(f, "{}: ", name(option))?;
         }
         // Messages may quote file names, and may have several lines.
         f.write_str(&printable_text(message))?;
@@ -217,5 +244,8 @@ mod tests {
         assert_eq!(e.kind(), ErrorKind::Corrupt);
         let e = Error::usage("x \u{1b}[2J").at_path("a\nb");
         assert_eq!(e.to_string(), r"a\nb: x \u{1b}[2J");
+        let e = Error::usage("no such field").at_path("a").of_option("text_field");
+        assert_eq!(e.to_string(), "a: text_field: no such field");
+        assert_eq!(e.with_option_as(|name| format!("--{name}")), "a: --text_field: no such field");
     }
 }

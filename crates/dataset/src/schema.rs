@@ -1,6 +1,6 @@
 //! What the records of a dataset look like: its kind, its fields and their types.
 //!
-//! The schema is part of the manifest. How each type looks in each format stands in `docs/reference/format-records.md`.
+//! The schema is part of the manifest. `docs/reference/format-records.md` shows each type in each format.
 
 use serde::{Deserialize, Serialize};
 

@@ -165,8 +165,11 @@ impl Options {
         if let Some(cores) = self.cores {
             check_count("cores", cores, MAX_WORKERS)?;
         } else if self.step_core {
-            return Err(Error::new("step-core", "there is no limit of cores that the step could share")
-                .help("give the number of cores"));
+            return Err(Error::new(
+                "step-core",
+                "the number of cores is not limited, so the step shares none",
+            )
+            .help("give the number of cores"));
         }
         match &self.load {
             LoadTimes::Drawn(load) => load.check("load-ms", "load-cv")?,

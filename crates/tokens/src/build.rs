@@ -33,6 +33,18 @@ type Result<T> = std::result::Result<T, LoadError>;
 static NEXT_SERIAL: AtomicU64 = AtomicU64::new(0);
 
 impl Tokenizer {
+    /// The tokenizer that `json` was kept of: the `tokenizer.json`, or nothing for [`Tokenizer::bytes`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Tokenizer::from_json`] and [`Tokenizer::bytes`].
+    pub fn stored(json: Option<Vec<u8>>, options: TokenizerOptions) -> Result<Self> {
+        match json {
+            Some(json) => Self::from_json(json, options),
+            None => Self::bytes(options),
+        }
+    }
+
     /// The bytes of the UTF-8 text as ids 0 to 255. With [`add_bos`](TokenizerOptions::add_bos) and
     /// [`add_eos`](TokenizerOptions::add_eos), 256 comes before and 257 after every document.
     ///

@@ -1,22 +1,21 @@
 //! `dsconvert bench`: how fast images, text or a dataset can be read.
 
+mod effort_args;
 mod target_args;
 mod text;
 
-pub(super) use target_args::{TargetArgs, local_paths};
+pub(super) use effort_args::{EffortArgs, announce};
+pub(super) use target_args::TargetArgs;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use super::{Ending, print};
-use crate::bench::{Bench, BenchOptions, Effort, ReadOrder, TargetKind, find_timed, serve_rounds};
+use crate::bench::{Bench, BenchOptions, ReadOrder, TargetKind, serve_rounds};
 use crate::error::{Error, Result};
 use crate::options::{DEFAULT_SEED, default_threads};
 use crate::storage::write_file;
-
-/// Seconds above which the user is told how long it will take.
-const LONG_SECONDS: f64 = 5.0;
 
 /// The hidden argument that makes a process answer requests.
 const JOB_FLAG: &str = "--serve-rounds";
@@ -62,35 +61,8 @@ pub(super) struct Args {
     #[arg(long, help_heading = "Measurement")]
     no_decode: bool,
 
-    /// Seconds of a round
-    #[arg(
-        long,
-        value_name = "S",
-        default_value_t = 3.0,
-        help_heading = "Measurement",
-        allow_hyphen_values = true
-    )]
-    seconds: f64,
-
-    /// Items of a round instead, rounded up to whole batches
-    #[arg(
-        long,
-        value_name = "N",
-        conflicts_with = "seconds",
-        help_heading = "Measurement",
-        allow_hyphen_values = true
-    )]
-    items: Option<u64>,
-
-    /// Rounds of each measurement, interleaved with those of the others
-    #[arg(
-        long,
-        value_name = "K",
-        default_value_t = 3,
-        help_heading = "Measurement",
-        allow_hyphen_values = true
-    )]
-    repeat: usize,
+    #[command(flatten)]
+    effort: EffortArgs,
 
     /// Drop the files from the page cache before each round, and read each of them once
     #[arg(long, help_heading = "Measurement")]
@@ -163,7 +135,7 @@ impl Args {
         };
         let mut orders = Vec::new();
         for name in text.split(',') {
-            let order = super::common::parse("--order", name.trim())?;
+            let order = super::values::parse("--order", name.trim())?;
             if !orders.contains(&order) {
                 orders.push(order);
             }
@@ -183,15 +155,9 @@ impl Args {
 
     /// Finds the targets and checks everything.
     fn bench(&self) -> Result<Bench> {
-        local_paths(&self.path, self.against.as_deref())?;
-        let paths: Vec<&Path> = std::iter::once(&*self.path).chain(self.against.as_deref()).collect();
-        let mut targets = Vec::new();
-        for (i, path) in paths.iter().enumerate() {
-            let like = paths.get(1 - i.min(1)).copied().filter(|_| paths.len() == 2);
-            targets.push(find_timed(path, &self.target.options(like)?)?);
-        }
-        let kinds: Vec<TargetKind> = targets.iter().map(|(target, _)| target.kind()).collect();
-        let compressed = targets.iter().any(|(target, _)| target.is_compressed());
+        let targets = self.target.find(&self.path, self.against.as_deref())?;
+        let kinds: Vec<TargetKind> = targets.iter().map(|target| target.kind()).collect();
+        let compressed = targets.iter().any(|target| target.is_compressed());
         let options = BenchOptions {
             orders: self.orders(&kinds, compressed)?,
             threads: self.threads()?,
@@ -201,8 +167,8 @@ impl Args {
                 _ => vec![true],
             },
             batch: self.target.batch(),
-            effort: self.items.map_or(Effort::Seconds(self.seconds), Effort::Items),
-            repeat: self.repeat,
+            effort: self.effort.effort(),
+            repeat: self.effort.repeat,
             cold: self.cold,
             jobs: self.jobs,
             seed: self.seed,
@@ -227,20 +193,16 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
         serve_rounds(io::stdin().lock(), io::stdout(), bench.answer())?;
         return Ok(Ending::Fine);
     }
-    if let Some(seconds) = bench.expected_seconds().filter(|seconds| *seconds > LONG_SECONDS) {
-        print::say(format!("measuring for about {seconds:.0} s"));
-    }
+    announce(&bench);
     let report = bench.run(job)?;
     if let (Some(path), Some(measurement)) = (&args.trace, report.trace_source()) {
         write_file(path, measurement.trace().as_bytes())?;
     }
-    let text = if args.json {
-        let json = serde_json::to_string_pretty(&report);
-        json.map_err(|e| Error::internal("the report has no JSON").caused_by(e))? + "\n"
+    if args.json {
+        print::json(&report)?
     } else {
-        text::report(&report)
-    };
-    print::out(&text)?;
+        print::out(&text::report(&report))?
+    }
     Ok(Ending::Fine)
 }
 

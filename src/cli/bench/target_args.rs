@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::bench::{BenchBatchSize, TargetOptions};
-use crate::cli::common::parse;
+use crate::bench::{BenchBatchSize, BenchTarget, TargetOptions};
 use crate::cli::text;
+use crate::cli::values::parse;
 use crate::error::Result;
 use crate::options::check_local;
 use crate::transform::image::ImageOptions;
@@ -78,8 +78,22 @@ impl TargetArgs {
         self.batch_tokens.map_or(BenchBatchSize::Items(items), BenchBatchSize::Tokens)
     }
 
-    /// The options of targets; what is not given is taken from `like`, if that is a dataset.
-    pub(in crate::cli) fn options(&self, like: Option<&Path>) -> Result<TargetOptions> {
+    /// Finds `path` and what it is compared with. Each of the two is read as the other one was converted, if that is a
+    /// dataset.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) for a URL, and where there is nothing to measure.
+    pub(in crate::cli) fn find(&self, path: &Path, against: Option<&Path>) -> Result<Vec<BenchTarget>> {
+        check_local("PATH", path)?;
+        let Some(against) = against else { return Ok(vec![BenchTarget::find(path, &self.options(None)?)?]) };
+        check_local("--against", against)?;
+        let target = |path, other| BenchTarget::find(path, &self.options(Some(other))?);
+        Ok(vec![target(path, against)?, target(against, path)?])
+    }
+
+    /// The options of a target; what is not given is taken from `like`, if that is a dataset.
+    fn options(&self, like: Option<&Path>) -> Result<TargetOptions> {
         let tokenizer = self.tokenizer.as_deref().map(|name| {
             let options =
                 TokenizerOptions { add_bos: self.add_bos, add_eos: self.add_eos, ..Default::default() };
@@ -120,10 +134,4 @@ impl TargetArgs {
             ..defaults
         }))
     }
-}
-
-/// Refuses URLs.
-pub(in crate::cli) fn local_paths(path: &Path, against: Option<&Path>) -> Result<()> {
-    check_local("PATH", path)?;
-    against.map_or(Ok(()), |against| check_local("--against", against))
 }

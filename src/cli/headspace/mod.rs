@@ -6,12 +6,11 @@ use std::path::PathBuf;
 
 use dsconvert_simulate::LoadTrace;
 
-use super::bench::{TargetArgs, counts, local_paths};
+use super::bench::{EffortArgs, TargetArgs, announce, counts};
 use super::simulate::read_trace;
 use super::{Ending, print};
 use crate::bench::{
-    Bench, BenchOptions, BenchReport, Effort, Headspace, HeadspaceOptions, PaddingTime, ReadOrder,
-    TargetKind, find_timed,
+    Bench, BenchOptions, BenchReport, Headspace, HeadspaceOptions, PaddingTime, ReadOrder, TargetKind,
 };
 use crate::error::{Error, Result};
 use crate::options::{DEFAULT_SEED, default_threads};
@@ -65,35 +64,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     cores: Option<u32>,
 
-    /// Seconds of a round of measuring
-    #[arg(
-        long,
-        value_name = "S",
-        default_value_t = 3.0,
-        help_heading = "Measurement",
-        allow_hyphen_values = true
-    )]
-    seconds: f64,
-
-    /// Items of a round instead, rounded up to whole batches
-    #[arg(
-        long,
-        value_name = "N",
-        conflicts_with = "seconds",
-        help_heading = "Measurement",
-        allow_hyphen_values = true
-    )]
-    items: Option<u64>,
-
-    /// Rounds
-    #[arg(
-        long,
-        value_name = "K",
-        default_value_t = 3,
-        help_heading = "Measurement",
-        allow_hyphen_values = true
-    )]
-    repeat: usize,
+    #[command(flatten)]
+    effort: EffortArgs,
 
     #[command(flatten)]
     target: TargetArgs,
@@ -127,30 +99,22 @@ impl Args {
 
     /// Measures batches in random order on one thread, of both targets in turns; and padding, of text.
     fn measure(&self, path: &std::path::Path) -> Result<(BenchReport, Option<PaddingTime>)> {
-        local_paths(path, self.against.as_deref())?;
-        let mut targets = Vec::new();
-        for (path, like) in [(Some(path), self.against.as_deref()), (self.against.as_deref(), Some(path))] {
-            if let Some(path) = path {
-                targets.push(find_timed(path, &self.target.options(like)?)?);
-            }
-        }
-        let compressed = targets.iter().any(|(target, _)| target.is_compressed());
+        let targets = self.target.find(path, self.against.as_deref())?;
+        let compressed = targets.iter().any(|target| target.is_compressed());
         let options = BenchOptions {
             orders: vec![if compressed { ReadOrder::Sequential } else { ReadOrder::Random }],
             threads: vec![1],
             decode: vec![true],
             batch: self.target.batch(),
-            effort: self.items.map_or(Effort::Seconds(self.seconds), Effort::Items),
-            repeat: self.repeat,
+            effort: self.effort.effort(),
+            repeat: self.effort.repeat,
             cold: false,
             jobs: 1,
             seed: DEFAULT_SEED,
             probe: false,
         };
         let bench = Bench::new(targets, options)?;
-        if let Some(seconds) = bench.expected_seconds().filter(|seconds| *seconds > 5.0) {
-            print::say(format!("measuring for about {seconds:.0} s"));
-        }
+        announce(&bench);
         // One job needs no other process.
         let report = bench.run(|| std::process::Command::new("true"))?;
         let padding = match bench.padding()? {
@@ -222,13 +186,11 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
         }
         (None, None) => return Err(Error::usage("name a PATH to measure, or load times by --trace")),
     };
-    let text = if args.json {
-        let json = serde_json::to_string_pretty(&found);
-        json.map_err(|e| Error::internal("the report has no JSON").caused_by(e))? + "\n"
+    if args.json {
+        print::json(&found)?
     } else {
-        text::report(&found)
-    };
-    print::out(&text)?;
+        print::out(&text::report(&found))?
+    }
     Ok(Ending::Fine)
 }
 

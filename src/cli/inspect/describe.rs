@@ -5,9 +5,11 @@ use std::path::Path;
 
 use indicatif::{HumanBytes, HumanCount};
 
+use super::classes::ClassCounts;
 use crate::index::LengthSummary;
 use crate::printable::{printable, printable_path};
 use crate::reader::{DatasetDescription, Description, HistogramBucket, ShardDescription};
+use crate::report::format::plural;
 use crate::schema::Schema;
 
 /// Characters of the longest bar.
@@ -15,30 +17,40 @@ const BAR_WIDTH: u64 = 40;
 /// Class names that are printed before the rest is counted.
 const SHOWN_CLASSES: usize = 8;
 
-pub(super) fn print(path: &Path, description: &Description, out: &mut impl Write) -> io::Result<()> {
+pub(super) fn print(
+    path: &Path,
+    description: &Description,
+    classes: &ClassCounts,
+    out: &mut impl Write,
+) -> io::Result<()> {
     match description {
-        Description::Dataset(dataset) => print_dataset(path, dataset, out),
+        Description::Dataset(dataset) => print_dataset(path, dataset, classes, out),
         Description::Shard(shard) => print_shard(path, shard, out),
     }
 }
 
-fn print_dataset(path: &Path, d: &DatasetDescription, out: &mut impl Write) -> io::Result<()> {
+fn print_dataset(
+    path: &Path,
+    d: &DatasetDescription,
+    classes: &ClassCounts,
+    out: &mut impl Write,
+) -> io::Result<()> {
     writeln!(out, "{}: {} dataset, {}", printable_path(path), d.kind.name(), d.format)?;
     writeln!(
         out,
-        "  {} records in {} shards, {}; written by dsconvert {}",
-        HumanCount(d.records),
-        HumanCount(d.shards),
+        "  {} in {}, {}; written by dsconvert {}",
+        plural(d.records, "record"),
+        plural(d.shards, "shard"),
         HumanBytes(d.bytes),
         d.dsconvert
     )?;
     writeln!(
         out,
-        "  {} found: {} converted, {} filtered, {} duplicates, {} rejected",
+        "  {} found: {} converted, {} filtered, {}, {} rejected",
         HumanCount(d.counts.found),
         HumanCount(d.counts.converted),
         HumanCount(d.counts.filtered),
-        HumanCount(d.counts.duplicates),
+        plural(d.counts.duplicates, "duplicate"),
         HumanCount(d.counts.rejected)
     )?;
     for (code, count) in &d.reject_codes {
@@ -49,9 +61,9 @@ fn print_dataset(path: &Path, d: &DatasetDescription, out: &mut impl Write) -> i
     }
     writeln!(
         out,
-        "  from {} ({} files, {}, {} others skipped)",
+        "  from {} ({}, {}, {} others skipped)",
         printable(&d.sources.labels.join(", ")),
-        HumanCount(d.sources.files),
+        plural(d.sources.files, "file"),
         HumanBytes(d.sources.bytes),
         HumanCount(d.sources.skipped)
     )?;
@@ -65,11 +77,12 @@ fn print_dataset(path: &Path, d: &DatasetDescription, out: &mut impl Write) -> i
     for (name, split) in &d.splits {
         writeln!(
             out,
-            "\n{name}: {} records in {} shards, {}",
-            HumanCount(split.records),
-            HumanCount(split.shards),
+            "\n{name}: {} in {}, {}",
+            plural(split.records, "record"),
+            plural(split.shards, "shard"),
             HumanBytes(split.bytes)
         )?;
+        classes.print(name, split.records, out)?;
         print_lengths(&split.length, &split.histogram, out)?;
     }
     Ok(())
@@ -77,7 +90,7 @@ fn print_dataset(path: &Path, d: &DatasetDescription, out: &mut impl Write) -> i
 
 fn print_shard(path: &Path, s: &ShardDescription, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{}: {} shard, {}", printable_path(path), s.kind.name(), s.format)?;
-    writeln!(out, "  {} records, {}", HumanCount(s.records), HumanBytes(s.bytes))?;
+    writeln!(out, "  {}, {}", plural(s.records, "record"), HumanBytes(s.bytes))?;
     print_schema(&s.schema, out)?;
     writeln!(out)?;
     print_lengths(&s.length, &s.histogram, out)

@@ -1,7 +1,10 @@
 //! `dsconvert inspect`: what is in a dataset or shard, is it whole, show me.
 
+mod card;
+mod classes;
 mod describe;
 mod record;
+mod records;
 mod report;
 mod verify;
 
@@ -11,10 +14,11 @@ pub(super) use report::inside;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use self::classes::ClassCounts;
 use super::{Ending, print};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::options::default_threads;
-use crate::reader::{Dataset, Record, ShardFile, Split, describe as describe_path};
+use crate::reader::{Dataset, Split, describe as describe_path};
 use crate::storage::{Access, stat};
 
 /// Arguments of `dsconvert inspect`.
@@ -29,20 +33,39 @@ pub(super) struct Args {
     split: Option<String>,
 
     /// Show the first N records
-    #[arg(long, value_name = "N", conflicts_with_all = ["record", "verify"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["record", "sample", "verify"])]
     head: Option<u64>,
+
+    /// Show N records chosen at random, by --seed
+    #[arg(long, value_name = "N", conflicts_with_all = ["record", "verify"])]
+    sample: Option<u64>,
 
     /// Show record number I, counted from 0
     #[arg(long, value_name = "I", conflicts_with = "verify")]
     record: Option<u64>,
 
+    /// Show text instead of token ids, with the names of special tokens
+    ///
+    /// The text is decoded by the tokenizer that the dataset holds, or by --tokenizer. Without --head, --sample or --record,
+    /// the first 5 records are shown.
+    #[arg(long, conflicts_with = "verify")]
+    text: bool,
+
     /// With --record: write the image, or the token ids as a JSON list, to FILE
     #[arg(long, value_name = "FILE", requires = "record")]
     extract: Option<PathBuf>,
 
-    /// Check every checksum, decode every record, compare indexes and counts; exit status 3 when something is wrong
+    /// Check every byte: exit status 3 when something is wrong
+    ///
+    /// Compares all checksums, decodes every record, and compares indexes and counts.
     #[arg(long)]
     verify: bool,
+
+    /// Write README.md into the directory: a card with which the Hugging Face Hub and load_dataset open it as it is
+    ///
+    /// The card has configs, features, splits and sizes, and a place for the license. Shards must be parquet or arrow.
+    #[arg(long, conflicts_with_all = ["head", "sample", "record", "text", "verify", "json"])]
+    card: bool,
 
     /// Print JSON
     #[arg(long)]
@@ -52,12 +75,18 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 
-    /// Read files instead of mapping them: safe when another process may cut them short
+    /// Read files instead of mapping them, in case another process may truncate them
     #[arg(long)]
     no_mmap: bool,
 
     #[command(flatten)]
     report: report::ReportArgs,
+}
+
+impl Args {
+    fn shows_records(&self) -> bool {
+        self.head.is_some() || self.record.is_some() || self.sample.is_some() || self.text
+    }
 }
 
 /// Standard output, with errors that name it.
@@ -76,25 +105,27 @@ fn print_json(out: &mut Out, value: &impl serde::Serialize) -> Result<()> {
 /// Runs it.
 pub(super) fn exec(args: &Args) -> Result<Ending> {
     crate::options::check_local("PATH", &args.path)?;
+    args.report.check_tokenizer(args.text)?;
     let access = if args.no_mmap { Access::Read } else { Access::Map };
     let mut out = BufWriter::new(io::stdout().lock());
     let ending = if args.verify {
         verify::exec(&args.path, access, args.threads.unwrap_or_else(default_threads), args.json, &mut out)?
-    } else if let Some(wanted) = args.record {
-        show_record(args, access, wanted, &mut out)?;
-        Ending::Fine
-    } else if let Some(head) = args.head {
-        show_head(args, access, head, &mut out)?;
+    } else if args.card {
+        card::exec(&args.path, access, &mut out)?;
         Ending::Fine
     } else if args.report.is_asked_for() {
         report::exec(args, access, &mut out)?;
         Ending::Fine
+    } else if args.shows_records() {
+        records::exec(args, access, &mut out)?;
+        Ending::Fine
     } else {
         let description = describe_path(&args.path, access)?;
+        let classes = ClassCounts::of(&args.path, &description, access)?;
         if args.json {
-            print_json(&mut out, &description)?;
+            print_json(&mut out, &classes.add_to(&description)?)?;
         } else {
-            describe::print(&args.path, &description, &mut out).map_err(print_error)?;
+            describe::print(&args.path, &description, &classes, &mut out).map_err(print_error)?;
         }
         Ending::Fine
     };
@@ -123,42 +154,5 @@ fn split_of(dataset: &Dataset, name: Option<&str>) -> Result<Split> {
     match named {
         Some(name) => dataset.split(name),
         None => dataset.splits().next().ok_or_else(|| Error::corrupt("the dataset has no split")),
-    }
-}
-
-fn show_record(args: &Args, access: Access, wanted: u64, out: &mut Out) -> Result<()> {
-    let record = if is_shard(&args.path)? {
-        let shard = ShardFile::open(&args.path, access)?;
-        let found = shard.records()?.nth(usize::try_from(wanted).unwrap_or(usize::MAX));
-        found.ok_or_else(|| {
-            Error::new(ErrorKind::OutOfRange, "the shard has fewer records")
-                .at_path(&args.path)
-                .at_row(wanted)
-        })??
-    } else {
-        split_of(&open_dataset(&args.path, access)?, args.split.as_deref())?.get(wanted)?
-    };
-    if let Some(file) = &args.extract {
-        record::extract(&record, file)?;
-    }
-    show(&record, args.json, out)
-}
-
-fn show_head(args: &Args, access: Access, head: u64, out: &mut Out) -> Result<()> {
-    let most = usize::try_from(head).unwrap_or(usize::MAX);
-    if is_shard(&args.path)? {
-        let shard = ShardFile::open(&args.path, access)?;
-        return shard.records()?.take(most).try_for_each(|record| show(&record?, args.json, out));
-    }
-    let split = split_of(&open_dataset(&args.path, access)?, args.split.as_deref())?;
-    split.iter().take(most).try_for_each(|record| show(&record?, args.json, out))
-}
-
-fn show(record: &Record, json: bool, out: &mut Out) -> Result<()> {
-    if json {
-        let line = record::to_json(record);
-        writeln!(out, "{line}").map_err(print_error)
-    } else {
-        record::print(record, out).map_err(print_error)
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::error::{Error, Result};
 use crate::printable::printable;
 use crate::reader::Record;
+use crate::report::format::plural;
 use crate::sample::Value;
 use crate::schema::{FieldType, IMAGE, INPUT_IDS};
 use crate::transform::image::sniff;
@@ -17,10 +18,17 @@ const SHOWN_IDS: usize = 16;
 /// Characters of a text that are printed.
 const SHOWN_CHARACTERS: usize = 200;
 
-/// Prints a record, long values cut.
-pub(super) fn print(record: &Record, out: &mut impl Write) -> io::Result<()> {
+/// Characters of a decoded document that are printed.
+const SHOWN_TEXT: usize = 2000;
+
+/// Prints a record, long values cut; with the `text` of its ids in place of them.
+pub(super) fn print(record: &Record, text: Option<&str>, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "record {}", record.ordinal())?;
     for (name, ty, value) in record.fields() {
+        if let (INPUT_IDS, Some(text)) = (name, text) {
+            print_text(text, out)?;
+            continue;
+        }
         let text = match value {
             Value::Null => "(none)".to_owned(),
             Value::Bool(b) => b.to_string(),
@@ -49,6 +57,17 @@ pub(super) fn print(record: &Record, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
+/// Prints the lines of a decoded document.
+fn print_text(text: &str, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "  text:")?;
+    let shown: String = text.chars().take(SHOWN_TEXT).collect();
+    shown.lines().try_for_each(|line| writeln!(out, "{}", format!("    {}", printable(line)).trim_end()))?;
+    match text.chars().count().saturating_sub(SHOWN_TEXT) {
+        0 => Ok(()),
+        more => writeln!(out, "    … and {}; --json shows all", plural(more as u64, "more character")),
+    }
+}
+
 /// The text with control characters shown as escapes, cut after some characters: a dataset must not drive a terminal.
 fn cut(text: &str) -> String {
     let mut shown = printable(&text.chars().take(SHOWN_CHARACTERS).collect::<String>()).into_owned();
@@ -58,8 +77,8 @@ fn cut(text: &str) -> String {
     shown
 }
 
-/// The whole record, but for images and other bytes, of which the size is given.
-pub(super) fn to_json(record: &Record) -> Json {
+/// The whole record, with the `text` of its ids, but for images and other bytes, of which the size is given.
+pub(super) fn to_json(record: &Record, text: Option<&str>) -> Json {
     let mut fields = Map::new();
     fields.insert("record".to_owned(), json!(record.ordinal()));
     for (name, _, value) in record.fields() {
@@ -76,6 +95,9 @@ pub(super) fn to_json(record: &Record) -> Json {
             Value::Ids(ids) => ids.iter().collect(),
         };
         fields.insert(name.to_owned(), value);
+    }
+    if let Some(text) = text {
+        fields.insert("text".to_owned(), json!(text));
     }
     Json::Object(fields)
 }

@@ -4,9 +4,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::{Args, Out, is_shard, open_dataset, print_error, split_of};
+use crate::cli::print;
 use crate::error::{Error, Result};
 use crate::options::check_local;
 use crate::printable::printable_path;
+use crate::report::format::plural;
 use crate::report::{DatasetReport, ReportOptions, RunReport, contact_sheet, page_html, plots_svg};
 use crate::source::read_file;
 use crate::storage::{Access, write_file};
@@ -17,26 +19,26 @@ use crate::tokenizer_files;
 #[command(next_help_heading = "Reports")]
 pub(super) struct ReportArgs {
     /// Write a page with counts, plots and examples: one file that needs nothing else
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["head", "record", "verify", "json"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["head", "record", "sample", "text", "card", "verify", "json"])]
     html: Option<PathBuf>,
 
     /// Write a picture of up to 96 images
-    #[arg(long, value_name = "FILE.png", conflicts_with_all = ["head", "record", "verify", "json"])]
+    #[arg(long, value_name = "FILE.png", conflicts_with_all = ["head", "record", "sample", "text", "card", "verify", "json"])]
     contact_sheet: Option<PathBuf>,
 
     /// Write the plots: sizes of images; lengths and padding of text
-    #[arg(long, value_name = "FILE.svg", conflicts_with_all = ["head", "record", "verify", "json"])]
+    #[arg(long, value_name = "FILE.svg", conflicts_with_all = ["head", "record", "sample", "text", "card", "verify", "json"])]
     plot: Option<PathBuf>,
 
     /// With --html: also show the run report that images or text wrote to FILE
     #[arg(long, value_name = "FILE", requires = "html")]
     report: Option<PathBuf>,
 
-    /// The tokenizer.json that made the ids, for a dataset that does not hold it
-    #[arg(long, value_name = "FILE", requires = "html")]
+    /// With --html or --text: the tokenizer.json that made the ids, for a dataset that does not hold it
+    #[arg(long, value_name = "FILE")]
     tokenizer: Option<PathBuf>,
 
-    /// Seed of the choice of examples
+    /// Seed of --sample, and of the examples on the page
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }
@@ -45,6 +47,23 @@ impl ReportArgs {
     /// Whether anything is to be written.
     pub(super) fn is_asked_for(&self) -> bool {
         self.html.is_some() || self.contact_sheet.is_some() || self.plot.is_some()
+    }
+
+    pub(super) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The bytes of `--tokenizer`.
+    pub(super) fn tokenizer(&self) -> Result<Option<Vec<u8>>> {
+        self.tokenizer.as_deref().map(read_tokenizer).transpose()
+    }
+
+    /// Refuses `--tokenizer` where nothing is decoded.
+    pub(super) fn check_tokenizer(&self, text: bool) -> Result<()> {
+        if self.tokenizer.is_some() && self.html.is_none() && !text {
+            return Err(Error::usage("--tokenizer is for --html and --text, which decode ids"));
+        }
+        Ok(())
     }
 
     /// The files to be written, with their flags.
@@ -103,7 +122,7 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
     let dataset = open_dataset(&args.path, access)?;
     wanted.check(dataset.path())?;
     let run = wanted.report.as_deref().map(RunReport::read).transpose()?;
-    let tokenizer = wanted.tokenizer.as_deref().map(read_tokenizer).transpose()?;
+    let tokenizer = wanted.tokenizer()?;
     let mut written = Vec::new();
     let mut write = |path: &Path, bytes: &[u8]| -> Result<()> {
         write_file(path, bytes)?;
@@ -127,7 +146,7 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
         };
         let report = DatasetReport::of(&dataset, &options)?;
         for problem in &report.problems.listed {
-            super::super::print::say(format!("warning: {problem}"));
+            print::warning(problem);
         }
         if let Some(path) = &wanted.html {
             write(path, page_html(&report, run.as_ref()).as_bytes())?;
@@ -140,7 +159,7 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
         let split = split_of(&dataset, args.split.as_deref())?;
         let (png, left_out) = contact_sheet(&dataset, &split, wanted.seed)?;
         if left_out > 0 {
-            super::super::print::say(format!("warning: {left_out} images cannot be shown and are left out"));
+            print::warning(format!("left out: {} that cannot be shown", plural(left_out, "image")));
         }
         write(path, &png)?;
     }

@@ -10,6 +10,7 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::job::ImagesJob;
+use super::row::ImageRow;
 use super::tables::{ClassOrdinals, TableTask};
 use super::tars::TarTask;
 use crate::error::Result;
@@ -18,10 +19,11 @@ use crate::panics::contained;
 use crate::pipeline::conversion::{Conversion, Converting, Feed};
 use crate::pipeline::dedup::{Candidate, duplicates};
 use crate::pipeline::memory::MemoryLimit;
-use crate::pipeline::outcome::{Converted, Outcome, Outcomes};
+use crate::pipeline::outcome::{Outcome, Outcomes};
 use crate::pipeline::progress::Stop;
+use crate::pipeline::stage::Stages;
 use crate::pipeline::testing::item_panic_point;
-use crate::sample::{Record, Reject, RejectCode, Value};
+use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::LABEL;
 use crate::source::listing::Detail;
 use crate::source::walk::SourceFile;
@@ -82,6 +84,10 @@ impl Conversion for Images<'_> {
         Ok(())
     }
 
+    fn stages(&self) -> Stages {
+        Stages::new(&self.job.options.output)
+    }
+
     fn open(&self, unit: u32, _careful: bool) -> Result<Box<dyn Feed<Task> + '_>> {
         self.job.feed(self.job.units[unit as usize].clone())
     }
@@ -131,7 +137,7 @@ impl<'a> Images<'a> {
                 && !transform::is_unreadable_photo(&bytes)
                 && !transform::has_image_extension(&name)
             {
-                out.skipped += 1;
+                out.skipped.add(&file.origin);
                 continue;
             }
             let split = self.job.split_of(file);
@@ -198,7 +204,7 @@ impl<'a> Images<'a> {
         scratch: &mut Scratch,
         out: &mut Outcomes,
     ) -> Result<Outcome, Reject> {
-        let Item { origin, bytes, label, values: extra } = sample;
+        let Item { origin, bytes, label, values: more } = sample;
         let bytes = &bytes;
         contained(|| {
             item_panic_point(&origin);
@@ -225,20 +231,16 @@ impl<'a> Images<'a> {
         if image.lenient {
             out.note("damaged_kept");
         }
-        let (width, height) = (image.width, image.height);
-        let mut values = vec![
-            Value::Text(origin.as_str().into()),
-            Value::Bytes(image.bytes),
-            Value::UInt(u64::from(width)),
-            Value::UInt(u64::from(height)),
-        ];
-        if self.job.schema.index_of(LABEL).is_some() {
-            values.push(label);
-        }
-        values.push(Value::Text(origin.as_str().into()));
-        values.extend(extra);
-        let mut converted = Converted::new(split, Record { values }, u64::from(width) * u64::from(height));
-        (converted.width, converted.height) = (width, height);
+        let has_labels = self.job.schema.index_of(LABEL).is_some();
+        let row = ImageRow {
+            origin,
+            image: image.bytes,
+            width: image.width,
+            height: image.height,
+            label: has_labels.then_some(label),
+            more,
+        };
+        let converted = row.converted(split);
         converted.check_size()?;
         Ok(Outcome::Converted(converted))
     }

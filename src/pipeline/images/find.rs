@@ -1,9 +1,7 @@
 //! What the sources of images hold, and how the plan describes it.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::json;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -15,28 +13,28 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::SourceSpec;
 use crate::printable::printable;
 use crate::schema::Field;
+use crate::source::begins_as_any_image;
 use crate::source::image_table::is_parquet;
 use crate::source::labels::{Folders, Layout};
 use crate::source::listing::Detail;
 use crate::source::metadata::{BESIDE_NAMES, Metadata, list_beside};
+use crate::source::skipped::SkippedTypes;
 use crate::source::splits::{Names, SplitBy};
 use crate::source::walk::{Listing, SourceFile, list};
 use crate::source::warning::Warning;
 use crate::source::webdataset::is_tar;
-use crate::transform::image::{has_image_extension, is_unreadable_photo, sniff};
+use crate::transform::image::has_image_extension;
 
 /// Files of a folder that are looked into when no name says what they are.
 const SNIFFED_FILES: usize = 16;
-/// Bytes of such a file that are read.
-const SNIFFED_BYTES: u64 = 4096;
 
 /// What the sources hold.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct FoundImages {
     pub(super) files: Vec<SourceFile>,
     /// One per file, or none at all.
     pub(super) details: Vec<Detail>,
-    pub(super) skipped: u64,
+    pub(super) skipped: SkippedTypes,
     /// Fields that the details have values for.
     pub(super) fields: Vec<Field>,
     /// The classes of the labels in the details.
@@ -55,7 +53,7 @@ pub(super) struct Found {
     pub(super) warnings: Vec<Warning>,
 }
 
-impl Found {
+impl FoundImages {
     /// What the folders mean. Labels of metadata replace classes from folders; metadata that the walk found does so
     /// even without labels, unless folders are asked for.
     pub(super) fn folders(&self, options: &ImagesOptions) -> Result<Folders> {
@@ -122,7 +120,8 @@ fn images_among<'a>(
                 let (count, found) = looked.entry(parent(file)).or_default();
                 if !*found && *count < SNIFFED_FILES {
                     *count += 1;
-                    *found = is_image_inside(&file.path(sources));
+                    // A file that cannot be read is a failure of the run, not of the plan.
+                    *found = begins_as_any_image(&file.path(sources)).unwrap_or(true);
                 }
                 // A folder with more files may have images among the others.
                 *found || *count == SNIFFED_FILES
@@ -156,30 +155,23 @@ fn parent(file: &SourceFile) -> &str {
     file.origin.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-fn is_image_inside(path: &Path) -> bool {
-    let mut head = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(SNIFFED_BYTES).read_to_end(&mut head));
-    // A file that cannot be read is a failure of the run, not of the plan.
-    read.is_err() || sniff(&head).is_some() || is_unreadable_photo(&head)
-}
-
-pub(super) fn find(options: &ImagesOptions) -> Result<Found> {
+pub(super) fn find(options: &ImagesOptions) -> Result<FoundImages> {
     match &options.naming {
         Naming::Walk | Naming::WalkOnly => walk(options),
         Naming::FilesFrom(from) => {
             let (files, details) = from.list(one_folder(&options.sources)?, options.follow_symlinks)?;
-            Ok(Found { files, details, ..Found::default() })
+            Ok(FoundImages { files, details, ..FoundImages::default() })
         }
         Naming::Metadata(table) => {
             let source = one_folder(&options.sources)?;
             let found = table.list(source, options.follow_symlinks, options.classes.as_deref())?;
-            Ok(Found { tables: vec![table.path.clone()], ..Found::of(found) })
+            Ok(FoundImages { tables: vec![table.path.clone()], ..FoundImages::of(found) })
         }
     }
 }
 
 /// What a walk of the sources finds.
-fn walk(options: &ImagesOptions) -> Result<Found> {
+fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let sources = &options.sources;
     let listing = list(sources, options.follow_symlinks, &|_| true)?;
     crate::pipeline::check_origins(&listing.files, sources)?;
@@ -199,7 +191,7 @@ fn walk(options: &ImagesOptions) -> Result<Found> {
     if tables.is_empty() {
         let fields = if tars { tar_fields() } else { Vec::new() };
         let (files, skipped) = (listing.files, listing.skipped);
-        return Ok(Found { files, skipped, fields, warnings, walked: true, ..Found::default() });
+        return Ok(FoundImages { files, skipped, fields, warnings, walked: true, ..FoundImages::default() });
     }
     let classes = options.classes.as_deref();
     let named = list_beside(&tables, sources, options.follow_symlinks, classes).map_err(tables_help)?;
@@ -211,13 +203,14 @@ fn walk(options: &ImagesOptions) -> Result<Found> {
         let (images, example) = (1 + left_out.count() as u64, first.origin.clone());
         warnings.push(Warning::ImagesWithoutRow { images, example });
     }
-    let skipped = listing.skipped + listing.files.iter().filter(|f| in_no_row(f)).count() as u64;
+    let mut skipped = listing.skipped;
+    listing.files.iter().filter(|f| in_no_row(f)).for_each(|f| skipped.add(&f.origin));
     let tables = tables.iter().map(|table| table.path(sources)).collect();
-    Ok(Found { skipped, tables, warnings, by_itself: true, ..Found::of(named) })
+    Ok(FoundImages { skipped, tables, warnings, by_itself: true, ..FoundImages::of(named) })
 }
 
 /// What a walk finds that meets Parquet files with images.
-fn of_tables(found: FoundTables, listing: Listing, mut warnings: Vec<Warning>) -> Result<Found> {
+fn of_tables(found: FoundTables, listing: Listing, mut warnings: Vec<Warning>) -> Result<FoundImages> {
     let FoundTables { fields, class_names, left_out, others } = found;
     let is_other = |f: &&SourceFile| is_tar(&f.origin) || has_image_extension(&f.origin);
     if let Some(other) = listing.files.iter().find(is_other) {
@@ -228,14 +221,21 @@ fn of_tables(found: FoundTables, listing: Listing, mut warnings: Vec<Warning>) -
     if !left_out.is_empty() {
         warnings.push(Warning::ColumnsLeftOut { columns: left_out });
     }
-    let skipped = listing.skipped + others.len() as u64;
-    let files = listing.files.into_iter().enumerate().filter(|(at, _)| !others.contains(at));
-    let files = files.map(|(_, file)| file).collect();
+    let mut skipped = listing.skipped;
+    let mut files = Vec::new();
+    for (at, file) in listing.files.into_iter().enumerate() {
+        if others.contains(&at) {
+            skipped.add(&file.origin);
+        } else {
+            files.push(file);
+        }
+    }
     let (walked, image_tables) = (true, true);
-    Ok(Found { files, skipped, fields, class_names, warnings, walked, image_tables, ..Found::default() })
+    let found = FoundImages::default();
+    Ok(FoundImages { files, skipped, fields, class_names, warnings, walked, image_tables, ..found })
 }
 
-impl Found {
+impl FoundImages {
     fn of(metadata: Metadata) -> Self {
         let Metadata { files, details, fields, class_names, content } = metadata;
         Self { files, details, fields, class_names, content: Some(content), ..Self::default() }

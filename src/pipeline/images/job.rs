@@ -1,6 +1,5 @@
 //! The plan of a conversion of images: its files, units and schema.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +25,8 @@ use crate::source::braces;
 use crate::source::image_table::is_parquet;
 use crate::source::labels::Folders;
 use crate::source::listing::Detail;
-use crate::source::walk::{SourceFile, ending};
+use crate::source::skipped::SkippedTypes;
+use crate::source::walk::SourceFile;
 use crate::source::webdataset::is_tar;
 use crate::transform::image::ImageTransform;
 
@@ -50,7 +50,7 @@ pub struct ImagesJob {
     pub(super) walked: bool,
     /// Whether Parquet files among the files have images in their rows.
     pub(super) image_tables: bool,
-    pub(super) skipped: u64,
+    pub(super) skipped: SkippedTypes,
     /// Metadata files whose rows name the items.
     pub(super) tables: Vec<PathBuf>,
     pub(super) folders: Folders,
@@ -113,15 +113,6 @@ impl ImagesJob {
         })
     }
 
-    /// Number of files by what their names end with.
-    pub(super) fn file_types(&self) -> BTreeMap<String, u64> {
-        let mut types = BTreeMap::new();
-        for file in &self.files {
-            *types.entry(ending(file.file_origin())).or_default() += 1;
-        }
-        types
-    }
-
     /// Whether the file holds several items: a tar file, or a Parquet file with images. One that is named as an image does not.
     pub(super) fn is_container(&self, file: &SourceFile) -> bool {
         self.walked && (is_tar(&file.origin) || (self.image_tables && is_parquet(&file.origin)))
@@ -168,7 +159,7 @@ impl Job for ImagesJob {
             files: self.files.len() as u64,
             items: (!self.files.iter().any(|f| self.is_container(f))).then_some(self.files.len() as u64),
             bytes: self.files.iter().map(|f| f.bytes).sum(),
-            skipped: self.skipped,
+            skipped: self.skipped.clone(),
             units: self.units.len() as u32,
             splits: self.splits.clone(),
             split_by: self.options.output.split.is_none().then_some(self.folders.splits.by),

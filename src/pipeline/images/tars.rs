@@ -103,7 +103,7 @@ impl Images<'_> {
         let origin_of = |name: &str| format!("{}#{name}", file.origin);
         let (origin, converted) = match found {
             Found::Skipped => {
-                out.skipped += 1;
+                out.skipped.add_member();
                 return;
             }
             Found::Rejected(name, reject) => {
@@ -118,7 +118,7 @@ impl Images<'_> {
                 }
                 match item(&origin, sample) {
                     Ok(None) => {
-                        out.skipped += 1;
+                        out.skipped.add_member();
                         return;
                     }
                     Ok(Some(item)) => {

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::format::Format;
-use crate::pipeline::conversion::Cuts;
 use crate::pipeline::finished::UnitDirs;
 use crate::pipeline::outcome::Converted;
+use crate::pipeline::stage::Stages;
+use crate::pipeline::unit::UnitOptions;
 use crate::sample::{Ids, Record, Value};
 use crate::schema::{IdWidth, Schema};
 use crate::storage::Writeback;
@@ -62,6 +63,10 @@ impl Conversion for Faulty<'_> {
         assert_ne!(self.fails, Fails::InScratch, "the scratch fails");
     }
 
+    fn stages(&self) -> Stages {
+        Stages::default()
+    }
+
     fn open(&self, _: u32, _: bool) -> Result<Box<dyn Feed<u64> + '_>> {
         assert_ne!(self.fails, Fails::InOpen, "the unit fails");
         Ok(Box::new(Numbers { fails: self.fails, next: 0 }))
@@ -90,19 +95,19 @@ impl Conversion for Faulty<'_> {
 
 fn run_with(fails: Fails, threads: usize) -> (Result<FailedUnits>, u64) {
     let dir = tempfile::tempdir().unwrap();
-    let (dirs, writeback) = (UnitDirs::new(dir.path()), Writeback::start());
+    let dirs = UnitDirs::new(dir.path());
     let (stop, progress) = (Stop::default(), Progress::default());
-    let schema = Arc::new(Schema::text(IdWidth::U16, vec![]).unwrap());
-    let splits = ["train".to_owned()];
     let conversion = Faulty { fails, stop: &stop };
-    let cuts = Cuts {
+    let options = Arc::new(UnitOptions {
+        plan: "plan".to_owned(),
         format: Format::Msgpack,
         shard_bytes: 100,
         shard_records: None,
-        shuffle_seed: None,
-        pack: None,
-    };
-    let sink = |unit| UnitSink::create(unit, "plan", &dirs, &cuts, &writeback, &schema, &splits);
+        schema: Arc::new(Schema::text(IdWidth::U16, vec![]).unwrap()),
+        splits: vec!["train".to_owned()],
+        writeback: Writeback::start(),
+    });
+    let sink = |unit| UnitSink::create(unit, &dirs, &options, Stages::default());
     let schedule = Schedule {
         conversion: &conversion,
         threads,

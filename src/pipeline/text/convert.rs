@@ -5,20 +5,23 @@ use std::path::Path;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
-use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::TextJob;
 use super::dedup::{self, Duplicates, DuplicatesFile};
 use super::feed::{PartFeed, Task};
 use super::items::{Document, Items, Place};
-use super::options::{Overflow, TextInput};
+use super::options::{Overflow, TextInput, TextOptions};
+use super::pack::PackDocuments;
+use super::row::{TextRow, piece_name};
 use crate::error::{Error, ErrorKind, Result};
 use crate::panics::caught;
 use crate::pipeline::conversion::{Conversion, Converting, Feed};
 use crate::pipeline::outcome::{Converted, Member, Outcome, Outcomes};
 use crate::pipeline::progress::Stop;
+use crate::pipeline::stage::Stages;
 use crate::pipeline::testing::item_panic_point;
-use crate::sample::{Ids, PackedIds, Record, Reject, RejectCode, Text, Value};
+use crate::sample::{Ids, PackedIds, Reject, RejectCode, Text, Value};
 use crate::transform::text::{EncodeStats, PackedIdSink, Scratch, StoredIds, id_width, rejected};
 
 /// The running conversion.
@@ -58,6 +61,11 @@ impl Conversion for Texts<'_> {
             self.duplicates.get_or_init(|| found);
         }
         Ok(())
+    }
+
+    fn stages(&self) -> Stages {
+        let TextOptions { output, shape, .. } = &self.job.options;
+        Stages::new(output).and(shape.pack.map(PackDocuments::new))
     }
 
     fn open(&self, unit: u32, careful: bool) -> Result<Box<dyn Feed<Task> + '_>> {
@@ -326,19 +334,14 @@ impl Documents<'_> {
         continues: bool,
     ) -> Result<Outcome, Reject> {
         let too_many = || Reject::new(RejectCode::TooLarge, "the document has more than 2^32 - 1 tokens");
-        let length = u32::try_from(ids.len()).map_err(|_| too_many())?;
+        u32::try_from(ids.len()).map_err(|_| too_many())?;
         let named = |name: &Text| match start {
             None => name.clone(),
             Some(start) => piece_name(name.as_str(), start as u64).into(),
         };
         let (key, origin) = (named(&identity.key), named(&identity.origin));
-        let key_hash = identity.hashed.then(|| xxh3_128(key.as_bytes()));
-        let mut values =
-            vec![Value::Text(key), Value::Ids(ids), Value::UInt(u64::from(length)), Value::Text(origin)];
-        values.extend(kept);
-        let mut converted = Converted::new(identity.split, Record { values }, u64::from(length));
-        converted.key_hash = key_hash;
-        converted.continues = continues;
+        let row = TextRow { key, ids, origin, more: kept };
+        let converted = Converted { continues, ..row.converted(identity.split, identity.hashed) };
         converted.check_size()?;
         Ok(Outcome::Converted(converted))
     }
@@ -348,11 +351,6 @@ impl Documents<'_> {
 fn part(ids: &Ids, range: Range<usize>) -> Result<Ids, Reject> {
     ids.copy_of(range)
         .ok_or_else(|| Reject::new(RejectCode::Unsupported, "a piece has more tokens than its document"))
-}
-
-/// Key or origin of the piece of a document that begins at the token `start`.
-pub(in crate::pipeline) fn piece_name(name: &str, start: u64) -> String {
-    format!("{name}@{start}")
 }
 
 /// Sets the choice of documents to verify apart from other hashes of the key.

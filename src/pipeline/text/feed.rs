@@ -6,7 +6,6 @@ use super::items::Place;
 use super::parts::{self, Reader, Step, Work};
 use crate::error::Result;
 use crate::pipeline::conversion::Feed;
-use crate::source::stream::Broken;
 
 /// A piece of work.
 pub(in crate::pipeline) struct Task {
@@ -54,14 +53,7 @@ impl<'a> PartFeed<'a> {
                 self.open = None;
             }
             let Some(part) = self.parts.next() else { return Ok(None) };
-            match Reader::open(self.job, &self.job.parts[part]) {
-                Ok(reader) => self.open = Some((part, reader)),
-                Err(Broken::Damaged(reject)) => {
-                    self.job.planned(self.job.parts[part].file).open()?.check_unchanged()?;
-                    return Ok(Some((part, Step::defect(None, reject))));
-                }
-                Err(Broken::Failed(error)) => return Err(error),
-            }
+            self.open = Some((part, Reader::open_or_reject(self.job, &self.job.parts[part])?));
         }
     }
 }

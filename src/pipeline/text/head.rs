@@ -9,12 +9,13 @@ use super::options::TextOptions;
 use super::plan::TextFile;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
+use crate::source::missing_field::{quoted, suggestion};
 use crate::source::stream::Stream;
 use crate::source::text::json::Path;
 use crate::source::text::kind::Format;
 use crate::source::text::rows;
 use crate::source::walk::SourceFile;
-use crate::source::warning::{Warning, listed};
+use crate::source::warning::Warning;
 
 /// Rows that are looked at in all.
 const ROWS: usize = 1000;
@@ -174,22 +175,23 @@ impl<'a> Head<'a> {
         if self.rows == 0 {
             return Ok(warnings);
         }
-        let there = listed(self.there.iter().map(|name| format!("{name:?}")));
-        let refuse = |option: &str, name: &str, help: &str| {
+        let names: Vec<&str> = self.there.iter().map(String::as_str).collect();
+        let refuse = |option: &'static str, name: &str, help: Option<&str>| {
             let rows = if self.complete {
                 "no row".to_owned()
             } else {
                 format!("none of the first {} rows", self.rows)
             };
-            let message = format!("{option}: {rows} has the field {name:?}; there are {there}");
-            let error = Error::usage(message).help(help);
+            let message = format!("{rows} has the field {name:?}; there are {}", quoted(&names));
+            let help = help.map_or_else(|| suggestion(name, &names), str::to_owned);
+            let error = Error::usage(message).of_option(option).help(help);
             Err(if let Some(path) = first { error.at_path(path) } else { error })
         };
         if !self.text.seen {
-            return refuse("text_field", self.text.name, "name the field that holds the text");
+            return refuse("text_field", self.text.name, None);
         }
         if let Some(key) = self.key.as_ref().filter(|key| !key.seen) {
-            return refuse("key_field", key.name, "name the field that holds a unique key");
+            return refuse("key_field", key.name, None);
         }
         for (asked, keep) in self.kept.iter().zip(&options.keep_fields).filter(|(asked, _)| !asked.seen) {
             match keep.ty {
@@ -198,10 +200,10 @@ impl<'a> Head<'a> {
                     rows: self.rows,
                     there: self.there.clone(),
                 }),
-                _ if self.complete => return refuse("keep_fields", asked.name, "name fields that rows have"),
+                _ if self.complete => return refuse("keep_fields", asked.name, None),
                 _ => {
                     let help = "name fields that rows have; one that only later rows have needs its type, as name:string";
-                    return refuse("keep_fields", asked.name, help);
+                    return refuse("keep_fields", asked.name, Some(help));
                 }
             }
         }

@@ -10,18 +10,19 @@ mod feed;
 mod head;
 mod items;
 mod options;
+mod pack;
 mod parts;
 mod plan;
+mod predict;
+mod row;
 mod stored;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(super) use self::convert::Texts;
-pub(super) use self::convert::piece_name;
 pub use self::options::{
     DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, LengthRange, MAX_PACK_TOKENS, Overflow, TextInput,
     TextOptions, TextShape,
@@ -36,6 +37,7 @@ use crate::pipeline::run::{Job, Report, run};
 use crate::pipeline::splits_twice;
 use crate::schema::{Field, FieldType, Kind, Schema};
 use crate::source::PlannedFile;
+use crate::source::skipped::SkippedTypes;
 use crate::source::splits::{Names, SplitBy, Splits};
 use crate::source::stream::Stream;
 use crate::source::text::cut::Rule;
@@ -57,8 +59,7 @@ pub struct TextJob {
     files: Vec<SourceFile>,
     /// One per file.
     details: Vec<TextFile>,
-    skipped: u64,
-    skipped_types: BTreeMap<String, u64>,
+    skipped: SkippedTypes,
     splits: Vec<String>,
     /// What decides the split of a file, where no hash does.
     split_by: Option<SplitBy>,
@@ -127,7 +128,6 @@ impl TextJob {
             files: found.files,
             details: found.details,
             skipped: found.skipped,
-            skipped_types: found.skipped_types,
             splits,
             split_by,
             file_splits,
@@ -185,7 +185,7 @@ impl Job for TextJob {
             files: self.files.len() as u64,
             items: documents.then_some(self.files.len() as u64),
             bytes: self.files.iter().map(|f| f.bytes).sum(),
-            skipped: self.skipped,
+            skipped: self.skipped.clone(),
             units: self.units.len() as u32,
             splits: self.splits.clone(),
             split_by: self.split_by,

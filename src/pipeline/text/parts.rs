@@ -234,6 +234,18 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Opens a part; one that cannot be read, because its content is damaged, is one reject.
+    pub(super) fn open_or_reject(job: &'a TextJob, part: &Part) -> Result<Self> {
+        match Self::open(job, part) {
+            Ok(reader) => Ok(reader),
+            Err(Broken::Damaged(reject)) => {
+                job.planned(part.file).open()?.check_unchanged()?;
+                Ok(Self::Once(Some(Step::defect(None, reject))))
+            }
+            Err(Broken::Failed(error)) => Err(error),
+        }
+    }
+
     fn batches(source: Source, columns: Columns) -> Self {
         Self::Batches { source, read: 0, rest: None, memory_bytes: 0, columns: Arc::new(columns) }
     }

@@ -1,6 +1,5 @@
 //! The files of the sources, divided.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
@@ -12,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType};
+use crate::source::skipped::SkippedTypes;
 use crate::source::stream::Broken;
 use crate::source::text::arrow;
 use crate::source::text::kind::{Documents, FileKind, Format};
@@ -46,7 +46,7 @@ pub(super) struct Part {
     pub(super) file: usize,
     pub(super) extent: Extent,
     /// Bytes of text it counts for.
-    weight: u64,
+    pub(super) weight: u64,
     /// Bytes of the file it stands for.
     pub(super) source_bytes: u64,
 }
@@ -78,8 +78,7 @@ pub(super) struct Found {
     pub(super) files: Vec<SourceFile>,
     /// One per file.
     pub(super) details: Vec<TextFile>,
-    pub(super) skipped: u64,
-    pub(super) skipped_types: BTreeMap<String, u64>,
+    pub(super) skipped: SkippedTypes,
     /// Fields that are kept.
     pub(super) fields: Vec<Field>,
     /// In record order.
@@ -90,7 +89,7 @@ pub(super) struct Found {
 
 /// Lists the sources and divides them into units of about `unit_bytes`.
 pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<Found> {
-    let Listed { sources, files, defects, skipped, skipped_types } = listed(options)?;
+    let Listed { sources, files, defects, skipped } = listed(options)?;
     crate::pipeline::check_origins(&files, &sources)?;
     let mut types: Vec<Option<FieldType>> = options.keep_fields.iter().map(|k| k.ty).collect();
     let shuffle = options.output.shuffle;
@@ -114,7 +113,7 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<Found> {
     let kept = options.keep_fields.iter().zip(types);
     let fields = kept.map(|(k, ty)| Field::nullable(&k.name, ty.unwrap_or(FieldType::String))).collect();
     let units = group(&parts, unit_bytes);
-    Ok(Found { units, sources, files, details, skipped, skipped_types, fields, parts })
+    Ok(Found { units, sources, files, details, skipped, fields, parts })
 }
 
 /// The files of the sources.
@@ -123,8 +122,7 @@ struct Listed {
     files: Vec<SourceFile>,
     /// One per file that is named by a list.
     defects: Vec<Option<Reject>>,
-    skipped: u64,
-    skipped_types: BTreeMap<String, u64>,
+    skipped: SkippedTypes,
 }
 
 fn listed(options: &TextOptions) -> Result<Listed> {
@@ -140,8 +138,7 @@ fn listed(options: &TextOptions) -> Result<Listed> {
                 sources: options.sources.clone(),
                 files: vec![file],
                 defects: Vec::new(),
-                skipped: 0,
-                skipped_types: BTreeMap::new(),
+                skipped: SkippedTypes::default(),
             })
         }
         TextInput::FilesFrom(from) => {
@@ -152,8 +149,7 @@ fn listed(options: &TextOptions) -> Result<Listed> {
             };
             let (files, details) = from.list(folder, options.follow_symlinks)?;
             let defects = details.into_iter().map(|d| d.defect.map(|defect| *defect)).collect();
-            let (sources, skipped_types) = (options.sources.clone(), BTreeMap::new());
-            Ok(Listed { sources, files, defects, skipped: 0, skipped_types })
+            Ok(Listed { sources: options.sources.clone(), files, defects, skipped: SkippedTypes::default() })
         }
         TextInput::Walk => {
             // What a pattern matches is named, as if the shell had expanded it.
@@ -165,23 +161,15 @@ fn listed(options: &TextOptions) -> Result<Listed> {
                     return Err(Error::usage("unknown kind of text file")
                         .at_path(&source.path)
                         .help(
-                            "text is read from .txt, .jsonl, .json, .csv and .tsv files, also .gz, .zst, .xz and .bz2, and \
-                             from .parquet and .arrow files; --input-format says what a file of another name is",
+                            "to read it as plain text, add --input-format txt; known types are .txt, .jsonl, .json, .csv and \
+                             .tsv, also with .gz, .zst, .xz and .bz2, and .parquet and .arrow",
                         ));
                 }
             }
             let listing = list(&matches.sources, options.follow_symlinks, &wanted)?;
-            let mut skipped_types = listing.skipped_types;
-            for (ending, count) in matches.skipped_types {
-                *skipped_types.entry(ending).or_default() += count;
-            }
-            Ok(Listed {
-                sources: matches.sources,
-                files: listing.files,
-                defects: Vec::new(),
-                skipped: listing.skipped + matches.skipped,
-                skipped_types,
-            })
+            let mut skipped = listing.skipped;
+            skipped.extend(&matches.skipped);
+            Ok(Listed { sources: matches.sources, files: listing.files, defects: Vec::new(), skipped })
         }
     }
 }

@@ -56,12 +56,10 @@ impl StoredJob for TextJob {
             sources: self.sources.clone(),
             walked: self.options.input == TextInput::Walk,
             files: self.files.len() as u64,
-            skipped: self.skipped,
-            skipped_types: self.skipped_types.clone(),
+            skipped: self.skipped.clone(),
             units: self.units.len() as u32,
             unit_bytes: unit_bytes(&self.options.output),
             unit_pieces: plan::UNIT_PIECES as u64,
-            pack: self.options.shape.pack,
             tokenizer: Some(info),
             schema: Schema::clone(&self.schema),
             splits: self.splits.clone(),
@@ -108,11 +106,8 @@ impl StoredJob for TextJob {
         let stored: StoredText<'_> = file.line()?;
         let details: Vec<TextFile> = file.lines(files.len())?;
         let parts: Vec<Part> = file.lines(stored.parts)?;
-        let tokenizer = match tokenizer_json {
-            Some(json) => Tokenizer::from_json(json, stored.tokenizer.into_owned()),
-            None => Tokenizer::bytes(stored.tokenizer.into_owned()),
-        };
-        let tokenizer = tokenizer.map_err(usage_error)?;
+        let tokenizer =
+            Tokenizer::stored(tokenizer_json, stored.tokenizer.into_owned()).map_err(usage_error)?;
         let options = TextOptions {
             input: stored.input,
             input_format: stored.input_format,
@@ -140,7 +135,6 @@ impl StoredJob for TextJob {
             files,
             details,
             skipped: header.skipped,
-            skipped_types: header.skipped_types,
             splits: header.splits,
             split_by: stored.split_by,
             file_splits: stored.file_splits.into_owned(),

@@ -103,6 +103,6 @@ fn urls_are_refused_before_anything_is_created() {
     ] {
         let error = refused.unwrap_err();
         assert_eq!(error.kind(), crate::error::ErrorKind::Usage, "{option}: {error}");
-        assert!(error.to_string().starts_with(&format!("{option} \"s3://bucket/x\" is a URL")), "{error}");
+        assert!(error.to_string().starts_with(&format!("{option}: \"s3://bucket/x\" is a URL")), "{error}");
     }
 }

@@ -2,8 +2,10 @@
 
 use super::sample::evenly_spaced;
 use super::{Problems, ReportOptions};
+use crate::error::{Error, Result};
 use crate::reader::{Dataset, OpenOptions, Split};
 use crate::schema::LABEL;
+use crate::storage::Access;
 
 /// Records whose label is read.
 const MAX_RECORDS: u64 = 100_000;
@@ -31,6 +33,60 @@ pub struct Classes {
     pub read: u64,
 }
 
+/// Numbers of records by label, of all records of a split or of evenly spaced ones.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct LabelCounts {
+    /// By label.
+    pub(crate) counts: Vec<u64>,
+    /// Records without a label.
+    pub(crate) unlabelled: u64,
+    /// Records whose label was read.
+    pub(crate) read: u64,
+}
+
+impl LabelCounts {
+    /// Reads the labels of `split`. Records that cannot be read are given to `unreadable` and not counted.
+    ///
+    /// # Errors
+    ///
+    /// When the dataset cannot be opened.
+    pub(crate) fn of(
+        dataset: &Dataset,
+        split: &Split,
+        access: Access,
+        unreadable: &mut dyn FnMut(&Error),
+    ) -> Result<Self> {
+        // Without checksums, only the labels of parquet shards are decoded; `inspect --verify` checks the bytes.
+        let reopened = OpenOptions::new().access(access).verify_checksums(false).open(dataset.path())?;
+        let labels = reopened.split(split.name())?.select(&[LABEL])?;
+        let mut found = Self { counts: vec![0; dataset.class_names().len()], ..Self::default() };
+        let wanted: Vec<u64> = evenly_spaced(split.len(), MAX_RECORDS).collect();
+        for chunk in wanted.chunks(CHUNK) {
+            match labels.get_many(chunk) {
+                Ok(records) => records.iter().for_each(|record| found.add(record.label())),
+                // One by one: the others are counted.
+                Err(_) => {
+                    for &ordinal in chunk {
+                        match labels.get(ordinal) {
+                            Ok(record) => found.add(record.label()),
+                            Err(error) => unreadable(&error),
+                        }
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn add(&mut self, label: Option<usize>) {
+        self.read += 1;
+        match label.and_then(|label| self.counts.get_mut(label)) {
+            Some(count) => *count += 1,
+            None => self.unlabelled += 1,
+        }
+    }
+}
+
 /// Counts the labels of all records, or of evenly spaced ones. `None` when the dataset has no labels.
 pub(super) fn gather(
     dataset: &Dataset,
@@ -40,34 +96,9 @@ pub(super) fn gather(
 ) -> Option<Classes> {
     let names = dataset.class_names();
     dataset.schema().index_of(LABEL)?;
-    // Without checksums, only the labels of parquet shards are decoded; thumbnails are read with them.
-    let reopened = OpenOptions::new().access(options.access).verify_checksums(false).open(dataset.path());
-    let labels = reopened.and_then(|dataset| dataset.split(split.name())?.select(&[LABEL]));
-    let labels = problems.kept("labels cannot be read", labels)?;
-    let mut counts = vec![0u64; names.len()];
-    let mut classes = Classes { classes: names.len() as u64, ..Classes::default() };
-    let wanted: Vec<u64> = evenly_spaced(split.len(), MAX_RECORDS).collect();
-    let mut count = |label: Option<usize>| {
-        classes.read += 1;
-        match label.and_then(|label| counts.get_mut(label)) {
-            Some(count) => *count += 1,
-            None => classes.unlabelled += 1,
-        }
-    };
-    for chunk in wanted.chunks(CHUNK) {
-        match labels.get_many(chunk) {
-            Ok(records) => records.iter().for_each(|record| count(record.label())),
-            // One by one: the others are counted.
-            Err(_) => {
-                for &ordinal in chunk {
-                    match labels.get(ordinal) {
-                        Ok(record) => count(record.label()),
-                        Err(error) => problems.unreadable(&error),
-                    }
-                }
-            }
-        }
-    }
+    let found = LabelCounts::of(dataset, split, options.access, &mut |error| problems.unreadable(error));
+    let LabelCounts { counts, unlabelled, read } = problems.kept("labels cannot be read", found)?;
+    let mut classes = Classes { classes: names.len() as u64, unlabelled, read, ..Classes::default() };
     let mut order: Vec<usize> = (0..counts.len()).collect();
     let of = |label: &usize| counts.get(*label).copied().unwrap_or(0);
     order.sort_by_key(|label| (std::cmp::Reverse(of(label)), *label));

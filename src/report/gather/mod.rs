@@ -10,18 +10,17 @@ mod text;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use sha2::{Digest, Sha256};
-
 pub use self::classes::Classes;
+pub(crate) use self::classes::LabelCounts;
 pub use self::images::{ImageStats, Thumbnail};
 pub use self::padding::Curves;
 pub use self::rejects::RejectExamples;
-pub(super) use self::sample::seeded;
+pub(crate) use self::sample::seeded;
 pub use self::text::{DecodedSample, ShownToken, TextStats, TokenCount};
 use super::histogram::Histogram;
 use super::vocabulary::Vocabulary;
 use crate::error::{Error, Result};
-use crate::manifest::{Manifest, Split as SplitInfo, open_listed};
+use crate::manifest::{Manifest, Split as SplitInfo};
 use crate::reader::{Dataset, OpenOptions, Split};
 use crate::schema::Kind;
 use crate::storage::{Access, resolve, stat};
@@ -30,10 +29,6 @@ use crate::storage::{Access, resolve, stat};
 pub(super) const MAX_SPLITS: usize = 12;
 /// Problems that are listed; the others are counted.
 const MAX_PROBLEMS: usize = 20;
-/// Name of the tokenizer in a dataset.
-const TOKENIZER_NAME: &str = "tokenizer.json";
-/// Largest tokenizer that is read.
-const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
 
 /// What a report shows.
 #[derive(Debug, Clone)]
@@ -171,11 +166,12 @@ impl DatasetReport {
             None => dataset.splits().take(MAX_SPLITS).collect(),
         };
         let text = manifest.kind() == Kind::Text && options.documents > 0;
-        let (vocabulary, no_text) = match text.then(|| vocabulary(dataset, options.tokenizer)).transpose()? {
-            Some(Ok(vocabulary)) => (Some(vocabulary), None),
-            Some(Err(why)) => (None, Some(why)),
-            None => (None, None),
-        };
+        let (vocabulary, no_text) =
+            match text.then(|| Vocabulary::of(dataset, options.tokenizer)).transpose()? {
+                Some(Ok(vocabulary)) => (Some(vocabulary), None),
+                Some(Err(why)) => (None, Some(why)),
+                None => (None, None),
+            };
         if !options.compact {
             check_shards(dataset, &mut problems);
         }
@@ -290,44 +286,4 @@ fn lengths(split: &Split) -> Result<Histogram> {
         }
     }
     Ok(Histogram::new(&values, true))
-}
-
-/// The vocabulary of the dataset, or the reason why there is none to be had.
-///
-/// # Errors
-///
-/// `given` is not the tokenizer that made the ids.
-fn vocabulary(dataset: &Dataset, given: Option<&[u8]>) -> Result<Result<Vocabulary, String>> {
-    let manifest = dataset.manifest();
-    let member = |name: &str| manifest.tokenizer.as_ref()?.get(name)?.as_str();
-    if member("model") == Some(crate::transform::text::BYTES) {
-        return Ok(Ok(Vocabulary::bytes()));
-    }
-    let expected = member("sha256");
-    let is_expected = |json: &[u8]| expected == Some(crate::storage::hex(&Sha256::digest(json)).as_str());
-    if let Some(json) = given {
-        return match is_expected(json) {
-            true => Ok(Ok(Vocabulary::from_json(json)?)),
-            false => Err(Error::usage("the tokenizer is not the one that made the ids of this dataset")
-                .help(format!(
-                    "its SHA-256 must be {}",
-                    expected.unwrap_or("known, and the manifest does not say it")
-                ))),
-        };
-    }
-    let Some(file) = manifest.files.iter().find(|file| file.path == TOKENIZER_NAME) else {
-        return Ok(Err("the dataset does not hold its tokenizer; name the file with --tokenizer".to_owned()));
-    };
-    let read = || -> Result<Vocabulary> {
-        if file.bytes > MAX_TOKENIZER_BYTES {
-            return Err(Error::corrupt("the tokenizer is too large to be one"));
-        }
-        let blob = open_listed(dataset.path(), &file.path, file.bytes, Access::Read)?;
-        let json = blob.read(0, blob.len())?;
-        if !is_expected(&json) {
-            return Err(Error::corrupt("the tokenizer.json of the dataset is not the one that made its ids"));
-        }
-        Vocabulary::from_json(&json)
-    };
-    Ok(read().map_err(|error| error.to_string()))
 }

@@ -9,7 +9,7 @@ pub(in crate::report) fn evenly_spaced(records: u64, most: u64) -> impl Iterator
 }
 
 /// At most `most` ordinals of `records`, ascending: one of each of as many equal parts, chosen by `seed`.
-pub(in crate::report) fn seeded(records: u64, most: u64, seed: u64) -> Vec<u64> {
+pub(crate) fn seeded(records: u64, most: u64, seed: u64) -> Vec<u64> {
     let wanted = records.min(most);
     let chosen = |i: u64| {
         let (start, end) =

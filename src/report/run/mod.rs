@@ -215,7 +215,7 @@ impl RunReport {
             items: progress.snapshot().items,
             bytes_in: manifest.sources.bytes,
             bytes_out,
-            text_bytes: done.text_bytes.filter(|_| tokens.is_some()),
+            text_bytes: done.totals.as_ref().map(|totals| totals.text_bytes).filter(|_| tokens.is_some()),
             tokens,
             peak_memory_bytes: peak_memory_bytes(),
             retries: retries(),

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::DEFAULT_PATH_FIELD;
 use crate::error::{Error, Result};
 use crate::schema::{FieldType, LABEL};
+use crate::source::missing_field::no_column;
 
 /// Types that a column can be given by name.
 const DECLARED: [FieldType; 9] = [
@@ -96,15 +97,15 @@ impl Wanted<'_> {
                 }
             }
         };
-        let missing = |wanted: &str, help: &str| {
-            Error::usage(format!("there is no column {wanted:?}; there are {}", names.join(", "))).help(help)
+        let missing = |option: &'static str, wanted: &str| {
+            let there: Vec<&str> = names.iter().map(String::as_str).collect();
+            no_column(option, wanted, &there)
         };
         let path_field = match self.path {
             PathColumn::Named(name) => name,
             PathColumn::Conventional => conventional(names)?,
         };
-        let path =
-            find(path_field)?.ok_or_else(|| missing(path_field, "--path-field names the column of paths"))?;
+        let path = find(path_field)?.ok_or_else(|| missing("path_field", path_field))?;
         let label = find(LABEL)?;
         let kept = match self.keep {
             Some(keep) => keep
@@ -115,7 +116,7 @@ impl Wanted<'_> {
                             .help("leave it out of --keep-fields"))
                     }
                     Some(at) => Ok((at, k.clone())),
-                    None => Err(missing(&k.name, "--keep-fields names columns")),
+                    None => Err(missing("keep_fields", &k.name)),
                 })
                 .collect::<Result<Vec<_>>>()?,
             None => {

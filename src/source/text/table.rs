@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
 use crate::source::metadata::{Keep, cell, field_type, is_text, json};
+use crate::source::missing_field::no_column;
 
 /// The columns that are wanted, by name.
 #[derive(Debug, Clone)]
@@ -38,15 +39,13 @@ impl Wanted {
     /// [`ErrorKind::Usage`](crate::error::ErrorKind) for a column that is not there, there twice, or of a type that does
     /// not do.
     pub fn columns(&self, schema: &Schema) -> Result<(Columns, Vec<FieldType>)> {
-        let find = |wanted: &str, flag: &str| {
+        let find = |wanted: &str, option: &'static str| {
             let mut found = (0..schema.fields().len()).filter(|&at| schema.field(at).name() == wanted);
             match (found.next(), found.next()) {
                 (Some(at), None) => Ok(at),
                 (None, _) => {
                     let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
-                    let there = names.join(", ");
-                    Err(Error::usage(format!("there is no column {wanted:?}; there are {there}"))
-                        .help(format!("{flag} names columns")))
+                    Err(no_column(option, wanted, &names))
                 }
                 _ => {
                     Err(Error::usage(format!("two columns are called {wanted:?}")).help("rename one of them"))
@@ -54,23 +53,24 @@ impl Wanted {
             }
         };
         let ty = |at: usize| schema.field(at).data_type();
-        let wrong = |name: &str, at: usize, wanted: &str, flag: &str| {
+        let wrong = |name: &str, at: usize, wanted: &str, option: &'static str| {
             Error::usage(format!("the column {name:?} is {}, and does not hold {wanted}", ty(at)))
-                .help(format!("{flag} names the column"))
+                .of_option(option)
+                .help("name another column")
         };
-        let text = find(&self.text, "--text-field")?;
+        let text = find(&self.text, "text_field")?;
         if !is_text(ty(text)) {
-            return Err(wrong(&self.text, text, "strings", "--text-field"));
+            return Err(wrong(&self.text, text, "strings", "text_field"));
         }
-        let key = self.key.as_deref().map(|name| find(name, "--key-field")).transpose()?;
+        let key = self.key.as_deref().map(|name| find(name, "key_field")).transpose()?;
         if let (Some(at), Some(name)) = (key, &self.key)
             && !(is_text(ty(at)) || ty(at).is_integer())
         {
-            return Err(wrong(name, at, "strings or integers", "--key-field"));
+            return Err(wrong(name, at, "strings or integers", "key_field"));
         }
         let (mut kept, mut types) = (Vec::new(), Vec::new());
         for keep in &self.keep {
-            let at = find(&keep.name, "--keep-fields")?;
+            let at = find(&keep.name, "keep_fields")?;
             let found = field_type(ty(at)).ok_or_else(|| {
                 Error::usage(format!("the column {:?} is {}, which no field can hold", keep.name, ty(at)))
                     .help("leave it out of --keep-fields")

@@ -12,7 +12,7 @@ use super::icc::Conversion;
 use super::options::ImageOptions;
 use super::pixels::Pixels;
 use super::scratch::Scratch;
-use super::source::Source;
+use super::source::CheckedImage;
 use super::text::Color;
 use crate::decode::jpeg_engine::JpegEngine;
 use crate::decode::{of_jpeg, turbo};
@@ -43,7 +43,7 @@ pub(super) fn reduced(size: Size, reduction: u32) -> Size {
 /// What a JPEG is decoded to.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
-    pub(super) source: &'a Source<'a>,
+    pub(super) source: &'a CheckedImage<'a>,
     pub(super) header: &'a Header<'a>,
     pub(super) options: &'a ImageOptions,
     /// The pixels are to be 1/`reduction` of the size of the file.
@@ -229,7 +229,7 @@ mod tests {
             let grey = [90; 3 * 40 * 30];
             let encoder = Encoder::new(&grey, 40, 30, PixelFormat::Rgb);
             let bytes = encoder.quality(90).subsampling(subsampling).encode().unwrap();
-            let source = Source::read(&bytes, &options).unwrap();
+            let source = CheckedImage::read(&bytes, &options).unwrap();
             let header = source.jpeg.as_ref().unwrap();
             for (reduction, size) in [(1, Size::new(40, 30)), (4, Size::new(10, 8))] {
                 let needed = Rect { left: 0, top: 0, size };

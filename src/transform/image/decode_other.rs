@@ -10,7 +10,7 @@ use super::exif::Orientation;
 use super::geometry::Size;
 use super::icc::Space;
 use super::pixels::Pixels;
-use super::source::Source;
+use super::source::CheckedImage;
 use crate::decode::other::{limits, open, reject, too_large};
 use crate::decode::{ImageType, to_8_bits};
 use crate::sample::{Reject, RejectCode};
@@ -42,7 +42,7 @@ pub(super) fn tiff_structure(bytes: &[u8]) -> Result<Structure, Reject> {
 
 /// Decodes `source` into `out` as RGB or, where it has alpha, RGBA. `buffer` holds the samples as they are stored.
 pub(super) fn decode(
-    source: &Source<'_>,
+    source: &CheckedImage<'_>,
     lenient: bool,
     buffer: &mut Vec<u8>,
     out: &mut Pixels,
@@ -90,7 +90,7 @@ pub(super) fn decode(
 
 /// Whether libwebp decodes a still lossy WebP. The decoder of the `image` crate reads on where the data of a partition
 /// has ended.
-fn libwebp_agrees(source: &Source<'_>) -> bool {
+fn libwebp_agrees(source: &CheckedImage<'_>) -> bool {
     let has = |kind: &[u8; 4]| container::webp::chunks(source.bytes).any(|chunk| &chunk.kind == kind);
     source.image_type != ImageType::Webp
         || !has(b"VP8 ")

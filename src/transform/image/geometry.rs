@@ -8,7 +8,7 @@ pub(super) use crate::decode::{Rect, Size};
 
 /// What happens to the size of one image, in oriented coordinates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct SizePlan {
     /// Size of the source.
     pub(super) source: Size,
     /// Size after the resize.
@@ -19,7 +19,7 @@ pub(super) struct Plan {
     pub(super) canvas: Size,
 }
 
-impl Plan {
+impl SizePlan {
     /// What `options` make of an image of `source` size.
     pub(super) fn new(options: &ImageOptions, source: Size) -> Self {
         let resized = resized(options.resize, options.enlarge, source);
@@ -148,11 +148,11 @@ mod tests {
             pad: Some(Pad { width: 100, height: 300, color: Rgb::BLACK }),
             ..ImageOptions::default()
         };
-        let plan = Plan::new(&options, Size::new(500, 375));
+        let plan = SizePlan::new(&options, Size::new(500, 375));
         assert_eq!(plan.crop, Rect { left: 58, top: 0, size: Size::new(224, 256) });
         assert_eq!(plan.canvas, Size::new(224, 300));
         assert!(!plan.is_identity());
-        assert!(Plan::new(&ImageOptions::default(), Size::new(3, 4)).is_identity());
+        assert!(SizePlan::new(&ImageOptions::default(), Size::new(3, 4)).is_identity());
     }
 
     proptest! {

@@ -1,14 +1,14 @@
 //! How much memory a conversion needs, told before it starts: what the pipeline budgets with.
 
 use super::container::jpeg;
-use super::geometry::Plan;
-use super::source::Source;
+use super::geometry::SizePlan;
+use super::source::CheckedImage;
 
 /// What every conversion needs beside its pixels.
 const FIXED_BYTES: u64 = 1 << 20;
 
 /// An upper estimate of the memory a conversion needs.
-pub(super) fn memory_bytes(source: &Source<'_>, plan: &Plan) -> u64 {
+pub(super) fn memory_bytes(source: &CheckedImage<'_>, plan: &SizePlan) -> u64 {
     let pixels = source.structure.size.pixels();
     let decoded = match &source.jpeg {
         // Component planes, upsampled rows and the interleaved image; for several scans the coefficients, 16 bits each,

@@ -7,11 +7,11 @@ use std::borrow::Cow;
 
 use super::container::{jpeg, png_exif, webp};
 use super::exif;
-use super::source::Source;
+use super::source::CheckedImage;
 use crate::decode::ImageType;
 
 /// The EXIF block of `source`, with its orientation set to upright.
-pub(super) fn upright_exif(source: &Source<'_>) -> Option<Vec<u8>> {
+pub(super) fn upright_exif(source: &CheckedImage<'_>) -> Option<Vec<u8>> {
     let block: Cow<'_, [u8]> = match source.image_type {
         ImageType::Jpeg => source.jpeg.as_ref()?.exif?.into(),
         ImageType::Png => png_exif::exif(source.bytes)?,

@@ -29,7 +29,7 @@ const MAX_TIFF_PIXELS_PER_BYTE: u64 = 1 << 17;
 
 /// A source file whose structure has been walked over and whose size is within the limits.
 #[derive(Debug)]
-pub(super) struct Source<'a> {
+pub(super) struct CheckedImage<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) image_type: ImageType,
     pub(super) structure: Structure,
@@ -37,7 +37,7 @@ pub(super) struct Source<'a> {
     pub(super) jpeg: Option<jpeg::Header<'a>>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> CheckedImage<'a> {
     /// Reads the structure of `bytes` and checks its size against the limits of `options`.
     pub(super) fn read(bytes: &'a [u8], options: &ImageOptions) -> Result<Self, Reject> {
         if bytes.is_empty() {

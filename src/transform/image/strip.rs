@@ -7,11 +7,11 @@
 use bytes::Bytes;
 
 use super::container::{jpeg, png, webp};
-use super::source::Source;
+use super::source::CheckedImage;
 use crate::decode::ImageType;
 
 /// The file of `source` without metadata; the very same bytes when there is none, or when the type has no place to cut.
-pub(super) fn strip(bytes: &Bytes, source: &Source<'_>) -> Bytes {
+pub(super) fn strip(bytes: &Bytes, source: &CheckedImage<'_>) -> Bytes {
     match (source.image_type, &source.jpeg) {
         (ImageType::Jpeg, Some(header)) => strip_jpeg(bytes, header),
         (ImageType::Png, _) => strip_png(bytes),

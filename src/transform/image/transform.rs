@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::container::jpeg;
 use super::encoding::{DEFAULT_JPEG_QUALITY, DEFAULT_WEBP_QUALITY, Encode, Subsampling};
 use super::exif::Orientation;
-use super::geometry::{Plan, Size};
+use super::geometry::{Size, SizePlan};
 use super::icc::{Conversion, Space};
 use super::memory::memory_bytes;
 use super::options::ImageOptions;
@@ -13,7 +13,7 @@ use super::outcome::{Converted, Filtered, Outcome};
 use super::pixels::{self, Pixels, luma};
 use super::resize;
 use super::scratch::Scratch;
-use super::source::{Header, Source, check_pixels};
+use super::source::{CheckedImage, Header, check_pixels};
 use super::text::{Animated, Color, Icc, Rgb};
 use super::{colors, container, decode_jpeg, decode_other, encode, metadata, strip};
 use crate::decode::ImageType;
@@ -53,7 +53,7 @@ impl ImageTransform {
     /// What the header of `source` says. Rejects what [`Self::convert`] would reject for its header alone.
     pub fn peek(&self, source: &[u8]) -> Result<Header, Reject> {
         contained(|| {
-            let source = Source::read(source, &self.options)?;
+            let source = CheckedImage::read(source, &self.options)?;
             let size = source.oriented_size();
             let plan = self.plan(&source)?;
             Ok(Header {
@@ -77,7 +77,7 @@ impl ImageTransform {
     }
 
     fn convert_untrimmed(&self, bytes: &Bytes, scratch: &mut Scratch) -> Result<Outcome, Reject> {
-        let mut source = Source::read(bytes, &self.options)?;
+        let mut source = CheckedImage::read(bytes, &self.options)?;
         if let Some(reason) = self.filtered(source.oriented_size()) {
             return Ok(Outcome::Filtered(reason));
         }
@@ -108,7 +108,7 @@ impl ImageTransform {
     }
 
     /// Refuses what the options do not let through: animation and damage. True when there is damage that they do.
-    fn take_damage(&self, source: &mut Source<'_>) -> Result<bool, Reject> {
+    fn take_damage(&self, source: &mut CheckedImage<'_>) -> Result<bool, Reject> {
         if source.structure.animated && self.options.animated == Animated::Reject {
             return Err(Reject::new(RejectCode::Animated, "the file holds several frames"));
         }
@@ -130,7 +130,7 @@ impl ImageTransform {
         scratch: &mut Scratch,
         decoded: impl FnOnce(),
     ) -> Result<(), Reject> {
-        let mut source = Source::read(bytes, &self.options)?;
+        let mut source = CheckedImage::read(bytes, &self.options)?;
         self.take_damage(&mut source)?;
         let plan = self.plan(&source)?;
         let found = match &source.jpeg {
@@ -142,7 +142,7 @@ impl ImageTransform {
     }
 
     /// The outcome of an image encoded anew, with the metadata that is to be kept.
-    fn encoded(&self, source: &Source<'_>, mut file: Vec<u8>, size: Size, lenient: bool) -> Converted {
+    fn encoded(&self, source: &CheckedImage<'_>, mut file: Vec<u8>, size: Size, lenient: bool) -> Converted {
         let Size { width, height } = size;
         let encoding = self.encoding(source).output_type().unwrap_or(source.image_type);
         if self.options.keep_metadata
@@ -169,9 +169,9 @@ impl ImageTransform {
     /// Decodes a JPEG into `scratch.decoded`; its profile is still to be applied.
     fn decode_jpeg(
         &self,
-        source: &Source<'_>,
+        source: &CheckedImage<'_>,
         header: &jpeg::Header<'_>,
-        plan: &Plan,
+        plan: &SizePlan,
         may_pass: bool,
         scratch: &mut Scratch,
     ) -> Result<Decoded, Reject> {
@@ -203,7 +203,7 @@ impl ImageTransform {
     }
 
     /// Decodes anything else into `scratch.decoded`, in sRGB.
-    fn decode_other(&self, source: &Source<'_>, scratch: &mut Scratch) -> Result<Decoded, Reject> {
+    fn decode_other(&self, source: &CheckedImage<'_>, scratch: &mut Scratch) -> Result<Decoded, Reject> {
         let Scratch { samples, decoded, profiles, .. } = scratch;
         let file = decode_other::decode(source, self.options.lenient, samples, decoded)?;
         let profile = match self.options.icc {
@@ -222,8 +222,8 @@ impl ImageTransform {
     /// Resizes, turns upright, converts, crops and pads the decoded image; the result is in `scratch.decoded`.
     fn shape(
         &self,
-        source: &Source<'_>,
-        plan: &Plan,
+        source: &CheckedImage<'_>,
+        plan: &SizePlan,
         from: &Decoded,
         scratch: &mut Scratch,
     ) -> Result<(), Reject> {
@@ -263,8 +263,8 @@ impl ImageTransform {
     }
 
     /// The sizes of the conversion, checked against the limits.
-    fn plan(&self, source: &Source<'_>) -> Result<Plan, Reject> {
-        let plan = Plan::new(&self.options, source.oriented_size());
+    fn plan(&self, source: &CheckedImage<'_>) -> Result<SizePlan, Reject> {
+        let plan = SizePlan::new(&self.options, source.oriented_size());
         check_pixels(plan.resized, self.options.max_pixels, "the resized image")?;
         check_pixels(plan.canvas, self.options.max_pixels, "the padded image")?;
         Ok(plan)
@@ -284,7 +284,7 @@ impl ImageTransform {
     }
 
     /// Whether the coded pixels may stay as they are, should they decode without damage and need no profile.
-    fn may_pass(&self, source: &Source<'_>, plan: &Plan) -> bool {
+    fn may_pass(&self, source: &CheckedImage<'_>, plan: &SizePlan) -> bool {
         let ImageOptions { encode, color, .. } = self.options;
         let unmoved = plan.is_identity()
             && source.structure.orientation == Orientation::Upright
@@ -312,7 +312,7 @@ impl ImageTransform {
     }
 
     /// What the output is encoded as. A type that cannot be written here becomes PNG.
-    fn encoding(&self, source: &Source<'_>) -> Encode {
+    fn encoding(&self, source: &CheckedImage<'_>) -> Encode {
         match (self.options.encode, source.image_type) {
             (Encode::Keep, ImageType::Jpeg) if self.options.color != Color::Rgba => {
                 Encode::Jpeg { quality: DEFAULT_JPEG_QUALITY, subsampling: Subsampling::default() }

@@ -1,18 +1,20 @@
 """Datasets of dsconvert in training loops.
 
-* `dsconvert.open(path)` gives records: a sequence, and a map-style dataset for `torch.utils.data.DataLoader`.
-* `dsconvert.Loader` gives batches as arrays or tensors, made by threads in this process.
-* `dsconvert.BatchSampler` gives the ordinals of batches alone, for those who keep their dataset and `DataLoader`.
+* `dsconvert.open(path)` returns records: a sequence, and a map-style dataset for `torch.utils.data.DataLoader`.
+* `dsconvert.Loader` returns batches as arrays or tensors, made by threads in this process.
+* `dsconvert.BatchSampler` returns the ordinals of batches alone, for those who keep their dataset and `DataLoader`.
 * `dsconvert.CacheDataLoader` replays batches: how fast would training be if loading cost nothing?
 * `dsconvert.bench`, `dsconvert.headspace` and `dsconvert.simulate` measure and predict what loading costs.
 
 The reference is `docs/reference/python.md` in the repository.
 """
 
+from ._native import __version__
+from .batch_info import Batch, BatchInfo, batch_info
 from .bench_report import BenchReport, LoadBreakdown, Percentiles
 from .benchmark import bench
 from .cache import CacheDataLoader
-from .dataset import Dataset, Record, Split, open
+from .dataset import Dataset, Split, open
 from .epochs import StepTotals
 from .errors import (
     CorruptError,
@@ -27,9 +29,10 @@ from .errors import (
 )
 from .headspace_probe import HeadspaceProbe, headspace
 from .headspace_report import HeadspaceReport, Stretch
-from .loader import Batch, BatchInfo, Loader
+from .loader import Loader
 from .sampler import BatchSampler
 from .simulation import simulate
+from .source import Record
 from .worker_prediction import WorkerPrediction
 
 __all__ = [
@@ -58,6 +61,8 @@ __all__ = [
     "UnsupportedError",
     "UsageError",
     "WorkerPrediction",
+    "__version__",
+    "batch_info",
     "bench",
     "headspace",
     "open",

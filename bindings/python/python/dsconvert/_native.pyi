@@ -1,12 +1,16 @@
 """The native half of dsconvert. Its classes are used by those of the package, which are what users see."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any, final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Buffer", "Dataset", "Loader", "Plan", "Records", "Split", "run_command", "share", "simulate"]
+__version__: str
+
+__all__ = ["Buffer", "Dataset", "Loader", "Plan", "Records", "Split", "__version__", "run_command", "share", "simulate"]
+
+_BatchInfo: TypeAlias = tuple[int, int, int, int, int, int, int, list[int], list[int]]
 
 @final
 class Buffer:
@@ -67,9 +71,14 @@ class Plan:
 @final
 class Loader:
     def __new__(
-        cls, split: Split, options: str, layout: tuple[int, int, int], as_torch: bool
+        cls,
+        split: Split,
+        options: str,
+        layout: tuple[int, int, int],
+        as_torch: bool,
+        finish: Callable[[dict[str, Any], _BatchInfo], Any] | None = None,
     ) -> Loader: ...
-    def next(self) -> dict[str, Any] | None: ...
+    def next(self) -> Any: ...
     def len(self) -> int: ...
     def remaining(self) -> int: ...
     def steps(self) -> int: ...
@@ -82,7 +91,7 @@ class Loader:
     def state(self) -> str: ...
     def state_of_parent(self) -> str | None: ...
     def restore(self, state: str) -> None: ...
-    def last(self) -> tuple[int, int, int, int, int, int, int, list[int], list[int]] | None: ...
+    def last(self) -> _BatchInfo | None: ...
     def blank(self) -> list[str]: ...
     def totals(self) -> tuple[int, int, int, int | None] | None: ...
 

@@ -36,6 +36,9 @@ class CacheDataLoader:
         """Whether batches come from the cache by now."""
         return self._seen >= self.return_caches_after
 
+    def __repr__(self) -> str:
+        return f"<dsconvert.CacheDataLoader of {self.loader!r}: {'replaying' if self.is_replaying else 'caching'}>"
+
     def __len__(self) -> int:
         return len(self.loader)  # type: ignore[arg-type]
 

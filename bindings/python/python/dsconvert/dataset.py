@@ -1,4 +1,4 @@
-"""Records: what `dsconvert.open` gives."""
+"""Records: what `dsconvert.open` returns."""
 
 from __future__ import annotations
 
@@ -6,66 +6,43 @@ import json
 import operator
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _native
 from .errors import OutOfRangeError, Place, UsageError
+from .notebook import table
+from .source import Record, Source, Transform
 
-Record = dict[str, Any]
-"""A record: names of fields and values. Texts and JSON are `str`, images and other bytes `bytes` (or, decoded, `uint8`
-arrays of height × width × channels), token ids `uint16` or `uint32` arrays that view the file and cannot be written,
-numbers `int`, `float` and `bool`; what is missing is `None`."""
+if TYPE_CHECKING:
+    # For type checkers, splits are datasets of torch: `DataLoader(split)` is well-typed. At run time torch needs only
+    # their methods, and importing this package does not import torch.
+    from torch.utils.data import ConcatDataset
+    from torch.utils.data import Dataset as TorchDataset
 
-Transform = Callable[[Record], Any]
+    MapDataset = TorchDataset[Any]
+else:
+    MapDataset = object
 
 DEFAULT_SPLIT = "train"
 """The split that is read when none is named."""
+MOST_SHOWN = 8
+"""The most splits that the repr of a dataset lists."""
 
 
-class _Source:
-    """A dataset that opens itself again in every process it gets to, by fork or by pickle."""
-
-    def __init__(self, path: str, options: dict[str, Any], fingerprint: str | None = None) -> None:
-        self.path = path
-        self.options = options
-        self._process = 0
-        self._native: _native.Dataset
-        self.fingerprint = fingerprint or self.native().fingerprint
-
-    def native(self) -> _native.Dataset:
-        process = os.getpid()
-        if self._process != process:
-            native = _native.Dataset(self.path, **self.options)
-            known = getattr(self, "fingerprint", native.fingerprint)
-            if native.fingerprint != known:
-                raise UsageError(
-                    f"{self.path}: this is another dataset than the one that was opened here before",
-                    place=Place(self.path),
-                    remedy="open it again",
-                )
-            self._native, self._process = native, process
-        return self._native
-
-    def __getstate__(self) -> tuple[str, dict[str, Any], str]:
-        return self.path, self.options, self.fingerprint
-
-    def __setstate__(self, state: tuple[str, dict[str, Any], str]) -> None:
-        self.path, self.options, self.fingerprint = state
-        self._process = 0
-
-
-class Split:
+class Split(MapDataset):
     """The records of one split: a sequence, and a map-style dataset for `torch.utils.data.DataLoader`.
 
-    It may be pickled and used after a fork: in another process it opens the dataset again, by its path.
+    `dsconvert.open(path, "train")` and `dataset["train"]` return one. It can be pickled and used after a fork: in another
+    process it opens the dataset again, by its path. It has the methods and properties of a `Dataset`, except `splits`,
+    `split` and `default`.
     """
 
     def __init__(
         self,
-        source: _Source,
+        source: Source,
         name: str,
         *,
         fields: Sequence[str] | None = None,
@@ -74,7 +51,7 @@ class Split:
     ) -> None:
         self._source = source
         self.name = name
-        self._fields = None if fields is None else list(fields)
+        self._fields = _names(fields)
         self._decode = decode
         self.transform = transform
         """Applied to each record."""
@@ -143,10 +120,36 @@ class Split:
             raise TypeError(f"records have whole numbers, not {index!r}")
         return array.tolist()  # type: ignore[no-any-return]
 
+    def __add__(self, other: Any) -> ConcatDataset[Any]:
+        """Both, one after the other, as a `torch.utils.data.ConcatDataset`."""
+        from torch.utils.data import ConcatDataset
+
+        return ConcatDataset([self, other])
+
     @property
     def dataset(self) -> Dataset:
         """The dataset it is a part of."""
         return Dataset(self._source, decode=self._decode, transform=self.transform, fields=self._fields)
+
+    @property
+    def path(self) -> str:
+        """The directory of the dataset."""
+        return self._source.path
+
+    @property
+    def kind(self) -> str:
+        """`images` or `text`."""
+        return self._source.native().kind
+
+    @property
+    def format(self) -> str:
+        """`parquet`, `arrow`, `msgpack` or `protobuf`."""
+        return self._source.native().format
+
+    @property
+    def class_names(self) -> list[str]:
+        """Names of the classes, in the order of their labels. All splits have the same."""
+        return self._source.native().class_names
 
     @property
     def fields(self) -> dict[str, str]:
@@ -166,8 +169,13 @@ class Split:
         """The lengths of all records in tokens or pixels, from the index."""
         return self._handle().lengths()
 
+    def describe(self) -> dict[str, Any]:
+        """Counts, sizes, lengths and histograms of this split, as `dsconvert inspect --json` shows them."""
+        splits: dict[str, dict[str, Any]] = self.dataset.describe()["splits"]
+        return splits[self.name]
+
     def select(self, fields: Sequence[str]) -> Split:
-        """The same split with only these fields. The checksums of its records are not compared."""
+        """The same split with only these fields."""
         return Split(
             self._source, self.name, fields=fields, decode=self._decode, transform=self.transform
         )
@@ -178,24 +186,38 @@ class Split:
             self._source, self.name, fields=self._fields, decode=self._decode, transform=transform
         )
 
+    def _repr_html_(self) -> str:
+        """Counts, fields and the first record: what a notebook shows."""
+        rows = {
+            "dataset": self.path,
+            "holds": f"{self.kind} as {self.format}",
+            "records": f"{self._length:,}",
+            **{f"field {name}": kind for name, kind in self.fields.items()},
+        }
+        return table(f"Split {self.name}", rows)
+
     def __repr__(self) -> str:
-        return f"<dsconvert.Split {self.name!r} of {self._source.path!r}: {self._length} records>"
+        fields = ", ".join(self.fields)
+        return f"<dsconvert.Split {self.name!r} of {self.path!r}: {_count(self._length)} with {fields}>"
 
 
-class Dataset:
-    """An opened dataset. `dataset["validation"]` is a split; everything else is asked of the split that is read by
-    default, `train` or the only one, so a dataset is itself a map-style dataset."""
+class Dataset(MapDataset):
+    """An opened dataset. `dataset["validation"]` is a split.
+
+    Records are those of the default split, `train` or the only one, so a dataset is itself a map-style dataset for
+    `torch.utils.data.DataLoader`. It can be pickled and used after a fork.
+    """
 
     def __init__(
         self,
-        source: _Source,
+        source: Source,
         *,
         fields: Sequence[str] | None = None,
         decode: bool = False,
         transform: Transform | None = None,
     ) -> None:
         self._source = source
-        self._fields = fields
+        self._fields = _names(fields)
         self._decode = decode
         self._transform = transform
         self._default: Split | None = None
@@ -244,9 +266,46 @@ class Dataset:
         """All records of the default split in order."""
         return iter(self.default)
 
+    def __add__(self, other: Any) -> ConcatDataset[Any]:
+        """Both default splits, one after the other, as a `torch.utils.data.ConcatDataset`."""
+        return self.default.__add__(other)
+
+    @property
+    def transform(self) -> Transform | None:
+        """Applied to each record."""
+        return self._transform
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """Names and types of the fields of a record. All splits have the same."""
+        return self.split(self.splits[0]).fields if self.splits else {}
+
+    def length(self, index: SupportsIndex) -> int:
+        """The length of a record of the default split in tokens or pixels, from the index."""
+        return self.default.length(index)
+
+    def lengths(self) -> npt.NDArray[np.uint64]:
+        """The lengths of all records of the default split in tokens or pixels, from the index."""
+        return self.default.lengths()
+
+    def select(self, fields: Sequence[str]) -> Dataset:
+        """The same dataset with only these fields."""
+        selected = Dataset(self._source, fields=fields, decode=self._decode, transform=self._transform)
+        selected._check_fields()
+        return selected
+
+    def with_transform(self, transform: Transform | None) -> Dataset:
+        """The same dataset with another transform."""
+        return Dataset(self._source, fields=self._fields, decode=self._decode, transform=transform)
+
+    def _check_fields(self) -> None:
+        # All splits have the same fields.
+        for name in self.splits[:1]:
+            self.split(name)
+
     @property
     def path(self) -> str:
-        """The directory."""
+        """The directory of the dataset."""
         return self._source.path
 
     @property
@@ -284,7 +343,9 @@ class Dataset:
         return self._source.native().summary_html()
 
     def __repr__(self) -> str:
-        return f"<dsconvert.Dataset {self.path!r}: {self.kind}, {', '.join(self.splits)}>"
+        splits = ", ".join(f"{name} ({_count(len(self.split(name)))})" for name in self.splits[:MOST_SHOWN])
+        more = f" and {len(self.splits) - MOST_SHOWN} more splits" if len(self.splits) > MOST_SHOWN else ""
+        return f"<dsconvert.Dataset {self.path!r}: {self.kind} as {self.format}, {splits}{more}>"
 
 
 @overload
@@ -327,11 +388,29 @@ def open(
 ) -> Dataset | Split:
     """Opens the dataset in the directory `path`, or one split of it.
 
-    `fields` are the fields that records have (all). With `decode`, images are arrays instead of bytes. `transform` is
-    applied to each record. `mmap=False` reads files instead of mapping them, for those that may change while they are
-    read. `verify_checksums` compares each record with its checksum, which takes reading all its fields, and index files
-    with theirs before the first length is returned. `open_shards` limits the shards of a split that stay open,
-    `read_ahead_bytes` what is read ahead from parquet shards.
+    Fields, splits and options are checked here, not when the first record is read.
+
+    Args:
+        path: Directory that `dsconvert images` or `dsconvert text` has written.
+        split: Name of a split. With it, a `Split` is returned, without it the whole `Dataset`. Default: `None`.
+        fields: Names of the fields that records have, in any order. Parquet reads no other columns when
+            `verify_checksums` is off. Default: all fields.
+        decode: Images only. `True`: the field `image` is a `uint8` array of height × width × 3. `False`: it is the encoded
+            image as `bytes`. Default: `False`.
+        transform: Function that is applied to each record, in the process that reads it. A `Loader` refuses a dataset
+            with one and has an option `transform` of its own. Default: `None`.
+        mmap: `True` maps files into memory. `False` reads them instead: for files that may change while they are read.
+            Default: `True`.
+        verify_checksums: Compares each record with its CRC32C, which takes reading all its fields, and each index file
+            with its SHA-256 before the first length is returned. Default: `True`.
+        open_shards: Most shards of a split that stay open, at least 1. Default: chosen by the library.
+        read_ahead_bytes: Parquet only. Bytes of a row group that are read ahead. Default: chosen by the library.
+
+    Raises:
+        UsageError: There is no such split or field, or an option does not apply.
+        IoError: There is no dataset at `path`, or it cannot be read.
+        CorruptError: The manifest or an index is damaged.
+        UnsupportedError: A newer version of dsconvert has written the dataset.
     """
     options = {
         "mmap": mmap,
@@ -339,14 +418,23 @@ def open(
         "open_shards": open_shards,
         "read_ahead_bytes": read_ahead_bytes,
     }
-    source = _Source(os.path.abspath(os.fspath(path)), options)
+    source = Source(os.path.abspath(os.fspath(path)), options)
     dataset = Dataset(source, fields=fields, decode=decode, transform=transform)
     if decode and dataset.kind != "images":
         raise UsageError("decode does not apply: the dataset holds text", place=Place(source.path))
     if fields is not None:
-        for name in dataset.splits[:1]:  # all splits have the same fields
-            dataset.split(name)
+        dataset._check_fields()
     return dataset if split is None else dataset.split(split)
+
+
+def _names(fields: Sequence[str] | None) -> list[str] | None:
+    if isinstance(fields, str):
+        raise UsageError(f"fields is {fields!r}, not a list of names", remedy=f"pass fields=[{fields!r}]")
+    return None if fields is None else list(fields)
+
+
+def _count(records: int) -> str:
+    return f"{records:,} record{'' if records == 1 else 's'}"
 
 
 def split_of(source: str | os.PathLike[str] | Dataset | Split, split: str | None) -> Split:

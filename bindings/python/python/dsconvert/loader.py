@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import sys
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from . import _native, ranks
+from .batch_info import Batch, BatchInfo
+from .batches import Batches, ToldEpoch, has_accelerator
+from .batches import pin_memory as pin_memory_of
 from .dataset import Dataset, Split, split_of
 from .epochs import Epochs, State, StepTotals, as_json, given, last_policy
 from .errors import UsageError
+from .notebook import table
 from .sampler import Bucket, Last, Oversize, Shuffle
+from .source import Transform
+from .transforms import BatchFinisher, BatchTransform, record_finisher
 
 if TYPE_CHECKING:
     from .torch_dataset import LoaderDataset
-
-Batch = dict[str, Any]
-"""A batch: names and arrays (or tensors), one row per record; lists where values have no common shape."""
 
 Size = int | tuple[int, int]
 """A side, or height and width, in pixels."""
@@ -28,33 +31,94 @@ MAX_SAID = 10
 """So many images that cannot be decoded are told of one by one."""
 
 
-class BatchInfo(NamedTuple):
-    """What is known of a batch beside its arrays."""
-
-    epoch: int
-    step: int
-    """Global step in the epoch."""
-    micro_batch: int
-    """Place among the micro-batches of the step, over all ranks."""
-    rows: int
-    filler_rows: int
-    """How many of the rows, the last ones, hold no record."""
-    tokens: int
-    """Sum of the lengths of its records."""
-    max_length: int
-    """Length of the longest record or, when packed, piece of a document."""
-    records: list[int]
-    """Ordinals of its records in their split: one per row or, when packed, one per piece of a document."""
-    blank: list[int]
-    """Ordinals of those whose image could not be decoded (`undecodable="blank"`)."""
-
-
 class Loader(Epochs):
     """Batches of one split for one rank, in order, epoch after epoch.
 
-    `docs/reference/python.md` explains every option, and `docs/reference/batching.md` which records form which batch.
-    A loader can be pickled, and continues in a forked process where it was, with its own threads. Its threads start
-    with the first batch and stop when an `iter()` is done or dropped.
+    Threads of this process read, decode and assemble batches ahead of the program. Each `for batch in loader` is one
+    epoch. A batch is a dictionary of arrays or tensors. `docs/reference/python.md` lists what it holds.
+
+    A loader can be pickled, and continues in a forked process where it was, with its own threads. Its threads start with
+    the first batch and stop when an `iter()` is done or dropped.
+
+    An option that does not apply to the dataset or to the other options is refused by name.
+
+    Args:
+        source: Path of a dataset, a `Dataset` or a `Split`.
+        split: Name of the split to read. Default: `train`, or the only one.
+
+        batch_size: Records (with `seq_len`: rows) per batch, an integer from 1. Give this, `max_tokens` or
+            `max_tokens_unpadded`.
+        max_tokens: Budget of a padded batch: rows × width of its longest record, in tokens (images: stored pixels).
+        max_tokens_unpadded: Budget of a batch without padding: the sum of the lengths. Records are concatenated.
+        shuffle: Order of an epoch: `True` or `"full"`, `False` or `"none"`, or `"block"`, which keeps neighbours on disk
+            together. Default: `True`.
+        seed: Integer from 0, for the order and for crops and flips. Default: 0.
+        bucket: Which records may share a batch: `"none"` any; `"length"` those of about one length, with boundaries chosen
+            for `max_waste`; `"geometric"`; a list of boundaries; `"windows"`, sorted within windows of steps. Default:
+            `"length"` with a token budget, `"none"` with `batch_size`.
+        max_waste: With `bucket="length"`: share of a batch, from 0 to 1, that padding may take. Default: 0.04.
+        first_boundary: With `bucket="geometric"`: the first boundary, in tokens. Default: 16.
+        boundary_ratio: With `bucket="geometric"`: ratio of a boundary to the one before. Default: 1.1.
+        window_steps: With `bucket="windows"`: steps of a window. Default: 50.
+        block_records: With `shuffle="block"`: records of a block. Default: 256.
+        block_group: With `shuffle="block"`: blocks whose records are shuffled together. Default: 64.
+        longest_first: `True`: the largest batch comes first, so that a lack of memory shows at once. Default: `False`.
+        oversize: With a token budget: records that exceed it by themselves. `"error"` refuses them, `"drop"` leaves them
+            out, `"alone"` makes a batch of each, `"truncate"` cuts them. Default: `"error"`.
+        last: Records that do not fill the last step: `"short"` makes smaller batches, `"drop"` leaves them out, `"pad"` adds
+            rows without a record, `"wrap"` repeats records. Default: `"short"`.
+        drop_last: `True` stands for `last="drop"`, `False` for `last="short"`. Default: `None`, as `last` says.
+
+        seq_len: Text only. Packs documents into rows of this many tokens; a batch has `batch_size` rows.
+        packing: With `seq_len`: `"best_fit"` or `"concat"`. Default: `"best_fit"`.
+        pack_window: With `seq_len`: documents that are packed together. Default: 4096.
+
+        pad_id: Text only. Token id of padding. Default: 0.
+        pad_side: Text only, without `seq_len`: side of padding, `"right"` or `"left"`. Default: `"right"`.
+        pad_to_multiple_of: Text only. Rounds the width of a batch up to a multiple, in tokens. Default: 1.
+        labels_for: Text only. `"huggingface"`: the model shifts labels itself. `"next_token"`: the loss compares logits and
+            labels position by position. Default: `"next_token"` in packed rows, else `"huggingface"`.
+        shift_labels: Text only. `True` stands for `labels_for="next_token"`, `False` for `"huggingface"`. Default: `None`.
+        stored_packing: Text that was packed by `dsconvert text --pack` only. `"keep"` returns the stored rows, `"ignore"`
+            treats each row as one document. Default: `"keep"`.
+        id_dtype: Text only. Type of ids, labels and masks: `"int64"` or `"int32"`. Default: `"int64"`.
+
+        decode: Images only. `False` returns encoded images as `bytes`. Default: `True`.
+        center_crop: Images only. Crops the centre: a side, or (height, width), in pixels. Default: no crop; then the images
+            of a batch must have one size.
+        random_resized_crop: Images only. Random crop, resized to a side, or (height, width), in pixels, as torchvision's
+            `RandomResizedCrop`. Default: no crop.
+        crop_scale: With `random_resized_crop`: smallest and largest share of the area, from 0 to 1. Default: (0.08, 1.0).
+        crop_ratio: With `random_resized_crop`: smallest and largest width ÷ height. Default: (3/4, 4/3).
+        hflip: Images only. Probability of a horizontal flip, from 0 to 1; `True` is 0.5. Default: 0.
+        layout: Images only. Order of dimensions: `"hwc"` or `"chw"`. Default: `"hwc"`.
+        channels: Images only. 3 is RGB, 1 is grey. Default: 3.
+        undecodable: Images only. An image that does not decode: `"error"` raises, `"blank"` keeps its row with pixels of 0,
+            label −100 and `valid` false. Default: `"error"`.
+
+        fields: Names of the entries of a batch, in order; may include stored fields. Default: see
+            `docs/reference/python.md`.
+        transform: Function of one record, called on the threads of the loader. It gets a dictionary, with the image as a
+            `uint8` array, and returns a dictionary; values of one shape are stacked. Replaces cropping, padding and labels.
+            Default: `None`.
+        batch_transform: Function of one batch, called on the threads of the loader. What it returns is the batch. Default:
+            `None`.
+        as_torch: `True` returns torch tensors instead of numpy arrays. Default: `False`.
+        pin_memory: `True` returns tensors in pinned memory, which is a copy; needs CUDA. Default: `False`.
+
+        num_threads: Threads that make batches, from 0 to 1024. 0 makes each batch when it is requested. Default: the cores
+            that this process may use ÷ the ranks on this machine.
+        prefetch: Batches that are ready or in progress, from 1 to 65,536. Default: `num_threads` + 2.
+        micro_batches: Micro-batches of a global step, over all ranks; a multiple of the number of ranks. Default: one per
+            rank.
+        rank: Number of this data-parallel process, from 0. Default: that of `torch.distributed` or of the environment.
+        world_size: Number of data-parallel processes. Default: as `rank`.
+        replication: Number of adjacent ranks that form one model replica and get the same batches. Default: 1.
+
+    Raises:
+        UsageError: An option is wrong or does not apply, or there is no such split or field.
+        IoError: There is no dataset at `source`, or it cannot be read.
+        CorruptError: The manifest or an index is damaged.
     """
 
     def __init__(
@@ -103,6 +167,8 @@ class Loader(Epochs):
         undecodable: Literal["error", "blank"] | None = None,
         # What a batch has.
         fields: Sequence[str] | None = None,
+        transform: Transform | None = None,
+        batch_transform: BatchTransform | None = None,
         as_torch: bool = False,
         pin_memory: bool = False,
         # Threads and ranks.
@@ -117,9 +183,14 @@ class Loader(Epochs):
         self._split = split_of(source, split)
         if self._split.transform is not None:
             raise UsageError(
-                "transform does not apply: a Loader makes batches of stored records and calls no transform of the dataset",
-                remedy="pass split.with_transform(None), or use a DataLoader over the split",
+                "the transform of the dataset does not apply: a Loader reads the stored records",
+                remedy="pass split.with_transform(None) and give the function to the Loader as transform=",
             )
+        if isinstance(fields, str):
+            raise UsageError(f"fields is {fields!r}, not a list of names", remedy=f"pass fields=[{fields!r}]")
+        for name, function in (("transform", transform), ("batch_transform", batch_transform)):
+            if function is not None and not callable(function):
+                raise UsageError(f"{name} is {function!r}, not a function")
         self._options = given(
             batch_size=batch_size,
             max_tokens=max_tokens,
@@ -161,9 +232,19 @@ class Loader(Epochs):
         )
         self.as_torch = as_torch or pin_memory
         """Whether arrays are tensors."""
+        self._given = {name: value for name, value in self._options.items() if name != "num_threads"}
+        self._finisher: BatchFinisher | None = None
+        if transform is not None:
+            self._finisher, self._options = record_finisher(
+                self._split, self._options, transform, batch_transform, self.as_torch
+            )
+        elif batch_transform is not None:
+            self._finisher = BatchFinisher(None, None, batch_transform, self.as_torch)
         self.blank_rows = 0
         """Rows of this rank that came without their image so far (`undecodable="blank"`)."""
-        self._pin = _pin_memory if pin_memory and _has_accelerator() else None
+        self._pin = pin_memory_of if pin_memory and has_accelerator() else None
+        self._finalizer: weakref.finalize[..., Loader] | None = None
+        """Stops the threads that run functions of the user."""
         self._native: _native.Loader | None = self._open(self._micro_batches)
         self._process = os.getpid()
         self._saved: str | None = None
@@ -171,9 +252,14 @@ class Loader(Epochs):
 
     def _open(self, micro_batches: int, state: str | None = None) -> _native.Loader:
         options = as_json({**self._options, "micro_batches": micro_batches})
-        native = _native.Loader(self._split._handle(), options, self._layout, self.as_torch)
+        native = _native.Loader(self._split._handle(), options, self._layout, self.as_torch, self._finisher)
         if state is not None:
             native.restore(state)
+        if self._finisher is not None:
+            # Before the interpreter ends: a thread cannot run Python then.
+            if self._finalizer is not None:
+                self._finalizer()
+            self._finalizer = weakref.finalize(self, _stop, native, os.getpid())
         return native
 
     def _handle(self) -> _native.Loader:
@@ -184,7 +270,7 @@ class Loader(Epochs):
         return self._native
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_saved": self._handle().state(), "_native": None}
+        return {**self.__dict__, "_saved": self._handle().state(), "_native": None, "_finalizer": None}
 
     def __len__(self) -> int:
         """Number of batches of this rank in the epoch. Exact, for packed rows, too."""
@@ -202,7 +288,7 @@ class Loader(Epochs):
 
     def __iter__(self) -> Iterator[Batch]:
         """An epoch of batches. One that cannot be made is an error in its place; the next call goes on behind it."""
-        return _Batches(self)
+        return Batches(self)
 
     @property
     def epoch(self) -> int:
@@ -255,9 +341,23 @@ class Loader(Epochs):
                 ranks.logger.warning("there are more such images: Loader.blank_rows counts them")
 
     @property
-    def batch_sampler(self) -> _ToldEpoch:
+    def batch_sampler(self) -> ToldEpoch:
         """What Lightning tells which epoch begins, as it tells samplers of a `DataLoader`."""
-        return _ToldEpoch(self)
+        return ToldEpoch(self)
+
+    def _repr_html_(self) -> str:
+        """The split, the options that were given and the epoch: what a notebook shows."""
+        rows: dict[str, Any] = {"split": f"{self._split.name} of {self._split.path}", **self._given}
+        rows["rank"] = f"{self._layout.rank} of {self._layout.world_size}"
+        rows["epoch"] = self.epoch
+        if "seq_len" not in self._given:  # counting packed rows may take long
+            rows["batches left in the epoch"] = f"{self._remaining():,} of {len(self):,}"
+        return table("Loader", rows)
+
+    def __repr__(self) -> str:
+        options = ", ".join(f"{name}={value!r}" for name, value in self._given.items())
+        split = f"split {self._split.name!r} of {self._split.path!r}"
+        return f"<dsconvert.Loader of {split}: {options}; epoch {self.epoch}>"
 
     def as_dataset(self) -> LoaderDataset:
         """The loader as a torch `IterableDataset`: for `DataLoader(…, batch_size=None)` and the like. It needs no worker
@@ -267,88 +367,6 @@ class Loader(Epochs):
         return LoaderDataset(self)
 
 
-class _ToldEpoch:
-    """Takes the epoch of a trainer for a loader that is as new.
-
-    Lightning does not load the state of a loader from a checkpoint of the end of an epoch: a new one would begin with
-    epoch 0 once more. One that has begun, or whose state was loaded, knows better: for Lightning, an epoch that
-    `max_steps` ended early is a whole one.
-    """
-
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
-
-    @property
-    def sampler(self) -> _ToldEpoch:
-        """Lightning tells `batch_sampler.sampler`. About a `sampler` of the loader itself, it may warn for nothing."""
-        return self
-
-    def set_epoch(self, epoch: int) -> None:
-        """Lets a loader begin with `epoch`, unless it was told anything else before."""
-        if self._loader._iteration == 0 and self._loader.epoch == 0:
-            self._loader.set_epoch(epoch)
-
-
-class _Batches(Iterator[Batch]):
-    """One `iter()` of a loader."""
-
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
-        self._iteration = 0
-        self._process = os.getpid()
-        self._native: _native.Loader | None = None
-        self._pin = loader._pin
-        self._may_be_blank = loader._options.get("undecodable") == "blank"
-        self._is_over = False
-
-    def __next__(self) -> Batch:
-        # Started with the first batch, so that a state which is loaded after the iterator was made still counts.
-        if self._native is None:
-            _check_worker()
-            self._native = self._loader._handle()
-            self._iteration = self._loader._begin()
-        self._loader._check(self._iteration)
-        if self._process != os.getpid():
-            raise UsageError("this iter() was begun before the process was forked", remedy="begin another one")
-        batch = self._native.next()
-        if batch is None:
-            self._is_over = True
-            raise StopIteration
-        if self._may_be_blank:
-            self._loader._report(self._native.blank())
-        return batch if self._pin is None else self._pin(batch)
-
-    def __del__(self) -> None:
-        is_current = self._iteration == self._loader._iteration and self._process == os.getpid()
-        if self._native is not None and is_current and not self._is_over:
-            # Nobody will ask for what the threads prepare. At the end of an epoch, that is the beginning of the next.
-            self._native.stop()
-
-
-def _check_worker() -> None:
-    """Refuses to give every batch once per worker process."""
-    if "torch.utils.data" not in sys.modules:
-        return
-    worker = sys.modules["torch.utils.data"].get_worker_info()
-    if worker is not None and worker.num_workers > 1:
-        raise UsageError(
-            f"{worker.num_workers} workers would each give all batches",
-            remedy="use num_workers=0: a Loader has threads of its own",
-        )
-
-
-def _has_accelerator() -> bool:
-    import torch
-
-    if torch.cuda.is_available():
-        return True
-    ranks.logger.warning("pin_memory does nothing: torch sees no CUDA device")
-    return False
-
-
-def _pin_memory(batch: Batch) -> Batch:
-    import torch
-
-    return {
-        name: value.pin_memory() if isinstance(value, torch.Tensor) else value for name, value in batch.items()
-    }
+def _stop(native: _native.Loader, process: int) -> None:
+    if os.getpid() == process:
+        native.stop()

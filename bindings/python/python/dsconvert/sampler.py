@@ -24,14 +24,45 @@ Last: TypeAlias = Literal["short", "drop", "pad", "wrap"]
 
 
 class BatchSampler(Epochs):
-    """Gives the ordinals of the records of one batch after the other: a `batch_sampler` for `DataLoader`.
+    """Returns the ordinals of the records of one batch after the other: a `batch_sampler` for `DataLoader`.
 
-    `source` is a dataset (or its path), a split, or the lengths of the records of a dataset of your own. Give one of
-    `batch_size`, `max_tokens` (each batch, padded to its longest record, has at most so many) and
-    `max_tokens_unpadded`. All other options have the defaults of `dsconvert.Loader`, and give the same batches.
+    All options have the defaults of `dsconvert.Loader`, and the batches hold the same records. Each `iter()` is an epoch:
+    the first is epoch 0, that of `set_epoch`, or the rest of the epoch of a loaded state; each other one is the epoch
+    after.
 
-    Each `iter()` is an epoch: the first is epoch 0, that of `set_epoch`, or the rest of the epoch of a loaded state; each
-    other one is the epoch after.
+    Args:
+        source: Path of a dataset, a `Dataset`, a `Split`, or the lengths of the records of a dataset of your own.
+        split: Name of the split to read, of a dataset. Default: `train`, or the only one.
+        batch_size: Records per batch, an integer from 1. Give this, `max_tokens` or `max_tokens_unpadded`.
+        max_tokens: Budget of a padded batch: rows × width of its longest record, in tokens (images: stored pixels).
+        max_tokens_unpadded: Budget of a batch without padding: the sum of the lengths.
+        shuffle: Order of an epoch: `True` or `"full"`, `False` or `"none"`, or `"block"`, which keeps neighbours on disk
+            together. Default: `True`.
+        seed: Integer from 0, for the order. Default: 0.
+        bucket: Which records may share a batch: `"none"` any; `"length"` those of about one length, with boundaries chosen
+            for `max_waste`; `"geometric"`; a list of boundaries; `"windows"`, sorted within windows of steps. Default:
+            `"length"` with a token budget, `"none"` with `batch_size`.
+        max_waste: With `bucket="length"`: share of a batch, from 0 to 1, that padding may take. Default: 0.04.
+        first_boundary: With `bucket="geometric"`: the first boundary, in tokens. Default: 16.
+        boundary_ratio: With `bucket="geometric"`: ratio of a boundary to the one before. Default: 1.1.
+        window_steps: With `bucket="windows"`: steps of a window. Default: 50.
+        block_records: With `shuffle="block"`: records of a block. Default: 256.
+        block_group: With `shuffle="block"`: blocks whose records are shuffled together. Default: 64.
+        pad_to_multiple_of: Multiple that the width of a batch is rounded up to, in tokens. Default: 1.
+        longest_first: `True`: the largest batch comes first, so that a lack of memory shows at once. Default: `False`.
+        oversize: With a token budget: records that exceed it by themselves. `"error"` refuses them, `"drop"` leaves them
+            out, `"alone"` makes a batch of each, `"truncate"` cuts them. Default: `"error"`.
+        last: Records that do not fill the last step: `"short"` makes smaller batches, `"drop"` leaves them out, `"wrap"`
+            repeats records. Default: `"short"`.
+        drop_last: `True` stands for `last="drop"`, `False` for `last="short"`. Default: `None`, as `last` says.
+        micro_batches: Micro-batches of a global step, over all ranks; a multiple of the number of ranks. Default: one per
+            rank.
+        rank: Number of this data-parallel process, from 0. Default: that of `torch.distributed` or of the environment.
+        world_size: Number of data-parallel processes. Default: as `rank`.
+        replication: Number of adjacent ranks that form one model replica and get the same batches. Default: 1.
+
+    Raises:
+        UsageError: An option is wrong or does not apply, or there is no such split.
     """
 
     def __init__(
@@ -110,6 +141,15 @@ class BatchSampler(Epochs):
         del state["_plan"]
         state["_process"] = 0
         return state
+
+    def __repr__(self) -> str:
+        options = ", ".join(f"{name}={value!r}" for name, value in self._options.items())
+        source = (
+            f"split {self._source.name!r} of {self._source.path!r}"
+            if isinstance(self._source, Split)
+            else f"{len(self._source):,} lengths"
+        )
+        return f"<dsconvert.BatchSampler of {source}: {options}; epoch {self._epoch}>"
 
     @property
     def steps(self) -> int:

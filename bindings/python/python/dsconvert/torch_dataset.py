@@ -7,8 +7,9 @@ from typing import Any
 
 from torch.utils.data import IterableDataset
 
+from .batch_info import Batch
 from .epochs import State
-from .loader import Batch, Loader
+from .loader import Loader
 
 
 class LoaderDataset(IterableDataset[Batch]):

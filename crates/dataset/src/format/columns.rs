@@ -22,8 +22,8 @@ use crate::schema::{Field, FieldType, Schema};
 
 /// Rows that are being gathered, column by column.
 ///
-/// The caller bounds them: offsets have 32 bits, so fewer than 2 GiB may be gathered before [`Columns::take`].
-pub(super) struct Columns {
+/// The caller bounds them: offsets have 32 bits, so fewer than 2 GiB may be gathered before [`ColumnBuilders::take`].
+pub(super) struct ColumnBuilders {
     arrow: SchemaRef,
     /// With the place of their field in the schema.
     columns: Vec<(usize, Column)>,
@@ -31,7 +31,7 @@ pub(super) struct Columns {
     bytes: u64,
 }
 
-impl Columns {
+impl ColumnBuilders {
     /// All columns, and no rows yet.
     pub(super) fn new(schema: &Schema) -> Result<Self> {
         Self::of(schema, |_| true)

@@ -89,7 +89,7 @@ impl FromStr for Format {
     }
 }
 
-/// Where a record stands in its shard, as kept in the record index.
+/// Position of a record in its shard, as stored in the record index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placed {
     /// arrow and parquet: `record batch or row group << 32 | row in it`; msgpack and protobuf: byte offset of the frame.

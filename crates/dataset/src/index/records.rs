@@ -52,7 +52,7 @@ pub struct IndexEntry {
 }
 
 impl IndexEntry {
-    /// Where the record stands in its shard.
+    /// Position of the record in its shard.
     pub fn placed(&self) -> Placed {
         Placed { position: self.position, bytes: self.bytes }
     }

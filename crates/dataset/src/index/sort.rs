@@ -119,12 +119,12 @@ impl<const N: usize> ExternalSort<N> {
     pub fn finish(mut self) -> Result<Sorted<N>> {
         if self.spill.is_none() {
             self.rows.sort_unstable();
-            return Ok(Sorted(Source::Memory(self.rows.into_iter())));
+            return Ok(Sorted(RunSource::Memory(self.rows.into_iter())));
         }
         self.spill_run()?;
         self.rows = Vec::new();
         let Some(mut spill) = self.spill else {
-            return Ok(Sorted(Source::Memory(Vec::new().into_iter())));
+            return Ok(Sorted(RunSource::Memory(Vec::new().into_iter())));
         };
         let Limits { fan_in, buffer_rows, .. } = self.limits;
         while spill.runs().len() > fan_in {
@@ -136,7 +136,7 @@ impl<const N: usize> ExternalSort<N> {
             spill = merged;
         }
         let readers = spill.readers(spill.runs(), buffer_rows);
-        Ok(Sorted(Source::Disk(Merge::new(readers)?)))
+        Ok(Sorted(RunSource::Disk(Merge::new(readers)?)))
     }
 
     fn spill_run(&mut self) -> Result<()> {
@@ -153,10 +153,10 @@ impl<const N: usize> ExternalSort<N> {
 
 /// The rows of an [`ExternalSort`], in order. After an error it ends.
 #[derive(Debug)]
-pub struct Sorted<const N: usize>(Source<N>);
+pub struct Sorted<const N: usize>(RunSource<N>);
 
 #[derive(Debug)]
-enum Source<const N: usize> {
+enum RunSource<const N: usize> {
     Memory(std::vec::IntoIter<[u8; N]>),
     Disk(Merge<N>),
 }
@@ -166,8 +166,8 @@ impl<const N: usize> Iterator for Sorted<N> {
 
     fn next(&mut self) -> Option<Self::Item> {
         match &mut self.0 {
-            Source::Memory(rows) => rows.next().map(Ok),
-            Source::Disk(merge) => merge.next(),
+            RunSource::Memory(rows) => rows.next().map(Ok),
+            RunSource::Disk(merge) => merge.next(),
         }
     }
 }

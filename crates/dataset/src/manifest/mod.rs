@@ -21,6 +21,9 @@ use unique::check_unique_names;
 /// Name of the manifest in the output directory.
 pub const MANIFEST_NAME: &str = "manifest.json";
 
+/// Name of the tokenizer in a dataset of token ids.
+pub const TOKENIZER_NAME: &str = "tokenizer.json";
+
 /// Version of the manifests that are written. A reader refuses a larger one.
 pub const MANIFEST_VERSION: u32 = 2;
 
@@ -187,6 +190,11 @@ impl Manifest {
             return Err(Error::new(ErrorKind::Io, "there is no manifest.json, so this is not a dataset")
                 .at_path(dir)
                 .help(help));
+        }
+        if stat(dir)?.is_none() {
+            let missing = std::io::Error::from(rustix::io::Errno::NOENT);
+            return Err(Error::io("find the dataset", dir, missing)
+                .help("name a directory that dsconvert has written"));
         }
         let blob = Blob::open(&path, Access::Read, None)?;
         if blob.len() > MAX_MANIFEST_BYTES {

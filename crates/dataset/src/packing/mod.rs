@@ -1,7 +1,7 @@
 //! Packing: many documents in rows of one length, so that no token of a batch is padding.
 //!
-//! A [`Window`] packs a bounded number of documents, knowing their lengths only. It is used by whoever reads packed rows
-//! from unpacked records and by whoever stores packed rows; both get the same rows. `docs/reference/batching.md` specifies it.
+//! A [`Window`] packs a bounded number of documents and needs only their lengths. The loader uses it to pack records while
+//! it reads, the converter to store packed rows; both get the same rows. `docs/reference/batching.md` specifies it.
 //!
 //! A row has `seq_len` inputs and `seq_len` labels. The label of a token is the token after it **in its document**; the
 //! last token of a document has none ([`IGNORE_LABEL`]). A document that goes on in another row has its next token as

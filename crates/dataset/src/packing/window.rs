@@ -6,7 +6,7 @@ use super::{Document, Packing, Piece, Row, best_fit};
 #[derive(Debug, Clone)]
 pub struct Window {
     seq_len: u64,
-    rows: Rows,
+    rows: WindowRows,
     carry: Carry,
 }
 
@@ -20,7 +20,7 @@ pub struct Carry {
 }
 
 #[derive(Debug, Clone)]
-enum Rows {
+enum WindowRows {
     Concat {
         documents: Vec<Document>,
         /// Tokens before the end of each document, from the first used token on.
@@ -67,7 +67,7 @@ impl Window {
         let tokens =
             if next == documents.len() { 0 } else { used - before + if next == 0 { skipped } else { 0 } };
         let carry = Carry { documents: next, tokens };
-        Self { seq_len, rows: Rows::Concat { documents: documents.to_vec(), ends, count }, carry }
+        Self { seq_len, rows: WindowRows::Concat { documents: documents.to_vec(), ends, count }, carry }
     }
 
     fn best_fit(seq_len: u64, documents: &[Document]) -> Self {
@@ -89,14 +89,16 @@ impl Window {
         let pieces = |row: Vec<usize>| row.into_iter().filter_map(|i| rests.get(i).copied()).collect();
         let mixed = best_fit::pack(&lengths, seq_len).into_iter().map(pieces).collect();
         let carry = Carry { documents: documents.len(), tokens: 0 };
-        Self { seq_len, rows: Rows::BestFit { whole, mixed }, carry }
+        Self { seq_len, rows: WindowRows::BestFit { whole, mixed }, carry }
     }
 
     /// Number of rows.
     pub fn rows(&self) -> u64 {
         match &self.rows {
-            Rows::Concat { count, .. } => *count,
-            Rows::BestFit { whole, mixed } => whole.last().map_or(0, |(_, end)| *end) + mixed.len() as u64,
+            WindowRows::Concat { count, .. } => *count,
+            WindowRows::BestFit { whole, mixed } => {
+                whole.last().map_or(0, |(_, end)| *end) + mixed.len() as u64
+            }
         }
     }
 
@@ -111,10 +113,10 @@ impl Window {
             return None;
         }
         match &self.rows {
-            Rows::Concat { documents, ends, .. } => {
+            WindowRows::Concat { documents, ends, .. } => {
                 Some(concat_row(documents, ends, index * self.seq_len, self.seq_len))
             }
-            Rows::BestFit { whole, mixed } => {
+            WindowRows::BestFit { whole, mixed } => {
                 let found = whole.partition_point(|&(_, end)| end <= index);
                 let Some(&(document, end)) = whole.get(found) else {
                     let rows_before = whole.last().map_or(0, |(_, end)| *end);

@@ -70,22 +70,36 @@ pub struct DirItem {
     pub kind: FileType,
 }
 
-/// The entries of the directory `dir`, sorted by name; none when there is no such directory.
+/// Listings before a directory that changes all the time is an error.
+const LISTING_ATTEMPTS: u32 = 4;
+
+/// The entries of the directory `dir`, sorted by name; none when there is no such directory. Other processes may create
+/// the directory, and create and remove entries, meanwhile.
 pub fn list_dir(dir: &Path) -> Result<Vec<DirItem>> {
+    for _ in 1..LISTING_ATTEMPTS {
+        match entries(dir) {
+            // Either there is no directory, or it was created since, or an entry was removed.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                if lstat(dir)?.is_none() {
+                    return Ok(Vec::new());
+                }
+            }
+            listed => return listed.map_err(|e| Error::io("list", dir, e)),
+        }
+    }
+    entries(dir).map_err(|e| Error::io("list", dir, e))
+}
+
+fn entries(dir: &Path) -> io::Result<Vec<DirItem>> {
     let mut items = Vec::new();
-    let listed = for_each_entry(
+    for_each_entry(
         dir,
         |e| e,
         |entry| {
             items.push(DirItem { path: entry.path(), name: entry.file_name(), kind: entry.file_type()? });
             Ok(())
         },
-    );
-    match listed {
-        // An entry that has gone meanwhile is another matter.
-        Err(e) if e.kind() == io::ErrorKind::NotFound && lstat(dir)?.is_none() => return Ok(Vec::new()),
-        listed => listed.map_err(|e| Error::io("list", dir, e))?,
-    }
+    )?;
     items.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(items)
 }
@@ -183,6 +197,27 @@ pub fn is_empty_dir(dir: &Path) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_that_is_created_meanwhile_can_be_listed() {
+        let root = tempfile::tempdir().unwrap();
+        let ready = std::sync::Barrier::new(2);
+        let path = |i: u32| root.path().join(i.to_string());
+        let mut failed = Vec::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for i in 0..3000 {
+                    ready.wait();
+                    std::fs::create_dir(path(i)).unwrap();
+                }
+            });
+            for i in 0..3000 {
+                ready.wait();
+                failed.extend(list_dir(&path(i)).err());
+            }
+        });
+        assert!(failed.is_empty(), "{failed:?}");
+    }
 
     #[test]
     fn only_plain_relative_paths_resolve() {

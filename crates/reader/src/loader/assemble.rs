@@ -164,6 +164,7 @@ impl Assembler {
             tokens: batch.tokens(),
             max_len: text.longest(self.fields.shape),
             columns,
+            attached: None,
         })
     }
 
@@ -197,6 +198,7 @@ impl Assembler {
             tokens: pieces().map(|piece| piece.len).sum(),
             max_len: pieces().map(|piece| piece.len).chain(padding).chain(fillers).max().unwrap_or(0),
             columns,
+            attached: None,
         })
     }
 }

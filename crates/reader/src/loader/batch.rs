@@ -1,5 +1,7 @@
 //! A batch as it is handed out.
 
+use std::any::Any;
+
 use bytes::Bytes;
 use dsconvert_dataset::error::Error;
 use dsconvert_dataset::sample::{Ids, Text};
@@ -54,6 +56,7 @@ pub struct Batch {
     pub(super) tokens: u64,
     pub(super) max_len: u64,
     pub(super) columns: Vec<(String, Column)>,
+    pub(super) attached: Option<Box<dyn Any + Send>>,
 }
 
 impl Batch {
@@ -113,5 +116,20 @@ impl Batch {
     /// Names and parts, to be kept one by one: each is independent of the others.
     pub fn into_columns(self) -> Vec<(String, Column)> {
         self.columns
+    }
+
+    /// Takes the parts out of the batch, for a [`BatchFinisher`](super::BatchFinisher) that replaces them.
+    pub fn take_columns(&mut self) -> Vec<(String, Column)> {
+        std::mem::take(&mut self.columns)
+    }
+
+    /// Attaches a value that travels with the batch, such as what a [`BatchFinisher`](super::BatchFinisher) made of it.
+    pub fn attach(&mut self, value: Box<dyn Any + Send>) {
+        self.attached = Some(value);
+    }
+
+    /// Takes the value that was attached.
+    pub fn take_attached(&mut self) -> Option<Box<dyn Any + Send>> {
+        self.attached.take()
     }
 }

@@ -20,6 +20,7 @@ use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::panics::caught;
 use dsconvert_dataset::threads;
 
+use super::BatchFinisher;
 use super::assemble::{Assembler, Scratch};
 use super::batch::Batch;
 use super::schedule::{Plan, Rows, Schedule};
@@ -43,6 +44,7 @@ pub(super) struct Engine {
 
 struct Shared {
     assembler: Arc<Assembler>,
+    finisher: Option<Arc<BatchFinisher>>,
     plan: Arc<Plan>,
     layout: Layout,
     in_flight: u64,
@@ -76,6 +78,7 @@ impl Engine {
     /// Starts `threads` threads that keep at most `in_flight` batches ready or in the making, from the place `at` on.
     pub(super) fn start(
         assembler: Arc<Assembler>,
+        finisher: Option<Arc<BatchFinisher>>,
         plan: Arc<Plan>,
         at: LoaderState,
         layout: Layout,
@@ -85,6 +88,7 @@ impl Engine {
         let first = Tickets::new(Schedule::new(Arc::clone(&plan), at, layout)?);
         let shared = Arc::new(Shared {
             assembler,
+            finisher,
             plan,
             layout,
             in_flight: in_flight as u64,
@@ -94,7 +98,8 @@ impl Engine {
             stop: AtomicBool::new(false),
             broken: OnceLock::new(),
         });
-        let helps = threads == 0 || shared.assembler.is_light();
+        // A finisher may take long: the caller must not start on a later batch while the next one is nearly ready.
+        let helps = threads == 0 || (shared.assembler.is_light() && shared.finisher.is_none());
         let mut engine =
             Self { shared, threads: Vec::new(), own: Box::default(), helps, process: std::process::id() };
         engine.threads = threads::start_up_to(threads.min(in_flight), |n| {
@@ -272,6 +277,10 @@ impl Shared {
             let batch = match &task.rows {
                 Rows::Records(batch) => self.assembler.records(task.id, batch, scratch, &self.stop)?,
                 Rows::Packed { rows, filler_rows } => self.assembler.packed(task.id, rows, *filler_rows)?,
+            };
+            let batch = match &self.finisher {
+                Some(finish) if !self.stop.load(Ordering::Relaxed) => finish(batch)?,
+                _ => batch,
             };
             Ok(Some((batch, task.after)))
         });

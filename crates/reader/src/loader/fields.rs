@@ -164,7 +164,9 @@ impl Fields {
         })?;
         if self.shape == Shape::Packed {
             let what = format!("{name:?} is a field of records, of which a packed row holds several");
-            return Err(Error::usage(what).help("leave it out; `Batch::records` says which records they are"));
+            return Err(
+                Error::usage(what).help("leave it out; the ordinals of the records come with each batch")
+            );
         }
         let ty = schema.fields.get(place).map_or(FieldType::Binary, |f| f.ty);
         Ok(match (schema.kind, name) {

@@ -69,6 +69,9 @@ use super::Split;
 use super::batch::{BatchOptions, PackOptions};
 use super::batch::{BatchPlan, PackPlan};
 
+/// The last stage of making a batch: see [`Loader::finish_with`].
+pub type BatchFinisher = dyn Fn(Batch) -> Result<Batch> + Send + Sync;
+
 /// What [`Loader::next_within`] found.
 #[derive(Debug)]
 pub enum Next {
@@ -95,6 +98,7 @@ pub struct Loader {
     micro_batches: u64,
     plan: Arc<Plan>,
     assembler: Arc<Assembler>,
+    finisher: Option<Arc<BatchFinisher>>,
     /// What was handed out.
     at: LoaderState,
     /// Rows that came without their image.
@@ -129,12 +133,22 @@ impl Loader {
             micro_batches,
             plan,
             assembler,
+            finisher: None,
             at,
             blank_rows: 0,
             restored: false,
             engine: None,
             steps: Mutex::new(None),
         })
+    }
+
+    /// Calls `finisher` for every batch, on the thread that made it, while other threads make others. Its result takes the
+    /// place of the batch, and its error the place of a batch that could not be made. Order and states stay the same.
+    #[must_use]
+    pub fn finish_with(mut self, finisher: Arc<BatchFinisher>) -> Self {
+        self.engine = None;
+        self.finisher = Some(finisher);
+        self
     }
 
     /// The next batch of this rank; `None` when the epoch is over, until [`Loader::set_epoch`] or
@@ -175,7 +189,8 @@ impl Loader {
                 let (assembler, plan) = (Arc::clone(&self.assembler), Arc::clone(&self.plan));
                 let (threads, in_flight) = (self.options.threads, self.options.in_flight());
                 let layout = self.options.layout;
-                none.insert(Engine::start(assembler, plan, self.at.clone(), layout, threads, in_flight)?)
+                let (at, finisher) = (self.at.clone(), self.finisher.clone());
+                none.insert(Engine::start(assembler, finisher, plan, at, layout, threads, in_flight)?)
             }
         };
         engine.take(deadline).transpose()

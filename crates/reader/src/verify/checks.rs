@@ -253,6 +253,7 @@ impl<'a> Checks<'a> {
             manifest.listed_files().map(|(path, ..)| path.to_owned()).collect();
         listed.extend(self.dataset.shards().shards().map(ShardEntry::path));
         listed.insert(MANIFEST_NAME.to_owned());
+        listed.extend(OF_THE_HUB.map(str::to_owned));
         let mut found = BTreeSet::new();
         let mut folders = vec![String::new()];
         while let Some(folder) = folders.pop() {
@@ -276,6 +277,9 @@ impl<'a> Checks<'a> {
         found
     }
 }
+
+/// Files that a dataset may hold without listing them: its card, and what the Hugging Face Hub adds.
+const OF_THE_HUB: [&str; 2] = ["README.md", ".gitattributes"];
 
 /// What was read of an index. One that is damaged is a problem of its split and reported there; a failure to read it is
 /// reported here, because it may have passed by then.

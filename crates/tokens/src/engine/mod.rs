@@ -32,9 +32,9 @@ pub(crate) trait Engine: Send + Sync {
     /// Appends the ids of `text` to `out`. On [`Outcome::Declined`] and on an error, `out` is as it was.
     fn encode(&self, text: &str, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<Outcome, EncodeError>;
 
-    /// The first place from byte `from` on where `text` can be divided: the ids of the whole are those of the text before the
-    /// range, followed by those of the text after it, whatever they are. The range, often empty, is part of neither. `None` when
-    /// there is no such place, or the engine cannot tell.
+    /// The first range at or after byte `from` where `text` can be divided: the ids of the whole text are those of the text
+    /// before the range, followed by those of the text after it. The range, often empty, belongs to neither part. `None` when
+    /// the text cannot be divided, or the engine cannot tell.
     fn divide(&self, text: &str, from: usize) -> Option<Range<usize>> {
         let _ = (text, from);
         None

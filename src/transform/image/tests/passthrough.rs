@@ -76,7 +76,7 @@ fn exif_moves_into_a_new_file_upright() {
         let image = convert(&source, &texts).unwrap();
         assert_eq!((image.width, image.height), (15, 20), "{encode}");
         let options = ImageOptions::default();
-        let read = source::Source::read(&image.bytes, &options).unwrap();
+        let read = source::CheckedImage::read(&image.bytes, &options).unwrap();
         assert_eq!(read.structure.damage, None);
         assert_eq!(read.oriented_size(), geometry::Size::new(15, 20));
         assert_eq!(metadata::upright_exif(&read), Some(exif::tests::block(1, false)), "{encode}");

@@ -10,7 +10,7 @@ use arrow_ipc::MetadataVersion;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow_schema::ArrowError;
 
-use super::columns::Columns;
+use super::columns::ColumnBuilders;
 use super::{Placed, ShardWriter, check};
 use crate::error::{Error, Result};
 use crate::sample::Record;
@@ -29,7 +29,7 @@ const ALIGNMENT: usize = 64;
 /// Writes one Arrow shard.
 pub(super) struct Writer {
     schema: Arc<Schema>,
-    columns: Columns,
+    columns: ColumnBuilders,
     writer: FileWriter<NewFile>,
     path: PathBuf,
     batch: u32,
@@ -37,7 +37,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(schema: Arc<Schema>, file: NewFile) -> Result<Self> {
-        let columns = Columns::new(&schema)?;
+        let columns = ColumnBuilders::new(&schema)?;
         let path = file.path().to_owned();
         let writer = IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5)
             .and_then(|options| FileWriter::try_new_with_options(file, columns.arrow(), options))

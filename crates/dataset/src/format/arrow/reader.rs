@@ -24,7 +24,7 @@ pub(in crate::format) const HEAD: &[u8; 8] = b"ARROW1\0\0";
 /// What the file ends with, after the size of the footer in 4 bytes.
 const TAIL: &[u8; 6] = b"ARROW1";
 
-/// Where a batch stands in the file.
+/// Position of a batch in the file.
 #[derive(Debug, Clone, Copy)]
 struct Block {
     offset: u64,

@@ -22,7 +22,7 @@ use arrow_array::{ArrayRef, BinaryArray, RecordBatch, StringArray, StructArray};
 use arrow_schema::FieldRef;
 
 use super::arrow_schema::{IMAGE_BYTES, METADATA_KEY, image_fields, metadata, to_arrow};
-use super::columns::Columns;
+use super::columns::ColumnBuilders;
 use super::watched::{Failure, WatchedFile};
 use super::{Placed, ShardWriter, check};
 use crate::error::{Error, Result};
@@ -58,7 +58,7 @@ pub(super) struct Writer {
     failure: Failure,
     leaves: Vec<Leaf>,
     /// What is encoded by the `parquet` crate.
-    columns: Columns,
+    columns: ColumnBuilders,
     factory: ArrowRowGroupWriterFactory,
     /// The encoders of the row group that is under way, if anything of it was encoded: one for each leaf.
     encoders: Option<Vec<ArrowColumnWriter>>,
@@ -74,7 +74,7 @@ enum Leaf {
     Payload(usize, Box<Payload>),
     /// The file name of the image before it, which is never there, by the `parquet` crate.
     ImagePath(FieldRef),
-    /// One of the [`Columns`], by the `parquet` crate.
+    /// One of the [`ColumnBuilders`], by the `parquet` crate.
     Column(FieldRef),
 }
 
@@ -98,7 +98,7 @@ impl Writer {
                 }
             });
         }
-        let columns = Columns::of(&schema, |field| !Payload::holds(field.ty))?;
+        let columns = ColumnBuilders::of(&schema, |field| !Payload::holds(field.ty))?;
         let path = file.path().to_owned();
         let (file, failure) = WatchedFile::new(file);
         let file = SerializedFileWriter::new(file, descriptor.root_schema_ptr(), properties)

@@ -42,11 +42,11 @@ pub(in crate::format) struct Reader {
     blob: Blob,
     metadata: ArrowReaderMetadata,
     checked: guard::CheckedPages,
-    all: Columns,
+    all: DecodedColumns,
 }
 
 /// Columns that are decoded.
-struct Columns {
+struct DecodedColumns {
     mask: ProjectionMask,
     /// Their fields, in stored order.
     schema: Arc<Schema>,
@@ -58,7 +58,7 @@ impl Reader {
         expect(&schema, metadata.schema()).map_err(|e| e.at_path(blob.path()))?;
         guard::check_footer(metadata.metadata(), blob.len())
             .map_err(|why| Error::corrupt(why).at_path(blob.path()))?;
-        let all = Columns { mask: ProjectionMask::all(), schema: Arc::clone(&schema) };
+        let all = DecodedColumns { mask: ProjectionMask::all(), schema: Arc::clone(&schema) };
         let checked = guard::CheckedPages::new(metadata.metadata());
         Ok(Self { schema, blob, metadata, checked, all })
     }
@@ -72,7 +72,7 @@ impl Reader {
         &'a self,
         group: usize,
         ranges: Option<Vec<Range<usize>>>,
-        columns: &'a Columns,
+        columns: &'a DecodedColumns,
     ) -> Result<impl Iterator<Item = Result<Rows>> + use<'a>> {
         let (file, ranges_to_check) = (self.file(), ranges.as_deref());
         let dictionary =
@@ -145,7 +145,7 @@ impl Reader {
     }
 
     /// The records at `at`, with the fields `columns` alone.
-    fn read(&self, at: &[Placed], columns: &Columns) -> Result<Vec<Record>> {
+    fn read(&self, at: &[Placed], columns: &DecodedColumns) -> Result<Vec<Record>> {
         let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for at in at {
             groups.entry(at.group()).or_default().push(at.row());
@@ -199,7 +199,7 @@ impl ShardReader for Reader {
         let mask = ProjectionMask::roots(self.file().file_metadata().schema_descr(), columns.iter().copied());
         let fields = columns.iter().filter_map(|&c| self.schema.fields.get(c).cloned()).collect();
         let schema = Arc::new(Schema { fields, ..(*self.schema).clone() });
-        let records = self.read(at, &Columns { mask, schema })?;
+        let records = self.read(at, &DecodedColumns { mask, schema })?;
         // Each value to its place.
         let spread = |record: Record| {
             let mut values = vec![Value::Null; self.schema.fields.len()];

@@ -20,7 +20,7 @@ pub(in crate::format) fn sniff(blob: &Blob) -> bool {
 }
 
 /// The kind a record tells, the type of its ids or whether it has a label, and its other fields.
-struct Shape {
+struct InferredShape {
     kind: Kind,
     ids: FieldType,
     label: bool,
@@ -30,7 +30,7 @@ struct Shape {
 /// The schema told by the records. A field that is always null reads as string, every field that is not built in as
 /// nullable. Class names are not in the shard.
 pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
-    let mut told: Option<Shape> = None;
+    let mut told: Option<InferredShape> = None;
     for shape in frames(blob, shape) {
         let (placed, shape) = shape?;
         let Some(told) = &mut told else {
@@ -46,7 +46,7 @@ pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
             *told = told.or(ty);
         }
     }
-    let Some(Shape { kind, ids, label, extra }) = told else {
+    let Some(InferredShape { kind, ids, label, extra }) = told else {
         return Err(Error::corrupt("an empty shard does not tell its schema").at_path(blob.path()));
     };
     let extra = extra.into_iter().map(|(name, ty)| Field {
@@ -61,7 +61,7 @@ pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
 }
 
 /// Reads a record without knowing its schema.
-fn shape(bytes: &Bytes) -> Result<(Shape, usize), Fault> {
+fn shape(bytes: &Bytes) -> Result<(InferredShape, usize), Fault> {
     let (prefix, message) = message(bytes, MAX_INFERRED_FIELDS)?;
     let size = prefix + message.encoded_len();
     let bad = |why: String| Fault::bad(prefix, why);
@@ -75,5 +75,5 @@ fn shape(bytes: &Bytes) -> Result<(Shape, usize), Fault> {
         Some(Payload::Text(text)) => (Kind::Text, FieldType::ids(width(text.id_width).map_err(bad)?), false),
         None => return Err(bad("a record without image or text".to_owned())),
     };
-    Ok((Shape { kind, ids, label, extra }, size))
+    Ok((InferredShape { kind, ids, label, extra }, size))
 }

@@ -37,7 +37,7 @@ const MAX_PREFIX_BYTES: usize = 5;
 /// Field number of the fields that are not built in.
 const EXTRA_TAG: u64 = 5;
 
-/// Where a field of the schema stands in the message.
+/// Position of a field of the schema in the message.
 #[derive(Clone, Copy, PartialEq)]
 enum Slot {
     Key,

@@ -103,7 +103,7 @@ impl ShardTable {
         let mut paths = HashSet::new();
         let mut read = 0u64;
         for index in 0..ipc.batch_count() {
-            let columns = Columns::read(&ipc, index)?;
+            let columns = ShardColumns::read(&ipc, index)?;
             read = read
                 .checked_add(columns.rows)
                 .filter(|&read| read <= shards)
@@ -122,7 +122,7 @@ impl ShardTable {
 }
 
 /// The columns of one record batch.
-struct Columns {
+struct ShardColumns {
     rows: u64,
     names: Strings,
     splits: Strings,
@@ -138,7 +138,7 @@ struct Strings {
     text: Bytes,
 }
 
-impl Columns {
+impl ShardColumns {
     fn read(ipc: &IpcFile, index: usize) -> Result<Self> {
         let batch = ipc.batch(index, COLUMNS)?;
         let cut = || Error::corrupt(format!("record batch {index} is cut short")).at_path(ipc.blob().path());

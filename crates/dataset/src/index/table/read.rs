@@ -101,11 +101,11 @@ impl Table {
         &self,
         rows: Range<u64>,
         columns: [usize; N],
-    ) -> Result<Rows<'_, N>> {
+    ) -> Result<TableRows<'_, N>> {
         if rows.start > rows.end || rows.end > self.rows {
             return Err(self.out_of_range(rows.end));
         }
-        Ok(Rows { table: self, columns, rest: rows, chunk: None })
+        Ok(TableRows { table: self, columns, rest: rows, chunk: None })
     }
 
     /// An error about this table, at its first file.
@@ -198,7 +198,7 @@ impl Table {
 
 /// Iterator over rows. After an error it ends.
 #[derive(Debug)]
-pub(in crate::index) struct Rows<'a, const N: usize> {
+pub(in crate::index) struct TableRows<'a, const N: usize> {
     table: &'a Table,
     columns: [usize; N],
     /// Rows not yet in a chunk.
@@ -236,7 +236,7 @@ impl<const N: usize> Chunk<N> {
     }
 }
 
-impl<const N: usize> Iterator for Rows<'_, N> {
+impl<const N: usize> Iterator for TableRows<'_, N> {
     type Item = Result<[u64; N]>;
 
     fn next(&mut self) -> Option<Self::Item> {

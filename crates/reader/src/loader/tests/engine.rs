@@ -442,3 +442,39 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_finisher_gets_each_batch_once_and_changes_no_order_or_state() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = text_split(dir.path(), Format::Arrow);
+    let batching: Batching = BatchOptions::new(BatchSize::BatchSize(4)).into();
+    let plain: Vec<_> =
+        all(&mut Loader::new(split.clone(), options(batching.clone(), 0)).unwrap()).iter().map(ids).collect();
+    for threads in [0, 3] {
+        let finisher = |mut batch: Batch| {
+            if batch.id().step == 2 {
+                return Err(Error::usage("as the test wants it"));
+            }
+            let sum: i64 = ids(&batch).2.iter().sum();
+            batch.take_columns();
+            batch.attach(Box::new(sum));
+            Ok(batch)
+        };
+        let mut loader = Loader::new(split.clone(), options(batching.clone(), threads)).unwrap();
+        loader = loader.finish_with(Arc::new(finisher));
+        for (step, expected) in plain.iter().enumerate() {
+            let made = loader.next_batch();
+            if step == 2 {
+                assert_eq!(made.unwrap_err().to_string(), "as the test wants it");
+                assert_eq!(loader.state().step(), 2, "an error is not counted");
+                continue;
+            }
+            let mut batch = made.unwrap().unwrap();
+            assert_eq!((batch.id(), batch.records()), (expected.0, &expected.1[..]));
+            assert_eq!(batch.columns().len(), 0);
+            let sum = *batch.take_attached().unwrap().downcast::<i64>().unwrap();
+            assert_eq!(sum, expected.2.iter().sum::<i64>());
+        }
+        assert!(loader.next_batch().unwrap().is_none());
+    }
+}

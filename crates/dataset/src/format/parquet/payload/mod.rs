@@ -29,7 +29,7 @@ use crate::format::watched::WatchedFile;
 use crate::sample::Value;
 use crate::schema::{FieldType, IdWidth};
 use levels::Levels;
-use page::{Counts, Layout, Pages};
+use page::{Counts, PageLayout, Pages};
 
 /// Bytes before each value that varies in length, which give it.
 const LENGTH_BYTES: usize = 4;
@@ -61,7 +61,7 @@ impl Payload {
     /// A column of values of `ty`, which Parquet stores in the leaf `descriptor`.
     pub(super) fn new(ty: FieldType, descriptor: ColumnDescPtr, compression: Compression) -> Result<Self> {
         let level = (compression != Compression::UNCOMPRESSED).then_some(ZSTD_LEVEL);
-        let layout = ty.id_width().map_or(Layout::Plain, Layout::ByteStreams);
+        let layout = ty.id_width().map_or(PageLayout::Plain, PageLayout::ByteStreams);
         let pages = Pages::new(layout, level)
             .map_err(|e| Error::internal("zstd cannot be used with this level").caused_by(e))?;
         let present = descriptor.max_def_level() as u8;

@@ -30,7 +30,7 @@ const KEPT_PAGES: usize = 32 << 20;
 
 /// How the values of a page are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Layout {
+pub(super) enum PageLayout {
     /// As they are given.
     Plain,
     /// Numbers of 32 bits, the first bytes of all, then the second bytes of all, and so on. Given are the bytes of this
@@ -38,18 +38,18 @@ pub(super) enum Layout {
     ByteStreams(IdWidth),
 }
 
-impl Layout {
+impl PageLayout {
     fn encoding(self) -> Encoding {
         match self {
-            Layout::Plain => Encoding::PLAIN,
-            Layout::ByteStreams(_) => Encoding::BYTE_STREAM_SPLIT,
+            PageLayout::Plain => Encoding::PLAIN,
+            PageLayout::ByteStreams(_) => Encoding::BYTE_STREAM_SPLIT,
         }
     }
 }
 
 /// The pages of a column chunk.
 pub(super) struct Pages {
-    layout: Layout,
+    layout: PageLayout,
     compressor: Option<Compressor<'static>>,
     /// The values of the page that is under way, if they will be compressed.
     values: Vec<u8>,
@@ -90,7 +90,7 @@ pub(super) struct Counts {
 
 impl Pages {
     /// No pages yet. They are compressed by zstd when a level is given; those that are not are plain.
-    pub(super) fn new(layout: Layout, zstd_level: Option<i32>) -> io::Result<Self> {
+    pub(super) fn new(layout: PageLayout, zstd_level: Option<i32>) -> io::Result<Self> {
         Ok(Self {
             layout,
             compressor: zstd_level.map(Compressor::new).transpose()?,
@@ -136,11 +136,11 @@ impl Pages {
             }
             Some(compressor) => {
                 let page = match self.layout {
-                    Layout::Plain => {
+                    PageLayout::Plain => {
                         let from = place_before(&mut self.values, 0, &self.head);
                         &self.values[from..]
                     }
-                    Layout::ByteStreams(width) => {
+                    PageLayout::ByteStreams(width) => {
                         let values = &self.values[ROOM..];
                         self.streams.clone_from(&self.head);
                         match width {
@@ -246,7 +246,7 @@ fn place_before(buffer: &mut Vec<u8>, begin: usize, head: &[u8]) -> usize {
     at
 }
 
-/// Appends the bytes of numbers as [`Layout::ByteStreams`], of which `GIVEN` bytes each are in `values`.
+/// Appends the bytes of numbers as [`PageLayout::ByteStreams`], of which `GIVEN` bytes each are in `values`.
 fn push_streams<const GIVEN: usize>(values: &[u8], number: impl Fn([u8; GIVEN]) -> u32, out: &mut Vec<u8>) {
     let values = values.as_chunks::<GIVEN>().0;
     out.reserve(size_of::<u32>() * values.len());

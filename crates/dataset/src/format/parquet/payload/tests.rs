@@ -11,7 +11,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::super::{CHUNK_BYTES, CHUNK_ROWS, GROUP_BYTES, GROUP_ROWS, PAGE_ROWS, Reader, Writer, properties};
-use crate::format::columns::Columns;
+use crate::format::columns::ColumnBuilders;
 use crate::format::{Placed, ShardReader, ShardWriter};
 use crate::sample::{Ids, Record, Value};
 use crate::schema::{Field, FieldType, IdWidth, Schema};
@@ -19,7 +19,7 @@ use crate::storage::{Access, Blob, NewFile};
 
 /// The writer whose bytes are wanted: every column through Arrow.
 struct Reference {
-    columns: Columns,
+    columns: ColumnBuilders,
     writer: ArrowWriter<NewFile>,
     group: u32,
     rows: usize,
@@ -32,7 +32,7 @@ impl Reference {
     }
 
     fn with(properties: WriterProperties, schema: &Schema, file: NewFile) -> Self {
-        let columns = Columns::new(schema).unwrap();
+        let columns = ColumnBuilders::new(schema).unwrap();
         let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
         let writer = ArrowWriter::try_new_with_options(file, columns.arrow().clone(), options).unwrap();
         Self { columns, writer, group: 0, rows: 0, bytes: 0 }

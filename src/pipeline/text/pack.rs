@@ -3,14 +3,16 @@
 //! The rows are those of [`crate::packing`]: documents are gathered until a window is full, packed, and given back as
 //! records. A window never spans units, so a unit depends on nothing else. Padding is not stored.
 
-use bytes::Bytes;
-use xxhash_rust::xxh3::xxh3_128;
+use std::collections::BTreeMap;
 
-use super::outcome::Converted;
-use super::text::piece_name;
+use bytes::Bytes;
+
+use super::row::{TextRow, piece_name};
 use crate::error::{Error, Result};
 use crate::packing::{Document, Packing, Row, Window};
-use crate::sample::{Ids, Record, Text, Value};
+use crate::pipeline::outcome::Converted;
+use crate::pipeline::stage::{Next, Stage};
+use crate::sample::{Ids, Value};
 use crate::schema::IdWidth;
 
 /// Most documents of a window.
@@ -21,22 +23,53 @@ const WINDOW_TOKENS: u64 = 4 << 20;
 /// Rows of so many tokens, and how documents get into them.
 pub(super) type Pack = (u32, Packing);
 
+/// Turns the documents of a unit into rows.
+pub(super) struct PackDocuments {
+    pack: Pack,
+    /// One for each split that has documents.
+    packers: BTreeMap<u16, Packer>,
+}
+
+impl PackDocuments {
+    pub(super) fn new(pack: Pack) -> Self {
+        Self { pack, packers: BTreeMap::new() }
+    }
+}
+
+impl Stage for PackDocuments {
+    fn push(&mut self, converted: Converted, next: &mut Next<'_>) -> Result<()> {
+        let (split, pack) = (converted.split, self.pack);
+        let packer = self.packers.entry(split).or_insert_with(|| Packer::new(split, pack));
+        packer.push(converted)?.into_iter().try_for_each(next)
+    }
+
+    fn finish(&mut self, next: &mut Next<'_>) -> Result<()> {
+        self.packers.values_mut().try_for_each(|packer| packer.finish()?.into_iter().try_for_each(&mut *next))
+    }
+
+    fn notes(&self) -> Vec<(&'static str, u64)> {
+        let all = |count: fn(&PackCounts) -> u64| self.packers.values().map(|p| count(&p.counts)).sum();
+        if self.packers.is_empty() {
+            return Vec::new();
+        }
+        vec![
+            ("packed_rows", all(|c| c.rows)),
+            ("packed_tokens", all(|c| c.tokens)),
+            ("packed_places", all(|c| c.places)),
+            ("packed_documents_cut", all(|c| c.cut)),
+        ]
+    }
+}
+
 /// Packs the documents of one split of a unit.
-pub(super) struct Packer {
+struct Packer {
     split: u16,
     pack: Pack,
-    documents: Vec<Packed>,
+    documents: Vec<TextRow>,
     tokens: u64,
     /// Tokens of the first document that are in rows already.
     skipped: u64,
     pub(super) counts: PackCounts,
-}
-
-/// A document that waits.
-struct Packed {
-    key: Text,
-    origin: Text,
-    ids: Ids,
 }
 
 /// What became of the documents.
@@ -58,16 +91,14 @@ impl Packer {
 
     /// Adds a document; gives back rows when a window is full.
     pub(super) fn push(&mut self, converted: Converted) -> Result<Vec<Converted>> {
-        let mut values = converted.record.values.into_iter();
-        let (Some(Value::Text(key)), Some(Value::Ids(ids)), Some(_), Some(Value::Text(origin))) =
-            (values.next(), values.next(), values.next(), values.next())
-        else {
-            return Err(Error::corrupt("what is to be packed is no document"));
-        };
-        self.tokens += ids.len() as u64;
+        let row = TextRow::of(converted.record);
+        let mut document = row.ok_or_else(|| Error::internal("what is to be packed is no document"))?;
+        self.tokens += document.ids.len() as u64;
         // Other documents may share its buffer, and are gone long before a window is full.
-        let ids = ids.copy_of(0..ids.len()).unwrap_or(ids);
-        self.documents.push(Packed { key, origin, ids });
+        if let Some(ids) = document.ids.copy_of(0..document.ids.len()) {
+            document.ids = ids;
+        }
+        self.documents.push(document);
         let full = self.documents.len() >= WINDOW_DOCUMENTS || self.tokens >= WINDOW_TOKENS;
         if full { self.rows(false) } else { Ok(Vec::new()) }
     }
@@ -117,19 +148,13 @@ impl Packer {
             starts.push(piece.start as u32);
         }
         let numbers = |numbers: &[u32]| Ids::pack(IdWidth::U32, numbers).map(Value::Ids).ok_or_else(lost);
-        let key = piece_name(named.key.as_str(), start);
-        let key_hash = xxh3_128(key.as_bytes());
-        let values = vec![
-            Value::Text(key.into()),
-            Value::Ids(Ids::new(width, Bytes::from(ids)).ok_or_else(lost)?),
-            Value::UInt(u64::from(end)),
-            Value::Text(piece_name(named.origin.as_str(), start).into()),
-            numbers(&ends)?,
-            numbers(&starts)?,
-        ];
-        let mut converted = Converted::new(self.split, Record { values }, u64::from(end));
-        converted.key_hash = Some(key_hash);
-        Ok(converted)
+        let row = TextRow {
+            key: piece_name(named.key.as_str(), start).into(),
+            ids: Ids::new(width, Bytes::from(ids)).ok_or_else(lost)?,
+            origin: piece_name(named.origin.as_str(), start).into(),
+            more: vec![numbers(&ends)?, numbers(&starts)?],
+        };
+        Ok(row.converted(self.split, true))
     }
 }
 
@@ -138,13 +163,8 @@ mod tests {
     use super::*;
 
     fn document(key: &str, ids: &[u32]) -> Converted {
-        let values = vec![
-            Value::Text(key.into()),
-            Value::Ids(Ids::pack(IdWidth::U16, ids).unwrap()),
-            Value::UInt(ids.len() as u64),
-            Value::Text(key.into()),
-        ];
-        Converted::new(0, Record { values }, ids.len() as u64)
+        let ids = Ids::pack(IdWidth::U16, ids).unwrap();
+        TextRow { key: key.into(), ids, origin: key.into(), more: Vec::new() }.converted(0, false)
     }
 
     /// Key, ids and the two lists of a row.
@@ -158,12 +178,10 @@ mod tests {
         }
         rows.extend(packer.finish().unwrap());
         let rows = rows.into_iter().map(|row| {
-            let ids = |at: usize| match &row.record.values[at] {
-                Value::Ids(ids) => ids.iter().collect::<Vec<_>>(),
-                other => panic!("{other:?}"),
-            };
-            let Value::Text(key) = &row.record.values[0] else { panic!() };
-            (key.as_str().to_owned(), ids(1), ids(4), ids(5))
+            let row = TextRow::of(row.record).unwrap();
+            let [Value::Ids(ends), Value::Ids(starts)] = &row.more[..] else { panic!("{:?}", row.more) };
+            let numbers = |ids: &Ids| ids.iter().collect::<Vec<_>>();
+            (row.key.as_str().to_owned(), numbers(&row.ids), numbers(ends), numbers(starts))
         });
         (rows.collect(), packer.counts)
     }

@@ -1,0 +1,72 @@
+"""Batches, and what is known of them beside their arrays."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NamedTuple
+
+from .notebook import table
+
+Batch = dict[str, Any]
+"""A batch: names and arrays (or tensors), one row per record; lists where values have no common shape.
+
+It is a plain `dict`, since torch, JAX and others treat subclasses of `dict` as one opaque value.
+"""
+
+MOST_ORDINALS = 8
+"""The most ordinals that the repr of a `BatchInfo` lists."""
+
+
+class BatchInfo(NamedTuple):
+    """What is known of a batch beside its arrays."""
+
+    epoch: int
+    """Epoch, from 0."""
+    step: int
+    """Global step in the epoch, from 0."""
+    micro_batch: int
+    """Number among the micro-batches of the step, over all ranks, from 0."""
+    rows: int
+    """Rows of the batch, those without a record included."""
+    filler_rows: int
+    """How many of the rows, the last ones, hold no record."""
+    tokens: int
+    """Sum of the lengths of its records."""
+    max_length: int
+    """Length of the longest record or, when packed, piece of a document."""
+    records: list[int]
+    """Ordinals of its records in their split: one per row or, when packed, one per piece of a document."""
+    blank: list[int]
+    """Ordinals of those whose image could not be decoded (`undecodable="blank"`)."""
+
+    def __repr__(self) -> str:
+        numbers = ", ".join(f"{name}={value}" for name, value in self._asdict().items() if isinstance(value, int))
+        return f"BatchInfo({numbers}, records={_short(self.records)}, blank={_short(self.blank)})"
+
+    def _repr_html_(self) -> str:
+        """The same as a table: what a notebook shows."""
+        rows = {name: _short(value) if isinstance(value, list) else value for name, value in self._asdict().items()}
+        return table("Batch", rows)
+
+
+def _short(ordinals: list[int]) -> str:
+    if len(ordinals) <= MOST_ORDINALS:
+        return str(ordinals)
+    return f"[{', '.join(map(str, ordinals[:MOST_ORDINALS]))}, … {len(ordinals):,} in all]"
+
+
+class _Current(threading.local):
+    info: BatchInfo | None = None
+
+
+current = _Current()
+"""The batch that each thread transforms."""
+
+
+def batch_info() -> BatchInfo | None:
+    """Inside a `transform` or `batch_transform` of a `Loader`: the batch that is being made; elsewhere `None`.
+
+    Seed random choices with it, for example with `(seed, info.epoch, info.step, info.micro_batch)`: then they are the
+    same on every run, whatever the number of threads, and after a resume.
+    """
+    return current.info

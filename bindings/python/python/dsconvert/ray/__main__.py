@@ -1,0 +1,155 @@
+"""`python -m dsconvert.ray images|text …`: a conversion on a Ray cluster."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from types import FrameType
+
+from ..errors import Error, UsageError
+from .conversion import NOT_FOR_A_PLAN, convert_with
+from .progress import ConversionProgress
+
+EXIT_REJECTS = 1
+EXIT_USAGE = 2
+EXIT_FAILED = 3
+EXIT_SIGNAL = 128
+# Seconds between two lines of progress where standard error is not a terminal.
+LINE_SECONDS = 10.0
+
+DESCRIPTION = """Convert images or text on a Ray cluster.
+
+All other options are those of `dsconvert images` and `dsconvert text`; `python -m dsconvert images --help` lists them.
+All nodes must see the sources and the output directory under the same paths.
+"""
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends the conversion as Ctrl-C does."""
+
+
+class ProgressDisplay:
+    """A line that is rewritten on a terminal; elsewhere a line every ten seconds."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._next = time.monotonic() + LINE_SECONDS
+
+    def show(self, now: ConversionProgress) -> None:
+        if self._terminal:
+            sys.stderr.write(f"\r\x1b[K{text(now)}")
+            sys.stderr.flush()
+        elif time.monotonic() >= self._next:
+            self._next += LINE_SECONDS
+            print(text(now), file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        if self._terminal:
+            sys.stderr.write("\r\x1b[K")
+
+
+def text(now: ConversionProgress) -> str:
+    """`12 of 40 units · 98.3 MB/s · 8 tasks · 35 s left`"""
+    parts = [
+        f"{now.done} of {now.units} units",
+        f"{now.bytes_per_second / 1e6:.1f} MB/s",
+        f"{now.tasks} task{'' if now.tasks == 1 else 's'}",
+    ]
+    if now.seconds_left is not None:
+        parts.append(f"{now.seconds_left:.0f} s left")
+    if now.failed:
+        parts.append(f"{now.failed} units failed")
+    return " · ".join(parts)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options that `dsconvert images` and `dsconvert text` do not have, and those that the commit needs."""
+    result = argparse.ArgumentParser(
+        prog="python -m dsconvert.ray images|text",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        usage="%(prog)s SRC… --out DIR [options]",
+    )
+    result.add_argument("-o", "--out", required=True, metavar="DIR", help="output directory")
+    result.add_argument(
+        "--resume", nargs="?", const="size", choices=["size", "verify"], metavar="CHECK",
+        help="continue a conversion that did not finish; --resume=verify also compares checksums",
+    )  # fmt: skip
+    result.add_argument("--max-rejects", default="10%", metavar="N|P%", help="commit nothing with more rejects [10%%]")
+    result.add_argument("--strict", action="store_true", help="exit with status 1 when anything was rejected")
+    result.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+    cluster = result.add_argument_group("Ray")
+    cluster.add_argument("--address", help="address of the cluster, as of ray.init [a running one, or a new local one]")
+    cluster.add_argument("--ship", metavar="package|WHEEL", help="send the installed package, or a wheel, to the nodes")
+    cluster.add_argument("--num-cpus", type=int, metavar="N", help="CPUs and threads of a task [smallest node, at most 8]")
+    cluster.add_argument("--memory", default="1GiB", metavar="SIZE", help="memory limit of the command of a task [1GiB]")
+    cluster.add_argument("--reserve-memory", type=int, metavar="BYTES", help="memory that Ray reserves for a task")
+    cluster.add_argument("--task-seconds", type=float, default=45.0, metavar="S", help="time that a task should take [45]")
+    cluster.add_argument("--max-tasks", type=int, metavar="N", help="submitted tasks at a time [two per running task]")
+    cluster.add_argument("--max-retries", type=int, default=3, metavar="N", help="retries of a task by Ray [3]")
+    return result
+
+
+def convert(arguments: Sequence[str]) -> int:
+    """Converts as `arguments` say; returns the exit status."""
+    if not arguments or arguments[0] not in ("images", "text"):
+        parser().print_help(sys.stdout if arguments[:1] in (["-h"], ["--help"]) else sys.stderr)
+        return 0 if arguments[:1] in (["-h"], ["--help"]) else EXIT_USAGE
+    kind, *rest = arguments
+    own, plan = parser().parse_known_args(rest)
+    for name, remedy in NOT_FOR_A_PLAN.items():
+        flag = "--" + name.replace("_", "-")
+        if any(argument.split("=")[0] == flag for argument in plan):
+            raise UsageError(f"{flag}: not with Ray", remedy=remedy)
+    display = ProgressDisplay()
+    try:
+        report = convert_with(
+            kind, plan, own.out,
+            resume=own.resume or False,
+            max_rejects=own.max_rejects,
+            strict=own.strict,
+            num_cpus=own.num_cpus,
+            memory=own.memory,
+            reserve_memory=own.reserve_memory,
+            task_seconds=own.task_seconds,
+            max_tasks=own.max_tasks,
+            max_retries=own.max_retries,
+            address=own.address,
+            ship=own.ship,
+            progress=None if own.quiet else display.show,
+        )  # fmt: skip
+    finally:
+        display.clear()
+    if not own.quiet:
+        print(report.summary, end="")
+        print(f"{report.converted} of {report.units} units converted in {report.tasks} tasks; {report.seconds:.1f} s")
+    return EXIT_REJECTS if own.strict and report.rejected else 0
+
+
+def main() -> int:
+    """Runs the command line of this process and returns its exit status."""
+    logging.basicConfig(format="%(message)s")
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        raise Terminated
+
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        return convert(sys.argv[1:])
+    except KeyboardInterrupt as interrupt:
+        notes = getattr(interrupt, "__notes__", [])
+        print("\n".join(["dsconvert: interrupted", *(f"  {note}" for note in notes)]), file=sys.stderr)
+        return EXIT_SIGNAL + (signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT)
+    except (Error, ImportError) as error:
+        remedy = getattr(error, "remedy", None)
+        print(f"dsconvert: {error}" + (f"\n  {remedy}" if remedy else ""), file=sys.stderr)
+        return EXIT_USAGE if isinstance(error, (UsageError, ImportError)) else EXIT_FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""Runs commands of dsconvert in child processes and turns their errors into exceptions.
+
+A child process can be stopped at any time, and a crash of native code ends the child only, not the Ray worker.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import Error, NotCommittedError, UsageError
+
+EXIT_REJECTS = 1
+EXIT_USAGE = 2
+# Seconds between two looks at the child. A task is cancelled at one of them: Ray raises KeyboardInterrupt in the main
+# thread, which has to be executing Python.
+POLL_SECONDS = 0.2
+# Seconds that a stopped command has for ending by itself; it needs less than two.
+STOP_SECONDS = 10.0
+
+
+class Finished(NamedTuple):
+    """A command that ended without an error."""
+
+    output: str
+    """Standard output."""
+    messages: str
+    """Standard error: warnings."""
+
+
+def run(*arguments: str | os.PathLike[str]) -> Finished:
+    """Runs `dsconvert` with `arguments`.
+
+    Raises `UsageError` for exit status 2, and `NotCommittedError` for every other failure. When the wait is interrupted,
+    the command is stopped first.
+    """
+    command = [sys.executable, "-P", "-m", "dsconvert.ray.child", str(os.getpid())]
+    command += [os.fspath(argument) for argument in arguments]
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        errors="backslashreplace",
+        env=_environment(),
+    )
+    try:
+        output, errors = _communicate(child)
+    except BaseException:
+        _stop(child)
+        raise
+    if child.returncode in (0, EXIT_REJECTS):
+        return Finished(output, errors)
+    raise _error(arguments, child.returncode, errors)
+
+
+def _environment() -> dict[str, str]:
+    """The environment in which a child imports the same package as this process."""
+    here = str(Path(__file__).parents[2])
+    rest = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{rest}" if rest else here}
+
+
+def _communicate(child: subprocess.Popen[str]) -> tuple[str, str]:
+    while True:
+        try:
+            return child.communicate(timeout=POLL_SECONDS)
+        except subprocess.TimeoutExpired:
+            pass
+
+
+def _stop(child: subprocess.Popen[str]) -> None:
+    # Not SIGINT, which Ray blocks in the processes it starts.
+    child.terminate()
+    try:
+        child.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def _error(arguments: Sequence[str | os.PathLike[str]], status: int, errors: str) -> Error:
+    message, remedy = _last_message(errors)
+    if message is None:
+        ended = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
+        message = f"dsconvert {os.fspath(arguments[0])} {ended}"
+    kind = UsageError if status == EXIT_USAGE else NotCommittedError
+    return kind(message, remedy=remedy)
+
+
+def _last_message(errors: str) -> tuple[str | None, str | None]:
+    """The last `dsconvert: message` of standard error, and the indented line of help after it. Messages of the parser
+    of arguments start with `error: `."""
+    message: str | None = None
+    remedy: str | None = None
+    for line in errors.splitlines():
+        start, colon, text = line.partition(": ")
+        if colon and start in ("dsconvert", "error"):
+            message, remedy = text, None
+        elif message is not None and remedy is None and line.startswith("  "):
+            remedy = line.strip()
+    return message, remedy

@@ -1,0 +1,251 @@
+"""`dsconvert.ray.convert`: plan, units as Ray tasks, commit."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from ..errors import UsageError
+from .build_id import build_id
+from .commands import run
+from .nodes import check_nodes, default_cpus, nodes
+from .package_shipping import shipped
+from .progress import ConversionProgress, ConversionReport
+from .requirement import import_optional
+from .shared_directory import nonce
+from .task_size import TaskSize
+from .unit_tasks import TaskLimits, TaskTotals, UnitJob, UnitTasks, ranges
+
+logger = logging.getLogger("dsconvert")
+
+Kind = Literal["images", "text"]
+PathLike = str | os.PathLike[str]
+
+MANIFEST = "manifest.json"
+# An argument of a command has at most 128 KiB on Linux.
+UNITS_PER_CHECK = 10_000
+HOW_TO_CONTINUE = "the finished units are kept: convert again with the same options and resume"
+# Options of `dsconvert images` and `dsconvert text` that plan nothing, or that the commit needs.
+NOT_FOR_A_PLAN = {
+    "dry_run": "use the command without Ray",
+    "sample": "use the command without Ray",
+    "report": "a conversion by several processes has no run report",
+    "quiet": "leave it out",
+    "threads": "num_cpus is the number of threads of a task",
+}
+
+
+def convert(
+    kind: Kind,
+    sources: PathLike | Sequence[PathLike],
+    out: PathLike,
+    *,
+    resume: bool | Literal["verify"] = False,
+    max_rejects: int | str = "10%",
+    strict: bool = False,
+    num_cpus: int | None = None,
+    memory: str = "1GiB",
+    reserve_memory: int | None = None,
+    task_seconds: float = 45.0,
+    max_tasks: int | None = None,
+    max_retries: int = 3,
+    address: str | None = None,
+    ship: PathLike | None = None,
+    progress: Callable[[ConversionProgress], None] | None = None,
+    **options: object,
+) -> ConversionReport:
+    """Converts `sources` into the dataset `out` on a Ray cluster. All nodes must see both under the same paths.
+
+    `options` are the options of `dsconvert images` or `dsconvert text` without dashes: `resize="shorter:256"`,
+    `shuffle=True`, `overwrite=True`. The bytes of the dataset depend on them and on the sources only.
+
+    * `resume` continues a conversion that did not finish; `"verify"` also compares the SHA-256 of finished shards.
+    * `max_rejects` and `strict` are checked at the commit. With `strict`, `ConversionReport.rejected` tells; the
+      dataset is committed, as with the command.
+    * `num_cpus` are the CPUs and threads of a task [default: those of the smallest node, at most 8]. `memory` is the
+      limit of its command; `reserve_memory` are bytes that Ray reserves for it.
+    * A task takes about `task_seconds`. At most `max_tasks` are submitted at a time [default: two for each that can be
+      executed]. Ray retries a task `max_retries` times, on any node.
+    * `address` is given to `ray.init`, unless this process is connected already. `ship` sends the package to the nodes:
+      `"package"` the installed one, otherwise the path of a wheel.
+    * `progress` is called about once a second.
+
+    Raises `UsageError` for invalid options and for a node that cannot work, and `NotCommittedError` when units have
+    failed after all retries. Ctrl-C cancels the tasks. In each case the finished units are kept, and the same call with
+    `resume=True` continues.
+    """
+    return convert_with(
+        kind,
+        [*_sources(sources), *_flags(options)],
+        out,
+        resume=resume,
+        max_rejects=str(max_rejects),
+        strict=strict,
+        num_cpus=num_cpus,
+        memory=memory,
+        reserve_memory=reserve_memory,
+        task_seconds=task_seconds,
+        max_tasks=max_tasks,
+        max_retries=max_retries,
+        address=address,
+        ship=ship,
+        progress=progress,
+    )
+
+
+def convert_with(
+    kind: str,
+    arguments: Sequence[str],
+    out: PathLike,
+    *,
+    resume: bool | str,
+    max_rejects: str,
+    strict: bool,
+    num_cpus: int | None,
+    memory: str,
+    reserve_memory: int | None,
+    task_seconds: float,
+    max_tasks: int | None,
+    max_retries: int,
+    address: str | None,
+    ship: PathLike | None,
+    progress: Callable[[ConversionProgress], None] | None,
+) -> ConversionReport:
+    """`convert` with sources and options as arguments of the command."""
+    started = time.monotonic()
+    if kind not in ("images", "text"):
+        raise UsageError(f"unknown kind of conversion {kind!r}; expected images or text")
+    _at_least("num_cpus", num_cpus, 1)
+    _at_least("max_tasks", max_tasks, 1)
+    _at_least("max_retries", max_retries, 0)
+    if not task_seconds > 0:
+        raise UsageError(f"task_seconds: {task_seconds!r} is not a positive number of seconds")
+    # Nodes have other working directories.
+    target = Path(out).absolute()
+    resumed = [] if resume is False else ["--resume=verify" if resume == "verify" else "--resume"]
+    with _connected(address, ship):
+        totals = TaskTotals(0, 0)
+        units = 0
+        if resume is not False and (target / MANIFEST).is_file():
+            # Compares the options with those of the dataset, and has nothing to do.
+            summary = run(kind, *arguments, "--out", target, *resumed).output
+        else:
+            for line in run("plan", kind, *arguments, "--out", target, *resumed).messages.splitlines():
+                logger.warning(line)
+            status = json.loads(run("status", target, "--json").output)
+            units = status["units"]
+            cpus = num_cpus or default_cpus(nodes())
+            limits = TaskLimits(cpus, max_tasks, max_retries, reserve_memory)
+            try:
+                totals = _convert_units(kind, target, status, limits, memory, task_seconds, progress, resume)
+                verify = ["--verify"] if resume == "verify" else []
+                commit = ["--max-rejects", max_rejects, *(["--strict"] if strict else []), *verify]
+                summary = run("merge", target, *commit).output
+            except KeyboardInterrupt as interrupt:
+                interrupt.add_note(HOW_TO_CONTINUE)
+                raise
+    counts = json.loads((target / MANIFEST).read_bytes())
+    return ConversionReport(
+        out=target,
+        records=sum(split["records"] for split in counts["splits"].values()),
+        rejected=counts["rejected"],
+        units=units or counts["plan"]["units"],
+        converted=totals.converted,
+        tasks=totals.tasks,
+        seconds=time.monotonic() - started,
+        summary=summary,
+    )
+
+
+def _convert_units(
+    kind: str,
+    out: Path,
+    status: dict[str, Any],
+    limits: TaskLimits,
+    memory: str,
+    task_seconds: float,
+    progress: Callable[[ConversionProgress], None] | None,
+    resume: bool | str,
+) -> TaskTotals:
+    """Converts the units of the plan that are not finished."""
+    todo = sorted(status["started"] + status["missing"])
+    verify = resume == "verify"
+    if verify:
+        todo = list(range(status["units"]))
+    elif resume:
+        _convert_damaged(out, sorted(set(range(status["units"])) - set(todo)), memory)
+    if not todo:
+        return TaskTotals(0, 0)
+    unit_bytes = status["source_bytes"] / max(status["units"], 1)
+    size = TaskSize.assumed(kind, task_seconds, unit_bytes, limits.num_cpus)
+    build = build_id()
+    with nonce(out) as shared:
+        check_nodes(shared, build, limits.num_cpus)
+        job = UnitJob(str(out), shared, build, int(limits.num_cpus), memory, verify)
+        return UnitTasks(job, todo, size, limits, unit_bytes, progress).run()
+
+
+def _convert_damaged(out: Path, finished: Sequence[int], memory: str) -> None:
+    """Checks the sizes of the files of finished units, and converts damaged ones again, which are few if any."""
+    for start in range(0, len(finished), UNITS_PER_CHECK):
+        units = finished[start : start + UNITS_PER_CHECK]
+        run("run", out, "--units", ranges(units), "--memory", memory, "--quiet")
+
+
+@contextmanager
+def _connected(address: str | None, ship: PathLike | None) -> Iterator[None]:
+    """Connects to Ray, unless this process is connected, and disconnects at the end."""
+    ray = import_optional("ray")
+    if ray.is_initialized():
+        if ship is not None or address is not None:
+            name = "address" if ship is None else "ship"
+            raise UsageError(
+                f"{name}: this process is connected to Ray already",
+                remedy="give ray.init the address, and what to ship as runtime_env={'py_modules': [dsconvert]}",
+            )
+        yield
+        return
+    # Ray reports what it is used for unless it is told not to.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    with shipped(ship) as runtime_env:
+        ray.init(address=address, runtime_env=runtime_env or None, log_to_driver=False)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _sources(sources: PathLike | Sequence[PathLike]) -> list[str]:
+    listed = [sources] if isinstance(sources, (str, os.PathLike)) else sources
+    return [os.fspath(source) for source in listed]
+
+
+def _flags(options: dict[str, object]) -> list[str]:
+    """Options as arguments: `resize="shorter:256"` is `--resize=shorter:256`, a list is joined with commas."""
+    arguments = []
+    for name, value in options.items():
+        if name in NOT_FOR_A_PLAN:
+            raise UsageError(f"{name}: not with Ray", remedy=NOT_FOR_A_PLAN[name])
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            arguments.append(flag)
+        elif value is not False and value is not None:
+            arguments.append(f"{flag}={_text(value)}")
+    return arguments
+
+
+def _text(value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    return os.fspath(value) if isinstance(value, (str, os.PathLike)) else str(value)
+
+
+def _at_least(name: str, value: int | None, least: int) -> None:
+    if value is not None and value < least:
+        raise UsageError(f"{name}: {value} is below the minimum of {least}")

@@ -1,0 +1,132 @@
+"""The nodes of the cluster, and whether each of them can do the work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ..errors import UsageError
+from .requirement import import_optional
+from .shared_directory import Nonce
+
+# Time in which a node starts a worker process, installs what `ship` gives, and answers.
+ANSWER_SECONDS = 180.0
+# `num_cpus`, unless given.
+MOST_DEFAULT_CPUS = 8
+
+
+class Node(NamedTuple):
+    """A node that is alive."""
+
+    id: str
+    name: str
+    cpus: float
+
+
+class Answer(NamedTuple):
+    """What a node found. `problem` is set when it cannot work."""
+
+    build: str | None
+    problem: str | None
+
+
+def nodes() -> list[Node]:
+    """The nodes that are alive and have CPUs; a head node often has none."""
+    listed = [
+        Node(
+            node["NodeID"],
+            f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']}, node {node['NodeID'][:8]})",
+            node["Resources"].get("CPU", 0.0),
+        )
+        for node in import_optional("ray").nodes()
+        if node["Alive"]
+    ]
+    return [node for node in listed if node.cpus > 0]
+
+
+def default_cpus(found: Sequence[Node]) -> int:
+    """CPUs of a task: those of the smallest node, at most 8."""
+    return max(1, min([MOST_DEFAULT_CPUS, *(int(node.cpus) for node in found)]))
+
+
+def slots(found: Sequence[Node], num_cpus: float) -> int:
+    """Tasks that these nodes can execute at the same time."""
+    return sum(int(node.cpus // num_cpus) for node in found)
+
+
+def check_nodes(nonce: Nonce, build: str, num_cpus: float) -> None:
+    """Has every node that could get a task read the nonce and name its build of dsconvert.
+
+    Raises `UsageError` that names the first node that cannot work.
+    """
+    ray = import_optional("ray")
+    strategies = import_optional("ray.util.scheduling_strategies")
+    probe = ray.remote(num_cpus=0, max_retries=1)(_probe())
+    asked = {}
+    for node in nodes():
+        if node.cpus >= num_cpus:
+            here = strategies.NodeAffinitySchedulingStrategy(node.id, soft=False)
+            asked[probe.options(scheduling_strategy=here).remote(nonce.path, nonce.value)] = node
+    done, late = ray.wait(list(asked), num_returns=len(asked), timeout=ANSWER_SECONDS) if asked else ([], [])
+    alive = {node.id for node in nodes()}
+    for answer in late:
+        ray.cancel(answer)
+        if asked[answer].id in alive:
+            raise _unfit(asked[answer], f"it did not answer within {ANSWER_SECONDS:.0f} s")
+    for answer in done:
+        try:
+            found = Answer(*ray.get(answer))
+        except ray.exceptions.RayError as error:
+            if asked[answer].id not in alive:
+                # The node has left the cluster in the meantime.
+                continue
+            raise _unfit(asked[answer], str(error)) from error
+        _check(asked[answer].name, found, build)
+
+
+def _probe() -> Callable[[str, str], tuple[str | None, str | None]]:
+    """A function that a node without dsconvert can execute as well: nested functions are pickled by value."""
+
+    def probe(path: str, value: str) -> tuple[str | None, str | None]:
+        try:
+            from dsconvert.ray.build_id import build_id
+            from dsconvert.ray.shared_directory import Nonce
+        except ImportError as error:
+            return None, f"dsconvert cannot be imported there: {error}"
+        return build_id(), Nonce(path, value).problem()
+
+    return probe
+
+
+def _check(name: str, found: Answer, build: str) -> None:
+    node = Node("", name, 0)
+    if found.build is None:
+        raise _unfit(
+            node, str(found.problem), "install the same wheel on every node, or ship it with ship='package'"
+        )
+    if found.build != build:
+        raise _unfit(
+            node,
+            f"it has another build of dsconvert ({found.build[:12]}) than the driver ({build[:12]})",
+            "install the same wheel on every node, or ship it with ship='package'",
+        )
+    if found.problem is not None:
+        raise _unfit(
+            node,
+            f"it does not see the output directory of the driver: {found.problem}",
+            "mount the same file system under the same path on every node",
+        )
+
+
+def check_this_node(nonce: Nonce, build: str) -> None:
+    """The same for the node of a task that is executing: it may have joined after the check."""
+    from .build_id import build_id
+
+    here: Any = import_optional("ray").get_runtime_context()
+    name = f"node {here.get_node_id()[:8]}"
+    mine = build_id()
+    _check(name, Answer(mine, nonce.problem() if mine == build else None), build)
+
+
+def _unfit(node: Node, problem: str, remedy: str | None = None) -> UsageError:
+    return UsageError(f"Ray node {node.name} cannot convert: {problem}", remedy=remedy)

@@ -1,0 +1,58 @@
+"""How far a conversion is, and what it did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class ConversionProgress:
+    """How far a running conversion is."""
+
+    units: int
+    """Work units that were unfinished at the start."""
+    done: int
+    """Units that are finished since then."""
+    failed: int
+    """Units whose tasks failed and are not retried any more."""
+    tasks: int
+    """Tasks that are submitted and not finished."""
+    seconds: float
+    """Time since the first task was submitted."""
+    source_bytes: int
+    """Source bytes of the units that are finished, estimated from their number."""
+
+    @property
+    def bytes_per_second(self) -> float:
+        """Source bytes per second so far."""
+        return self.source_bytes / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Time until all units are finished at this rate; `None` before the first one is."""
+        if not self.done:
+            return None
+        return self.seconds * (self.units - self.done - self.failed) / self.done
+
+
+@dataclass(frozen=True)
+class ConversionReport:
+    """What `dsconvert.ray.convert` did."""
+
+    out: Path
+    """The dataset."""
+    records: int
+    """Records of all splits."""
+    rejected: int
+    """Rejected items; `rejects.jsonl` of the dataset lists them."""
+    units: int
+    """Work units of the plan."""
+    converted: int
+    """Units that this call converted; the others were finished before."""
+    tasks: int
+    """Ray tasks that were submitted; retries of a task are not counted."""
+    seconds: float
+    """Time for everything: plan, tasks and commit."""
+    summary: str
+    """What `dsconvert merge` printed."""

@@ -1,0 +1,48 @@
+"""An opened dataset that reopens itself in other processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from . import _native
+from .errors import Place, UsageError
+
+Record = dict[str, Any]
+"""A record: names of fields and values. Texts and JSON are `str`, images and other bytes `bytes` (or, decoded, `uint8`
+arrays of height × width × channels), token ids `uint16` or `uint32` arrays that view the file and cannot be written,
+numbers `int`, `float` and `bool`; what is missing is `None`."""
+
+Transform = Callable[[Record], Any]
+
+class Source:
+    """A dataset that reopens itself in every process it gets to, by fork or by pickle."""
+
+    def __init__(self, path: str, options: dict[str, Any], fingerprint: str | None = None) -> None:
+        self.path = path
+        self.options = options
+        self._process = 0
+        self._native: _native.Dataset
+        self.fingerprint = fingerprint or self.native().fingerprint
+
+    def native(self) -> _native.Dataset:
+        process = os.getpid()
+        if self._process != process:
+            native = _native.Dataset(self.path, **self.options)
+            known = getattr(self, "fingerprint", native.fingerprint)
+            if native.fingerprint != known:
+                raise UsageError(
+                    f"{self.path}: this is another dataset than the one that was opened here before",
+                    place=Place(self.path),
+                    remedy="open it again",
+                )
+            self._native, self._process = native, process
+        return self._native
+
+    def __getstate__(self) -> tuple[str, dict[str, Any], str]:
+        return self.path, self.options, self.fingerprint
+
+    def __setstate__(self, state: tuple[str, dict[str, Any], str]) -> None:
+        self.path, self.options, self.fingerprint = state
+        self._process = 0

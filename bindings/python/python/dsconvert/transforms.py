@@ -1,0 +1,121 @@
+"""Functions of the user that run on the threads of a `Loader`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .batch_info import Batch, BatchInfo, current
+from .dataset import Split
+from .errors import UsageError
+from .source import Transform
+
+BatchTransform = Callable[[Batch], Any]
+
+# Options that describe the arrays which a Loader would assemble by itself.
+ASSEMBLY_OPTIONS = (
+    "seq_len", "packing", "pack_window", "pad_id", "pad_side", "labels_for", "shift_labels", "id_dtype",
+    "center_crop", "random_resized_crop", "crop_scale", "crop_ratio", "hflip", "layout", "channels", "undecodable",
+)
+
+
+class BatchFinisher:
+    """The last stage of making a batch, on the thread that made it."""
+
+    def __init__(
+        self,
+        split: Split | None,
+        transform: Transform | None,
+        batch_transform: BatchTransform | None,
+        as_torch: bool,
+    ) -> None:
+        self._split = split
+        self._transform = transform
+        self._batch_transform = batch_transform
+        self._as_torch = as_torch
+
+    def __call__(self, batch: Batch, info: tuple[Any, ...]) -> Any:
+        made: Any = batch
+        current.info = BatchInfo(*info)
+        try:
+            if self._split is not None and self._transform is not None:
+                records = self._split.__getitems__(current.info.records)
+                made = collate(list(map(self._transform, records)), self._as_torch)
+            if self._batch_transform is not None:
+                made = self._batch_transform(made)
+                if made is None:
+                    raise UsageError("batch_transform returned None", remedy="return the batch")
+        except StopIteration as error:
+            # It would end the epoch without a word.
+            raise RuntimeError("a transform of the Loader raised StopIteration") from error
+        finally:
+            current.info = None
+        return made
+
+
+def record_finisher(
+    split: Split,
+    options: dict[str, Any],
+    transform: Transform,
+    batch_transform: BatchTransform | None,
+    as_torch: bool,
+) -> tuple[BatchFinisher, dict[str, Any]]:
+    """A finisher that reads the records of a batch itself, and the options that remain for the native loader."""
+    for name in ASSEMBLY_OPTIONS:
+        if name in options:
+            raise UsageError(
+                f"{name} does not apply: with transform, a batch is what the function returns",
+                remedy="do it in transform or batch_transform, or leave out transform",
+            )
+    if options.get("last") == "pad":
+        raise UsageError("last='pad' does not apply: with transform, a batch has no rows without a record")
+    if options.get("decode") is not None and split.kind != "images":
+        raise UsageError("decode does not apply: the dataset holds text")
+    decode = split.kind == "images" and options.get("decode") is not False
+    records = Split(split._source, split.name, fields=options.get("fields", split._fields), decode=decode)
+    # The native loader plans batches and reads nothing.
+    rest = {name: value for name, value in options.items() if name != "decode"}
+    return BatchFinisher(records, transform, batch_transform, as_torch), {**rest, "fields": []}
+
+
+def collate(records: Sequence[Any], as_torch: bool) -> Batch:
+    """Rows of values of one shape and type as arrays, other values as lists."""
+    for record in records:
+        if not isinstance(record, Mapping):
+            raise UsageError(
+                f"transform returned {type(record).__name__}, not a dictionary",
+                remedy="return a dictionary of names and values, which become the entries of the batch",
+            )
+        if record.keys() != records[0].keys():
+            raise UsageError(
+                f"transform returned the names {', '.join(map(str, record))} for one record and "
+                f"{', '.join(map(str, records[0]))} for another",
+                remedy="return the same names for every record",
+            )
+    names = records[0].keys() if records else ()
+    return {name: _column([record[name] for record in records], as_torch) for name in names}
+
+
+def _column(values: list[Any], as_torch: bool) -> Any:
+    first = values[0]
+    if "torch" in sys.modules and isinstance(first, sys.modules["torch"].Tensor):
+        is_same = all(isinstance(v, type(first)) and v.shape == first.shape and v.dtype == first.dtype for v in values)
+        return sys.modules["torch"].stack(values) if is_same else values
+    if isinstance(first, np.ndarray):
+        if not all(isinstance(v, np.ndarray) and v.shape == first.shape and v.dtype == first.dtype for v in values):
+            return values
+        return _array(np.stack(values), as_torch)
+    if all(type(v) is type(first) for v in values) and isinstance(first, (bool, int, float, np.generic)):
+        return _array(np.asarray(values), as_torch)
+    return values
+
+
+def _array(array: np.ndarray[Any, Any], as_torch: bool) -> Any:
+    if not as_torch:
+        return array
+    import torch
+
+    return torch.from_numpy(array)

@@ -1,0 +1,81 @@
+//! Records the commit, the crate features and the target for `dsconvert --version`.
+//!
+//! The commit is that of a crate package (`.cargo_vcs_info.json`) or of the Git repository that this package is the root
+//! of. Without either it is `unknown`. Development builds do not record it: otherwise every commit would compile the crate
+//! again.
+
+#![allow(clippy::print_stdout, reason = "this is how a build script talks to Cargo")]
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Written into crate packages by `cargo package`.
+const PACKAGE_INFO: &str = ".cargo_vcs_info.json";
+
+fn main() {
+    let root = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).unwrap_or_default();
+    let target = env::var("TARGET").unwrap_or_default();
+    let is_release = env::var("PROFILE").is_ok_and(|profile| profile == "release");
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-env=DSCONVERT_TARGET={target}");
+    println!("cargo::rustc-env=DSCONVERT_FEATURES={}", features().join(", "));
+    let commit = match is_release {
+        true => packaged_commit(&root).or_else(|| git_commit(&root)).unwrap_or_else(|| "unknown".to_owned()),
+        false => "not recorded (development build)".to_owned(),
+    };
+    println!("cargo::rustc-env=DSCONVERT_COMMIT={commit}");
+}
+
+/// The crate features that are enabled.
+fn features() -> Vec<String> {
+    let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let mut features: Vec<String> = names
+        .filter_map(|name| {
+            name.strip_prefix("CARGO_FEATURE_").map(|name| name.to_lowercase().replace('_', "-"))
+        })
+        .filter(|name| name != "default")
+        .collect();
+    features.sort();
+    features
+}
+
+/// The commit that a crate package was made from.
+fn packaged_commit(root: &Path) -> Option<String> {
+    let info = fs::read_to_string(root.join(PACKAGE_INFO)).ok()?;
+    let (_, after) = info.split_once("\"sha1\"")?;
+    let hash = after.split('"').nth(1)?;
+    let is_hash = hash.len() >= 40 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let modified = if info.contains("\"dirty\": true") { " (modified)" } else { "" };
+    is_hash.then(|| format!("{hash}{modified}"))
+}
+
+/// The commit that is checked out. A package that was unpacked inside another repository has none.
+fn git_commit(root: &Path) -> Option<String> {
+    let top = PathBuf::from(git(root, &["rev-parse", "--show-toplevel"])?);
+    if fs::canonicalize(top).ok()? != fs::canonicalize(root).ok()? {
+        return None;
+    }
+    let hash = git(root, &["rev-parse", "HEAD"])?;
+    let is_modified = git(root, &["status", "--porcelain", "--untracked-files=no"]).is_some();
+    // A new commit changes one of these; an edit, one of the sources.
+    let branch = git(root, &["symbolic-ref", "-q", "HEAD"]);
+    let names = ["HEAD".to_owned(), "packed-refs".to_owned()].into_iter().chain(branch);
+    let refs = names.filter_map(|name| git(root, &["rev-parse", "--git-path", &name]));
+    let sources = ["src", "crates", "Cargo.toml", "Cargo.lock"].map(str::to_owned);
+    for path in refs.chain(sources).map(|path| root.join(path)) {
+        // A file that is missing would run this script at every build.
+        if path.try_exists().unwrap_or(false) {
+            println!("cargo::rerun-if-changed={}", path.display());
+        }
+    }
+    Some(if is_modified { format!("{hash} (modified)") } else { hash })
+}
+
+/// What Git prints; nothing if it fails or prints nothing.
+fn git(root: &Path, arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").arg("-C").arg(root).args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+    (output.status.success() && !text.is_empty()).then_some(text)
+}

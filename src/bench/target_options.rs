@@ -1,0 +1,85 @@
+//! How a target is read, by itself or as the dataset that it is compared with.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::manifest::{MANIFEST_NAME, Manifest, TOKENIZER_NAME};
+use crate::schema::Kind;
+use crate::source::read_file;
+use crate::source::text::kind::Documents;
+use crate::storage::stat;
+use crate::transform::image::ImageOptions;
+use crate::transform::text::{Tokenizer, TokenizerOptions, usage_error};
+
+/// The directory of a dataset, which may be named by its manifest.
+pub(super) fn directory(path: &Path) -> PathBuf {
+    let is_manifest = path.file_name().is_some_and(|name| name == MANIFEST_NAME);
+    if is_manifest { path.parent().unwrap_or(Path::new(".")).to_owned() } else { path.to_owned() }
+}
+
+/// Whether `path` is a dataset, or the beginning of one.
+pub(super) fn is_dataset(path: &Path) -> Result<bool> {
+    let dir = directory(path);
+    let has = |name: &str| stat(&dir.join(name)).map(|found| found.is_some());
+    let is_dir = stat(&dir)?.is_some_and(|meta| meta.is_dir());
+    Ok(is_dir && (has(MANIFEST_NAME)? || has(".dsconvert")?))
+}
+
+/// How a target is read.
+#[derive(Clone, Default)]
+pub struct TargetOptions {
+    /// What happens to the pixels of raw images. `None`: nothing, or what was done to those of the dataset that they are
+    /// compared with.
+    pub image: Option<ImageOptions>,
+    /// Tokenizes raw text. `None`: it is only parsed, or tokenized as the dataset that it is compared with.
+    pub tokenizer: Option<Arc<Tokenizer>>,
+    /// What a document is in plain text.
+    pub documents: Documents,
+    /// Field of raw JSON lines with the text.
+    pub text_field: Option<String>,
+    /// One split of datasets; `None` for all.
+    pub split: Option<String>,
+}
+
+impl TargetOptions {
+    /// These options, completed by those that the dataset at `dir` was converted with: so that raw files are delivered as it
+    /// delivers them. A path that is no dataset changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// The dataset or its tokenizer cannot be read.
+    pub fn like(mut self, dir: &Path) -> Result<Self> {
+        if !is_dataset(dir)? {
+            return Ok(self);
+        }
+        let manifest = Manifest::read(&directory(dir))?;
+        let option = |name: &str| manifest.options.get(name).cloned();
+        match manifest.kind() {
+            Kind::Images if self.image.is_none() => {
+                self.image = option("image").and_then(|json| serde_json::from_value(json).ok());
+            }
+            Kind::Text => {
+                if self.text_field.is_none() {
+                    self.text_field = option("text_field").and_then(|name| Some(name.as_str()?.to_owned()));
+                }
+                if let Some(documents) = option("documents").as_ref().and_then(serde_json::Value::as_str)
+                    && self.documents == Documents::default()
+                {
+                    self.documents = documents.parse().unwrap_or_default();
+                }
+                if self.tokenizer.is_none() {
+                    let options: TokenizerOptions = option("tokenization")
+                        .and_then(|json| serde_json::from_value(json).ok())
+                        .unwrap_or_default();
+                    let path = directory(dir).join(TOKENIZER_NAME);
+                    let json = stat(&path)?.map(|_| read_file(&path)).transpose()?;
+                    let tokenizer = Tokenizer::stored(json, options);
+                    self.tokenizer = Some(Arc::new(tokenizer.map_err(|e| usage_error(e).at_path(&path))?));
+                }
+            }
+            Kind::Images => {}
+        }
+        Ok(self)
+    }
+}

@@ -1,0 +1,55 @@
+//! How long `bench` and `headspace` measure.
+
+use crate::bench::{Bench, Effort};
+use crate::cli::print;
+
+/// Seconds above which the user is told how long it will take.
+const LONG_SECONDS: f64 = 5.0;
+
+/// Length and number of rounds.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct EffortArgs {
+    /// Seconds of a round
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 3.0,
+        help_heading = "Measurement",
+        allow_hyphen_values = true
+    )]
+    seconds: f64,
+
+    /// Items of a round instead, rounded up to whole batches
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "seconds",
+        help_heading = "Measurement",
+        allow_hyphen_values = true
+    )]
+    items: Option<u64>,
+
+    /// Rounds of each measurement, interleaved with those of the others
+    #[arg(
+        long,
+        value_name = "K",
+        default_value_t = 3,
+        help_heading = "Measurement",
+        allow_hyphen_values = true
+    )]
+    pub(in crate::cli) repeat: usize,
+}
+
+impl EffortArgs {
+    /// The length of a round.
+    pub(in crate::cli) fn effort(&self) -> Effort {
+        self.items.map_or(Effort::Seconds(self.seconds), Effort::Items)
+    }
+}
+
+/// Tells the user to wait, if measuring takes long.
+pub(in crate::cli) fn announce(bench: &Bench) {
+    if let Some(seconds) = bench.expected_seconds().filter(|seconds| *seconds > LONG_SECONDS) {
+        print::say(format!("measuring for about {seconds:.0} s"));
+    }
+}

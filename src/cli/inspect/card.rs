@@ -1,0 +1,197 @@
+//! `--card`: a `README.md` with which the Hugging Face Hub and `datasets.load_dataset` open the directory as it is.
+
+use std::fmt::{Display, Write as _};
+use std::io::Write;
+use std::path::Path;
+
+use indicatif::HumanBytes;
+
+use super::{Out, is_shard, open_dataset, print_error};
+use crate::error::{Error, Result};
+use crate::format::Format;
+use crate::printable::{printable, printable_path};
+use crate::reader::{Dataset, DatasetDescription};
+use crate::report::format::{count, plural};
+use crate::schema::{FieldType, Kind, LABEL, Schema};
+use crate::storage::{Access, lstat, write_file};
+
+/// Name of the card in the directory of the dataset. The Hub asks for it.
+const CARD_NAME: &str = "README.md";
+
+/// Writes the card into the directory of the dataset.
+pub(super) fn exec(path: &Path, access: Access, out: &mut Out) -> Result<()> {
+    if is_shard(path)? {
+        return Err(Error::usage("--card describes a dataset, and this is one shard")
+            .at_path(path)
+            .help("name the directory of the dataset"));
+    }
+    let dataset = open_dataset(path, access)?;
+    let file = dataset.path().join(CARD_NAME);
+    if lstat(&file)?.is_some() {
+        return Err(Error::usage("there is a card already")
+            .at_path(file)
+            .help("remove it to write a new one"));
+    }
+    write_file(&file, card(&dataset)?.as_bytes())?;
+    writeln!(out, "wrote {}", printable_path(&file)).map_err(print_error)
+}
+
+/// Lines of text.
+struct Lines(String);
+
+impl Lines {
+    fn add(&mut self, line: impl Display) {
+        // Writing to a string never fails.
+        let _ = writeln!(self.0, "{line}");
+    }
+}
+
+fn card(dataset: &Dataset) -> Result<String> {
+    let description = dataset.describe()?;
+    if !matches!(description.format, Format::Parquet | Format::Arrow) {
+        return Err(Error::usage(format!("the Hub cannot open shards of {}", description.format))
+            .at_path(dataset.path())
+            .help("convert with --format parquet or arrow"));
+    }
+    let mut card = Lines(String::new());
+    card.add("---");
+    add_metadata(&mut card, &description);
+    card.add("---");
+    let name =
+        dataset.path().canonicalize().ok().and_then(|path| path.file_name().map(|name| name.to_owned()));
+    let name =
+        name.map_or_else(|| "Dataset".to_owned(), |name| printable(&name.to_string_lossy()).into_owned());
+    card.add(format_args!("\n# {name}\n"));
+    add_text(&mut card, &description);
+    Ok(card.0)
+}
+
+/// The YAML that the Hub and `datasets` read.
+fn add_metadata(card: &mut Lines, d: &DatasetDescription) {
+    card.add("# Choose a license: https://huggingface.co/docs/hub/repositories-licenses");
+    card.add("license: other");
+    if d.kind == Kind::Text {
+        card.add("task_categories:\n- text-generation");
+    } else if d.schema.index_of(LABEL).is_some() {
+        card.add("task_categories:\n- image-classification");
+    }
+    card.add(format_args!("size_categories:\n- {}", size_category(d.records)));
+    card.add("configs:\n- config_name: default\n  data_files:");
+    // Splits without records have no shards, and `datasets` refuses patterns that match nothing.
+    let splits = || d.splits.iter().filter(|(_, split)| split.records > 0);
+    for (name, _) in splits() {
+        card.add(format_args!("  - split: {name}\n    path: {name}/*.{}", d.format.extension()));
+    }
+    card.add("dataset_info:\n  features:");
+    for field in &d.schema.fields {
+        card.add(format_args!("  - name: {}\n    {}", quoted(&field.name), feature(field.ty, &d.schema)));
+    }
+    card.add("  splits:");
+    for (name, split) in splits() {
+        card.add(format_args!(
+            "  - name: {name}\n    num_bytes: {}\n    num_examples: {}",
+            split.bytes, split.records
+        ));
+    }
+    card.add(format_args!("  download_size: {}\n  dataset_size: {}", d.bytes, d.bytes));
+}
+
+/// What people read.
+fn add_text(card: &mut Lines, d: &DatasetDescription) {
+    let sources = printable(&d.sources.labels.join(", ")).into_owned();
+    card.add(format_args!(
+        "{} of {} in {} ({}), converted from {} ({}) by [dsconvert](https://docs.rs/dsconvert) {}.\n",
+        plural(d.records, "record"),
+        d.kind.name(),
+        plural(d.shards, "shard"),
+        HumanBytes(d.bytes),
+        markdown(&sources),
+        plural(d.sources.files, "file"),
+        d.dsconvert
+    ));
+    let unit = d.kind.length_unit().name();
+    card.add(format_args!("| split | records | bytes | {unit}, mean | {unit}, median | {unit}, at most |"));
+    card.add("|---|---|---|---|---|---|");
+    for (name, split) in &d.splits {
+        let length = &split.length;
+        card.add(format_args!(
+            "| {name} | {} | {} | {:.1} | {} | {} |",
+            count(split.records),
+            count(split.bytes),
+            length.mean,
+            count(length.p50),
+            count(length.max)
+        ));
+    }
+    card.add(format_args!(
+        "\nOf {} found, {} were converted, {} filtered, {} left out as duplicates and {} rejected.\n",
+        plural(d.counts.found, "item"),
+        count(d.counts.converted),
+        count(d.counts.filtered),
+        count(d.counts.duplicates),
+        count(d.counts.rejected)
+    ));
+    card.add("```python\nimport datasets\n\ndataset = datasets.load_dataset(\"PATH OR NAME\")\n```");
+    card.add("\n## Sources and license\n\nDescribe where the data comes from, and who may use it for what.");
+}
+
+/// The type of a field as `datasets` writes it in YAML.
+fn feature(ty: FieldType, schema: &Schema) -> String {
+    match ty {
+        FieldType::Image => "dtype: image".to_owned(),
+        FieldType::Json => "dtype: string".to_owned(),
+        FieldType::IdsU16 => "sequence: uint16".to_owned(),
+        FieldType::IdsU32 => "sequence: uint32".to_owned(),
+        FieldType::Label => {
+            let names = schema.class_names.iter().enumerate();
+            let names = names.map(|(label, name)| format!("\n          '{label}': {}", quoted(name)));
+            format!("dtype:\n      class_label:\n        names:{}", names.collect::<String>())
+        }
+        other => format!("dtype: {}", other.name()),
+    }
+}
+
+/// A string of YAML. JSON strings are strings of YAML.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Text that is no markup.
+fn markdown(text: &str) -> String {
+    let special = |c: char| "\\`*_{}[]<>()#+!|~$&".contains(c);
+    text.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
+}
+
+/// The size as the Hub names it.
+fn size_category(records: u64) -> &'static str {
+    match records {
+        0..1_000 => "n<1K",
+        1_000..10_000 => "1K<n<10K",
+        10_000..100_000 => "10K<n<100K",
+        100_000..1_000_000 => "100K<n<1M",
+        1_000_000..10_000_000 => "1M<n<10M",
+        10_000_000..100_000_000 => "10M<n<100M",
+        100_000_000..1_000_000_000 => "100M<n<1B",
+        _ => "n>1B",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_strings_of_yaml_and_text_is_no_markup() {
+        assert_eq!(quoted("no"), "\"no\"");
+        assert_eq!(quoted("a: \"b\"\n#"), r#""a: \"b\"\n#""#);
+        assert_eq!(markdown("a_b <i>"), r"a\_b \<i\>");
+    }
+
+    #[test]
+    fn sizes_have_the_names_of_the_hub() {
+        assert_eq!(
+            [0, 999, 1_000, 99_999_999, u64::MAX].map(size_category),
+            ["n<1K", "n<1K", "1K<n<10K", "10M<n<100M", "n>1B"]
+        );
+    }
+}

@@ -1,0 +1,108 @@
+//! `--head`, `--record` and `--sample`, with `--text`: which records are shown, and how.
+
+use std::io::Write;
+
+use super::{Args, Out, is_shard, open_dataset, print_error, record, split_of};
+use crate::error::{Error, ErrorKind, Result};
+use crate::reader::{Dataset, Record, ShardFile};
+use crate::report::{Vocabulary, seeded};
+use crate::storage::Access;
+
+/// Records that `--text` shows when no number is given.
+const SHOWN_TEXTS: u64 = 5;
+
+/// Shows the records that were asked for.
+pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
+    if is_shard(&args.path)? {
+        return of_shard(args, access, out);
+    }
+    let dataset = open_dataset(&args.path, access)?;
+    let vocabulary = args.text.then(|| vocabulary(args, &dataset)).transpose()?;
+    let split = split_of(&dataset, args.split.as_deref())?;
+    let show = Show { args, vocabulary };
+    if let Some(ordinal) = args.record {
+        let record = split.get(ordinal)?;
+        if let Some(file) = &args.extract {
+            record::extract(&record, file)?;
+        }
+        return show.record(&record, out);
+    }
+    if let Some(most) = args.sample {
+        let chosen = seeded(split.len(), most, args.report.seed());
+        return chosen.into_iter().try_for_each(|ordinal| show.record(&split.get(ordinal)?, out));
+    }
+    split.iter().take(show.most()).try_for_each(|record| show.record(&record?, out))
+}
+
+/// A shard alone: its records in order, and no tokenizer.
+fn of_shard(args: &Args, access: Access, out: &mut Out) -> Result<()> {
+    if args.text {
+        return Err(Error::usage("--text needs the tokenizer, which a shard does not hold")
+            .at_path(&args.path)
+            .help("name the directory of the dataset"));
+    }
+    let shard = ShardFile::open(&args.path, access)?;
+    let show = Show { args, vocabulary: None };
+    if let Some(most) = args.sample {
+        let count = shard.records()?.count() as u64;
+        let chosen = seeded(count, most, args.report.seed());
+        let mut chosen = chosen.into_iter().peekable();
+        for record in shard.records()? {
+            let record = record?;
+            if chosen.next_if_eq(&record.ordinal()).is_some() {
+                show.record(&record, out)?;
+            }
+        }
+        return Ok(());
+    }
+    let Some(wanted) = args.record else {
+        return shard.records()?.take(show.most()).try_for_each(|record| show.record(&record?, out));
+    };
+    let found = shard.records()?.nth(usize::try_from(wanted).unwrap_or(usize::MAX));
+    let record = found.ok_or_else(|| {
+        Error::new(ErrorKind::OutOfRange, "the shard has fewer records").at_path(&args.path).at_row(wanted)
+    })??;
+    if let Some(file) = &args.extract {
+        record::extract(&record, file)?;
+    }
+    show.record(&record, out)
+}
+
+/// The vocabulary that the ids of the dataset are decoded with.
+fn vocabulary(args: &Args, dataset: &Dataset) -> Result<Vocabulary> {
+    if dataset.manifest().tokenizer.is_none() {
+        return Err(
+            Error::usage("--text decodes token ids, and this dataset has none").at_path(dataset.path())
+        );
+    }
+    let given = args.report.tokenizer()?;
+    Vocabulary::of(dataset, given.as_deref())?.map_err(|why| {
+        Error::new(ErrorKind::Corrupt, format!("the ids cannot be decoded: {why}")).at_path(dataset.path())
+    })
+}
+
+/// How records are shown.
+struct Show<'a> {
+    args: &'a Args,
+    /// With `--text`.
+    vocabulary: Option<Vocabulary>,
+}
+
+impl Show<'_> {
+    /// The most records that are shown in order.
+    fn most(&self) -> usize {
+        usize::try_from(self.args.head.unwrap_or(SHOWN_TEXTS)).unwrap_or(usize::MAX)
+    }
+
+    fn record(&self, record: &Record, out: &mut Out) -> Result<()> {
+        let text = self
+            .vocabulary
+            .as_ref()
+            .map(|vocabulary| vocabulary.text(record.input_ids().into_iter().flat_map(|ids| ids.iter())));
+        if self.args.json {
+            writeln!(out, "{}", record::to_json(record, text.as_deref())).map_err(print_error)
+        } else {
+            record::print(record, text.as_deref(), out).map_err(print_error)
+        }
+    }
+}

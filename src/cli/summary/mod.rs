@@ -1,0 +1,101 @@
+//! What is printed at the end of a run, and instead of one.
+
+mod plan;
+mod prediction;
+mod run;
+
+pub(super) use plan::{plan, stored, warnings};
+pub(super) use prediction::prediction;
+pub(super) use run::{merged, next_step, report, times};
+
+use std::fmt::Display;
+use std::path::Path;
+
+use crate::pipeline::{PlanSummary, SplitBy};
+use crate::printable::{printable, printable_path};
+use crate::report::format::{count, plural};
+use crate::source::warning::listed;
+
+/// Class names that are printed before the rest is left out.
+const SHOWN_CLASSES: usize = 8;
+
+/// Lines of text.
+#[derive(Default)]
+struct Lines(String);
+
+impl Lines {
+    fn add(&mut self, line: impl Display) {
+        self.0.push_str(&line.to_string());
+        self.0.push('\n');
+    }
+}
+
+/// Names of the splits, with what decides them.
+fn splits(plan: &PlanSummary) -> String {
+    let counts = plan.split_files.iter().flatten().map(|n| format!(" ({})", plural(*n, "file")));
+    let counts = counts.chain(std::iter::repeat(String::new()));
+    let names: Vec<String> =
+        plan.splits.iter().zip(counts).map(|(name, count)| format!("{name}{count}")).collect();
+    let by = match plan.split_by {
+        None => ", by hash of the key".to_owned(),
+        Some(SplitBy::Nothing) => String::new(),
+        Some(by) => format!(", {by}"),
+    };
+    format!("{}{by}", names.join(", "))
+}
+
+/// The metadata files that are used, with the fields they add.
+fn metadata(plan: &PlanSummary) -> Option<String> {
+    if plan.metadata.is_empty() {
+        return None;
+    }
+    let files = listed(plan.metadata.iter().map(|path| printable_path(path)));
+    let fields = listed(plan.fields.iter().map(|name| printable(name).into_owned()));
+    let fields = if fields.is_empty() { "no fields".to_owned() } else { format!("fields {fields}") };
+    Some(format!("{files} ({fields})"))
+}
+
+/// `5 classes: dunes 6, flowers 1,200 and 3 more`, where `records` counts the records of a label.
+pub(super) fn class_counts(names: &[String], records: impl Fn(usize) -> u64) -> String {
+    let shown = names.iter().enumerate().take(SHOWN_CLASSES);
+    let shown: Vec<String> =
+        shown.map(|(label, name)| format!("{} {}", printable(name), count(records(label)))).collect();
+    let (number, more) = (names.len(), names.len() - shown.len());
+    let classes = if number == 1 { "class" } else { "classes" };
+    let more = if more > 0 { format!(" and {} more", count(more as u64)) } else { String::new() };
+    format!("{} {classes}: {}{more}", count(number as u64), shown.join(", "))
+}
+
+/// The path as a word of a shell command.
+fn shell_word(path: &Path) -> String {
+    let text = printable_path(path);
+    let is_plain = |c: char| c.is_alphanumeric() || "._/-+,:@%".contains(c);
+    if text.chars().all(is_plain) && !text.is_empty() {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_listed_with_their_records_and_the_rest_is_counted() {
+        let names: Vec<String> = (0..1010).map(|i| format!("c{i}")).collect();
+        assert_eq!(class_counts(&names[..1], |_| 1), "1 class: c0 1");
+        assert_eq!(class_counts(&names[..2], |label| 1000 * label as u64), "2 classes: c0 0, c1 1,000");
+        assert!(class_counts(&names, |_| 5).starts_with("1,010 classes: c0 5, c1 5, "));
+        assert!(class_counts(&names, |_| 5).ends_with(", c7 5 and 1,002 more"));
+    }
+
+    #[test]
+    fn paths_are_words_of_the_shell() {
+        for (path, word) in
+            [("a/b-1.x", "a/b-1.x"), ("my data", "'my data'"), ("it's", r"'it'\''s'"), ("$x", "'$x'")]
+        {
+            assert_eq!(shell_word(Path::new(path)), word);
+        }
+    }
+}

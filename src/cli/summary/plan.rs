@@ -1,0 +1,73 @@
+//! The plan of a dry run, its warnings, and the plan that was stored.
+
+use std::path::Path;
+
+use indicatif::{HumanBytes, HumanCount};
+
+use super::{Lines, SHOWN_CLASSES, metadata, shell_word, splits};
+use crate::pipeline::{PlanSummary, Warning};
+use crate::printable::{printable, printable_path};
+use crate::report::format::plural;
+
+/// The plan of a dry run.
+pub(in crate::cli) fn plan(plan: &PlanSummary) -> String {
+    let mut lines = Lines::default();
+    let items =
+        plan.items.map_or_else(|| "as many as the files hold".to_owned(), |n| HumanCount(n).to_string());
+    lines.add(format!("kind     {}", plan.kind));
+    lines.add(format!("files    {} ({})", HumanCount(plan.files), HumanBytes(plan.bytes)));
+    lines.add(format!("items    {items}"));
+    lines.add(format!("bytes    {}", plan.bytes));
+    lines.add(format!("units    {}", plan.units));
+    lines.add(format!("splits   {}", splits(plan)));
+    if let Some(classes) = &plan.classes {
+        lines.add(format!("classes  {}", class_names(classes)));
+    }
+    if let Some(metadata) = metadata(plan) {
+        lines.add(format!("metadata {metadata}"));
+    }
+    if plan.skipped.count() > 0 {
+        lines.add(format!("skipped  {}: {}", plural(plan.skipped.count(), "file"), plan.skipped));
+    }
+    lines.0
+}
+
+/// Number and names of classes.
+fn class_names(classes: &[String]) -> String {
+    let shown: Vec<_> = classes.iter().take(SHOWN_CLASSES).map(|name| printable(name)).collect();
+    let more = if classes.len() > SHOWN_CLASSES { ", …" } else { "" };
+    match classes.len() {
+        0 => "none".to_owned(),
+        n => format!("{} ({}{more})", HumanCount(n as u64), shown.join(", ")),
+    }
+}
+
+/// What the plan decided and may not be meant, with the flags that change it.
+pub(in crate::cli) fn warnings(warnings: &[Warning]) -> Vec<String> {
+    let text = |warning: &Warning| {
+        let mut text = printable(&warning.to_string()).into_owned();
+        for remedy in warning.remedies() {
+            let flag = remedy.option.replace('_', "-");
+            text.push_str(&format!("\n  --{flag} {} {}", remedy.value, remedy.effect));
+        }
+        text
+    };
+    warnings.iter().map(text).collect()
+}
+
+/// A plan that was stored, and how to go on.
+pub(in crate::cli) fn stored(units: u32, plan: &PlanSummary, out: &Path) -> String {
+    let mut lines = Lines::default();
+    lines.add(format!(
+        "planned {} of {} ({}) in {}; splits: {}",
+        plural(units.into(), "unit"),
+        plural(plan.files, "file"),
+        HumanBytes(plan.bytes),
+        printable_path(out),
+        splits(plan)
+    ));
+    let out = shell_word(out);
+    lines.add(format!("convert part i of N, in any number of processes: dsconvert run {out} --part i/N"));
+    lines.add(format!("then commit:                                      dsconvert merge {out}"));
+    lines.0
+}

@@ -1,0 +1,164 @@
+//! What a run did.
+
+use std::path::Path;
+use std::time::Duration;
+
+use indicatif::{HumanBytes, HumanCount};
+
+use super::{Lines, class_counts, metadata, shell_word, splits};
+use crate::manifest::{Manifest, Split};
+use crate::pipeline::{PlanSummary, Report, Totals};
+use crate::printable::printable_path;
+use crate::report::RunReport;
+use crate::report::format::plural;
+use crate::schema::LABEL;
+use crate::source::skipped::SkippedTypes;
+
+/// What a run did.
+pub(in crate::cli) fn report(report: &Report, plan: &PlanSummary, out: &Path, elapsed: Duration) -> String {
+    let manifest = &report.manifest;
+    let Some(totals) = &report.totals else { return was_complete(manifest, out) };
+    let mut lines = Lines::default();
+    lines.add(outcomes(manifest, &totals.skipped));
+    add_classes(&mut lines, manifest, totals);
+    lines.add(format!("  splits: {}", splits(plan)));
+    if let Some(metadata) = metadata(plan) {
+        lines.add(format!("  metadata: {metadata}"));
+    }
+    add_splits(&mut lines, manifest);
+    if let Some(count) = manifest.notes.get("after_damage") {
+        lines.add(format!(
+            "  {} from compressed data that turned out to be damaged: the content may be wrong",
+            plural(*count, "record")
+        ));
+    }
+    add_rejects(&mut lines, manifest, out);
+    let seconds = elapsed.as_secs_f64().max(1e-3);
+    lines.add(format!(
+        "{} in {:.1} s: {:.0} items/s, {}/s of source",
+        printable_path(out),
+        seconds,
+        manifest.counts.found as f64 / seconds,
+        HumanBytes((manifest.sources.bytes as f64 / seconds) as u64)
+    ));
+    lines.0
+}
+
+/// What a merge committed.
+pub(in crate::cli) fn merged(report: &Report, out: &Path) -> String {
+    let manifest = &report.manifest;
+    let Some(totals) = &report.totals else { return was_complete(manifest, out) };
+    let mut lines = Lines::default();
+    lines.add(outcomes(manifest, &totals.skipped));
+    add_classes(&mut lines, manifest, totals);
+    add_splits(&mut lines, manifest);
+    add_rejects(&mut lines, manifest, out);
+    lines.0 + &next_step(out)
+}
+
+/// What to do with a dataset that is committed.
+pub(in crate::cli) fn next_step(out: &Path) -> String {
+    format!("to check every byte: dsconvert inspect {} --verify\n", shell_word(out))
+}
+
+fn was_complete(manifest: &Manifest, out: &Path) -> String {
+    let skipped = SkippedTypes::default();
+    format!("{} is complete already: {}\n", printable_path(out), outcomes(manifest, &skipped))
+}
+
+/// `29 of 30 items converted, 1 rejected; 1 file skipped: 1 .txt`
+fn outcomes(manifest: &Manifest, skipped: &SkippedTypes) -> String {
+    let counts = &manifest.counts;
+    let mut text = format!("{} of {} converted", HumanCount(counts.converted), plural(counts.found, "item"));
+    for (count, name) in [(counts.rejected, "rejected"), (counts.filtered, "filtered")] {
+        if count > 0 {
+            text.push_str(&format!(", {} {name}", HumanCount(count)));
+        }
+    }
+    if counts.duplicates > 0 {
+        text.push_str(&format!(", {}", plural(counts.duplicates, "duplicate")));
+    }
+    if manifest.sources.skipped > 0 {
+        text.push_str(&format!("; {} skipped", plural(manifest.sources.skipped, "file")));
+    }
+    if skipped.count() > 0 {
+        text.push_str(&format!(": {skipped}"));
+    }
+    text
+}
+
+fn add_classes(lines: &mut Lines, manifest: &Manifest, totals: &Totals) {
+    let schema = &manifest.schema;
+    if schema.index_of(LABEL).is_none() {
+        return;
+    }
+    let records = |label: usize| i64::try_from(label).ok().and_then(|label| totals.labels.get(&label));
+    if !schema.class_names.is_empty() {
+        lines.add(format!(
+            "  {}",
+            class_counts(&schema.class_names, |label| records(label).copied().unwrap_or(0))
+        ));
+    }
+    let all: u64 = manifest.splits.values().map(|split| split.records).sum();
+    let unlabelled = all.saturating_sub(totals.labels.values().sum());
+    if unlabelled > 0 {
+        lines.add(format!("  {} without a label", plural(unlabelled, "record")));
+    }
+}
+
+fn add_splits(lines: &mut Lines, manifest: &Manifest) {
+    for (name, split) in &manifest.splits {
+        let Split { records, shards, bytes, length, .. } = split;
+        lines.add(format!(
+            "  {name}: {} in {}, {}",
+            plural(*records, "record"),
+            plural(*shards, "shard"),
+            HumanBytes(*bytes)
+        ));
+        if *records > 0 {
+            lines.add(format!(
+                "    {}: {} to {}, mean {:.1}, median {}, 99% up to {}",
+                length.unit.name(),
+                HumanCount(length.min),
+                HumanCount(length.max),
+                length.mean,
+                HumanCount(length.p50),
+                HumanCount(length.p99)
+            ));
+        }
+    }
+}
+
+fn add_rejects(lines: &mut Lines, manifest: &Manifest, out: &Path) {
+    let out = printable_path(out);
+    for (code, count) in &manifest.reject_codes {
+        lines.add(format!("  rejected: {} {code} (see {out}/rejects.jsonl)", HumanCount(*count)));
+    }
+}
+
+/// Where the time of a run went, in one line; nothing when there was nothing to do.
+pub(in crate::cli) fn times(took: &RunReport) -> String {
+    let stages = took.thread_seconds.of_workers();
+    let all: f64 = stages.iter().map(|stage| stage.1).sum();
+    if took.was_complete || all <= 0.0 {
+        return String::new();
+    }
+    let shares: Vec<String> =
+        stages.iter().map(|(name, time)| format!("{:.0}% {name}", time / all * 100.0)).collect();
+    let phases = took.seconds;
+    let memory = took
+        .peak_memory_bytes
+        .map_or_else(String::new, |peak| format!("; {} at most in memory", HumanBytes(peak)));
+    let retries = match took.retries {
+        0 => String::new(),
+        1 => "; 1 read was repeated".to_owned(),
+        n => format!("; {} reads were repeated", HumanCount(n)),
+    };
+    format!(
+        "  {}: {}; plan {:.1} s, commit {:.1} s{memory}{retries}\n",
+        plural(took.threads as u64, "thread"),
+        shares.join(", "),
+        phases.plan,
+        phases.commit
+    )
+}

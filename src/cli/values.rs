@@ -1,0 +1,97 @@
+//! Values of options and arguments: from text to what the library takes.
+
+use std::path::{Path, PathBuf};
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+use crate::error::{Error, Result};
+use crate::options::{Choice, SourceSpec, check_local, parse_size};
+use crate::storage::stat;
+
+/// What to do about a folder as the value of `--files-from`.
+pub(super) const LISTED: &str =
+    "name a file with one path per line; to convert everything in a folder, name it as SRC";
+
+/// Refuses a folder as the value of `flag`, which names a file.
+pub(super) fn check_no_folder(flag: &'static str, path: &Path, help: &str) -> Result<()> {
+    if stat(path)?.is_some_and(|meta| meta.is_dir()) {
+        return Err(Error::usage("this is a folder, not a file").of_option(flag).at_path(path).help(help));
+    }
+    Ok(())
+}
+
+/// Says which flag an error belongs to.
+pub(super) fn flag(name: &str, error: &Error) -> Error {
+    let flagged = Error::usage(format!("{name}: {error}"));
+    match error.remedy() {
+        Some(help) => flagged.help(help),
+        None => flagged,
+    }
+}
+
+/// Parses one of a few words. `--help` and completions list them.
+pub(super) fn choice<T: Choice>() -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(T::WORDS).try_map(|word| word.parse::<T>())
+}
+
+/// Parses the text of a flag.
+pub(super) fn parse<T: std::str::FromStr<Err = Error>>(name: &str, text: &str) -> Result<T> {
+    text.parse().map_err(|e| flag(name, &e))
+}
+
+pub(super) fn size(name: &str, text: &str, least: u64) -> Result<u64> {
+    let bytes = parse_size(text).map_err(|e| flag(name, &e))?;
+    if bytes < least {
+        return Err(
+            Error::usage(format!("{name} {text} is too little")).help(format!("the least is {least} bytes"))
+        );
+    }
+    Ok(bytes)
+}
+
+/// `PATH`, or `LABEL=PATH` when there is no file of that whole name.
+pub(super) fn source(text: &Path) -> Result<SourceSpec> {
+    check_local("SRC", text)?;
+    if let Some((label, path)) = text.to_str().and_then(|t| t.split_once('='))
+        && stat(text)?.is_none()
+    {
+        if label.is_empty() || label.contains(['/', '#']) {
+            return Err(Error::usage(format!("{label:?} cannot be the label of a source"))
+                .help("a label is not empty and has neither / nor #"));
+        }
+        check_local("SRC", Path::new(path))?;
+        return Ok(SourceSpec { label: label.to_owned(), path: path.into() });
+    }
+    // `.` and `..` have no name of their own.
+    let named = match text.file_name() {
+        Some(_) => text.to_owned(),
+        None if stat(text)?.is_none() => PathBuf::new(),
+        None => text.canonicalize().map_err(|e| Error::io("resolve the path", text, e))?,
+    };
+    let label = named.file_name().map_or_else(|| "root".to_owned(), crate::source::portable_name);
+    Ok(SourceSpec { label, path: text.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_labelled_by_its_name_or_by_hand() {
+        let label = |text: &str| source(Path::new(text)).unwrap().label;
+        assert_eq!(label("a/photos"), "photos");
+        assert_eq!(label("a/photos/"), "photos");
+        assert_eq!(label("mine=a/photos"), "mine");
+        assert!(source(Path::new("a/b=c")).is_err());
+        assert!(!label(".").is_empty());
+    }
+
+    #[test]
+    fn a_source_is_no_url_with_or_without_a_label() {
+        for url in ["s3://bucket/x", "train=s3://bucket/x"] {
+            let message = source(Path::new(url)).unwrap_err().to_string();
+            assert!(message.contains("is a URL"), "{message}");
+        }
+        assert!(source(Path::new("a/b://c")).is_ok());
+    }
+}

@@ -1,0 +1,116 @@
+//! Events of a run that a display may print: finished units and rejected items.
+
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+/// Events that wait to be taken; beyond these, they are counted and dropped.
+const MAX_WAITING: usize = 10_000;
+
+/// Which events are collected; each level includes those before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EventLevel {
+    /// None.
+    #[default]
+    Nothing,
+    /// Units that were finished.
+    Units,
+    /// Items that were rejected.
+    Rejects,
+}
+
+/// Something that happened in a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A unit is converted and on disk.
+    UnitFinished {
+        /// Number of the unit, from 0.
+        unit: u32,
+        /// Its items.
+        items: u64,
+        /// Its records.
+        records: u64,
+        /// Its items that were rejected.
+        rejected: u64,
+        /// Bytes of the sources that it read.
+        source_bytes: u64,
+        /// Bytes of its shards.
+        shard_bytes: u64,
+    },
+    /// An item is rejected.
+    Rejected {
+        /// Where it comes from.
+        origin: String,
+        /// Reason code.
+        code: &'static str,
+        /// Reason for a person.
+        message: String,
+    },
+    /// This many events were not kept, because nobody took them in time.
+    Dropped(u64),
+}
+
+/// Events that wait for a display.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    level: AtomicU8,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    events: Vec<Event>,
+    dropped: u64,
+}
+
+impl Events {
+    pub(super) fn set_level(&self, level: EventLevel) {
+        self.level.store(level as u8, Relaxed);
+    }
+
+    /// Adds an event of `level`, which is made only if events of this level are collected.
+    pub(super) fn add(&self, level: EventLevel, event: impl FnOnce() -> Event) {
+        if self.level.load(Relaxed) < level as u8 {
+            return;
+        }
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.events.len() < MAX_WAITING {
+            waiting.events.push(event());
+        } else {
+            waiting.dropped += 1;
+        }
+    }
+
+    /// Takes the events that were added since the last call.
+    pub(super) fn take(&self) -> Vec<Event> {
+        let Waiting { mut events, dropped } =
+            std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        if dropped > 0 {
+            events.push(Event::Dropped(dropped));
+        }
+        events
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reject(message: &str) -> Event {
+        Event::Rejected { origin: "a".to_owned(), code: "empty", message: message.to_owned() }
+    }
+
+    #[test]
+    fn only_events_of_the_level_are_collected_and_their_number_is_bounded() {
+        let events = Events::default();
+        events.add(EventLevel::Units, || reject("before a level is set"));
+        assert_eq!(events.take(), []);
+        events.set_level(EventLevel::Units);
+        events.add(EventLevel::Rejects, || reject("above the level"));
+        events.add(EventLevel::Units, || reject("kept"));
+        assert_eq!(events.take(), [reject("kept")]);
+        (0..MAX_WAITING + 3).for_each(|_| events.add(EventLevel::Units, || reject("many")));
+        let taken = events.take();
+        assert_eq!((taken.len(), taken.last()), (MAX_WAITING + 1, Some(&Event::Dropped(3))));
+        assert_eq!(events.take(), []);
+    }
+}

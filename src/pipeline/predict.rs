@@ -1,0 +1,325 @@
+//! Predictions of runs from samples that are converted in memory.
+//!
+//! A kind of conversion chooses the tasks of the sample and groups them into strata: files whose records are alike in how
+//! they are counted. Each stratum is estimated by itself, and the estimates are added up.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::conversion::{Conversion, Converting};
+use super::estimate::{Estimate, MIN_SAMPLE, Population};
+use super::outcome::{Outcome, Outcomes};
+use super::progress::Stop;
+use super::stage::Stages;
+use super::workers::on_threads;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::{self, Format, ShardWriter};
+use crate::options::OutputOptions;
+use crate::schema::Schema;
+use crate::storage::NewFile;
+
+/// What a run would give, with intervals of 95%.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prediction {
+    /// Items of the sample.
+    pub sampled: u64,
+    /// Items that would be found.
+    pub found: Estimate,
+    /// Records.
+    pub records: Estimate,
+    /// Items that would be rejected.
+    pub rejected: Estimate,
+    /// Reasons in the sample, with their numbers.
+    pub reject_codes: BTreeMap<&'static str, u64>,
+    /// Tokens of the records, of text.
+    pub tokens: Option<Estimate>,
+    /// Items that the selection would leave out.
+    pub filtered: Estimate,
+    /// Bytes of all shards.
+    pub bytes: Estimate,
+    /// Shards.
+    pub shards: Estimate,
+    /// Seconds of converting and encoding on the threads of the run; waiting for the disk comes on top.
+    pub seconds: Estimate,
+}
+
+/// Refuses a sample that is too small to have a spread.
+pub(super) fn check_sample(sample: u64) -> Result<()> {
+    if sample < MIN_SAMPLE {
+        return Err(Error::usage(format!("a sample of {sample} says nothing"))
+            .help(format!("take at least {MIN_SAMPLE}; 200 to 2,000 are usual")));
+    }
+    Ok(())
+}
+
+/// Some tasks that are observed together.
+pub(super) struct SampleTask<T> {
+    /// As in [`Observation`].
+    pub(super) size: f64,
+    /// Spent on reading them.
+    pub(super) seconds: f64,
+    pub(super) tasks: Vec<T>,
+}
+
+/// What a task of the sample gave.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Observation {
+    /// What it stands for, in the unit of its stratum: 1 for a file, or source bytes.
+    pub(super) size: f64,
+    seconds: f64,
+    pub(super) found: u64,
+    records: u64,
+    rejected: u64,
+    filtered: u64,
+    /// Sum of the lengths of the records.
+    length: u64,
+    /// Bytes before encoding, by split.
+    bytes: Vec<u64>,
+}
+
+impl Observation {
+    fn all_bytes(&self) -> f64 {
+        self.bytes.iter().sum::<u64>() as f64
+    }
+}
+
+/// Files that are sampled in the same way.
+#[derive(Debug, Default)]
+pub(super) struct Stratum {
+    /// All of it, in the unit of the sizes of observations.
+    pub(super) size: f64,
+    pub(super) seen: Vec<Observation>,
+}
+
+impl Stratum {
+    fn population(&self) -> Population {
+        Population { size: self.size, sampled: self.seen.iter().map(|o| o.size).sum() }
+    }
+
+    fn total(&self, quantity: impl Fn(&Observation) -> f64 + Clone) -> Estimate {
+        self.population().total(self.seen.iter().map(|o| (o.size, quantity(o))))
+    }
+
+    fn count(&self, quantity: impl Fn(&Observation) -> u64) -> Estimate {
+        let found = self.seen.iter().map(|o| o.found).sum();
+        let items = self.total(|o| o.found as f64).value;
+        self.population().count(items, self.seen.iter().map(quantity).sum(), found)
+    }
+
+    /// Bytes before encoding that `size` of this stratum comes to, in `split` or in all of them.
+    pub(super) fn mean_bytes(&self, size: f64, split: Option<usize>) -> f64 {
+        let seen: f64 = self.seen.iter().map(|o| o.size).sum();
+        let bytes: f64 =
+            self.seen.iter().map(|o| split.map_or(o.all_bytes(), |split| o.bytes[split] as f64)).sum();
+        if seen == 0.0 { 0.0 } else { size * bytes / seen }
+    }
+}
+
+/// Converts the sample and adds up what is not estimated by stratum.
+pub(super) struct SampleRun<'a, C> {
+    conversion: &'a C,
+    threads: usize,
+    splits: usize,
+    stages: Stages,
+    /// Takes all records of the sample, in order.
+    writer: Box<dyn ShardWriter>,
+    /// Records that the stages made of those that were converted.
+    written: u64,
+    /// Bytes of a shard without records.
+    empty_shard: u64,
+    write_seconds: f64,
+    reject_codes: BTreeMap<&'static str, u64>,
+}
+
+/// Outcomes that wait for earlier ones.
+#[derive(Default)]
+struct InOrder {
+    waiting: BTreeMap<usize, (Outcomes, Observation)>,
+    seen: Vec<Observation>,
+    failure: Option<Error>,
+}
+
+impl<'a, C: Conversion> SampleRun<'a, C> {
+    pub(super) fn new(
+        conversion: &'a C,
+        threads: usize,
+        format: Format,
+        schema: &Arc<Schema>,
+        splits: usize,
+    ) -> Result<Self> {
+        let writer = || format::writer(format, Arc::clone(schema), NewFile::nowhere());
+        Ok(Self {
+            conversion,
+            threads: threads.max(1),
+            splits,
+            stages: conversion.stages(),
+            empty_shard: writer()?.finish()?.position(),
+            writer: writer()?,
+            written: 0,
+            write_seconds: 0.0,
+            reject_codes: BTreeMap::new(),
+        })
+    }
+
+    /// The outcomes of `pieces`, in order.
+    pub(super) fn convert(
+        &mut self,
+        pieces: impl Iterator<Item = Result<SampleTask<C::Task>>> + Send,
+        stop: &Stop,
+    ) -> Result<Vec<Observation>> {
+        let (conversion, threads) = (self.conversion, self.threads);
+        let pieces = Mutex::new(pieces.enumerate());
+        let done = Mutex::new((self, InOrder::default()));
+        on_threads(threads, "converting the sample", stop, &|| {
+            let mut scratch = conversion.scratch(&Arc::default());
+            loop {
+                let next = locked(&pieces).next();
+                let Some((number, piece)) = next else { return Ok(()) };
+                let converted = piece.and_then(|piece| convert(conversion, piece, &mut scratch));
+                let (sampled, order) = &mut *locked(&done);
+                if let Err(error) = converted.and_then(|one| sampled.in_order(order, number, one)) {
+                    order.failure.get_or_insert(error);
+                }
+                if order.failure.is_some() || stop.is_set() {
+                    return Ok(());
+                }
+            }
+        })?;
+        let (_, order) = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+        order.failure.map_or(Ok(()), Err)?;
+        stop.check()?;
+        Ok(order.seen)
+    }
+
+    fn in_order(&mut self, order: &mut InOrder, number: usize, one: (Outcomes, Observation)) -> Result<()> {
+        order.waiting.insert(number, one);
+        while let Some((outcomes, observation)) = order.waiting.remove(&order.seen.len()) {
+            order.seen.push(self.observe(outcomes, observation)?);
+        }
+        Ok(())
+    }
+
+    fn observe(&mut self, outcomes: Outcomes, mut observation: Observation) -> Result<Observation> {
+        observation.bytes = vec![0; self.splits];
+        let started = Instant::now();
+        for outcome in outcomes.list {
+            observation.found += 1;
+            match outcome {
+                Outcome::Converted(converted) => {
+                    observation.found -= u64::from(converted.continues);
+                    observation.records += 1;
+                    observation.length += converted.length;
+                    observation.bytes[usize::from(converted.split)] += converted.canonical_bytes;
+                    let (writer, written) = (&mut self.writer, &mut self.written);
+                    self.stages.push(converted, &mut |converted| {
+                        *written += 1;
+                        writer.push(&converted.record).map(drop)
+                    })?;
+                }
+                Outcome::Rejected { reject, .. } => {
+                    observation.rejected += 1;
+                    *self.reject_codes.entry(reject.code.name()).or_default() += 1;
+                }
+                Outcome::Filtered { .. } => observation.filtered += 1,
+                Outcome::Duplicate { .. } => {}
+            }
+        }
+        self.write_seconds += started.elapsed().as_secs_f64();
+        Ok(observation)
+    }
+
+    /// What the sample says about the whole. `is_counted`: the number of items is known without reading them. `shards`
+    /// counts the shards, given all bytes before encoding and the records per such byte.
+    pub(super) fn prediction(
+        mut self,
+        strata: &[&Stratum],
+        is_counted: bool,
+        shards: impl FnOnce(Estimate, f64) -> Estimate,
+    ) -> Result<Prediction> {
+        let started = Instant::now();
+        let (writer, written) = (&mut self.writer, &mut self.written);
+        self.stages.finish(&mut |converted| {
+            *written += 1;
+            writer.push(&converted.record).map(drop)
+        })?;
+        let encoded = self.writer.finish()?.position() - self.empty_shard;
+        self.write_seconds += started.elapsed().as_secs_f64();
+        let seen = || strata.iter().flat_map(|stratum| &stratum.seen);
+        let sum = |of: fn(&Observation) -> u64| seen().map(of).sum::<u64>();
+        let sampled_bytes: f64 = seen().map(Observation::all_bytes).sum();
+        let per_byte = |quantity: f64| if sampled_bytes == 0.0 { 0.0 } else { quantity / sampled_bytes };
+        let all = |of: &dyn Fn(&Stratum) -> Estimate| {
+            strata.iter().map(|stratum| of(stratum)).fold(Estimate::default(), Estimate::plus)
+        };
+        let bytes = all(&|s| s.total(Observation::all_bytes));
+        let converted = sum(|o| o.records);
+        // A share has an interval even if all items of the sample became records.
+        let records = match is_counted {
+            true => all(&|s| s.count(|o| o.records)),
+            false => all(&|s| s.total(|o| o.records as f64)),
+        };
+        // Rows of `--pack` are fewer than documents.
+        let rows_of_record = if converted == 0 { 1.0 } else { self.written as f64 / converted as f64 };
+        let shards = shards(bytes, per_byte(self.written as f64));
+        let converting = all(&|s| s.total(|o| o.seconds));
+        let writing = bytes.times(per_byte(self.write_seconds));
+        Ok(Prediction {
+            sampled: sum(|o| o.found),
+            found: all(&|s| s.total(|o| o.found as f64)),
+            records: records.times(rows_of_record),
+            rejected: all(&|s| s.count(|o| o.rejected)),
+            reject_codes: self.reject_codes,
+            tokens: None,
+            filtered: all(&|s| s.count(|o| o.filtered)),
+            bytes: bytes.times(per_byte(encoded as f64)).plus(shards.times(self.empty_shard as f64)),
+            shards,
+            seconds: converting.plus(writing).times(1.0 / self.threads as f64),
+        })
+    }
+}
+
+/// The shards of `bytes_of_splits`, of each split of each unit: each is rounded up alone. `bytes` gives the spread.
+pub(super) fn shards_of(
+    bytes_of_splits: Vec<f64>,
+    bytes: Estimate,
+    output: &OutputOptions,
+    records_per_byte: f64,
+) -> Estimate {
+    let cut = |bytes: f64| {
+        let by_records = output.shard_records.map_or(0.0, |n| bytes * records_per_byte / n as f64);
+        (bytes / output.shard_bytes as f64).max(by_records).ceil()
+    };
+    let with = |factor: f64| bytes_of_splits.iter().map(|bytes| cut(factor * bytes)).sum();
+    if bytes.value == 0.0 {
+        return Estimate::default();
+    }
+    Estimate { value: with(1.0), low: with(bytes.low / bytes.value), high: with(bytes.high / bytes.value) }
+}
+
+/// The sum of the lengths of all records.
+pub(super) fn total_length(strata: &[&Stratum]) -> Estimate {
+    let lengths = strata.iter().map(|stratum| stratum.total(|o| o.length as f64));
+    lengths.fold(Estimate::default(), Estimate::plus)
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn convert<C: Conversion>(
+    conversion: &C,
+    piece: SampleTask<C::Task>,
+    scratch: &mut C::Scratch,
+) -> Result<(Outcomes, Observation)> {
+    let mut outcomes = Outcomes::default();
+    let started = Instant::now();
+    for task in piece.tasks {
+        if conversion.convert(task, scratch, &mut outcomes)? == Converting::RedoUnit {
+            let message = "the fast engine was caught in a difference while converting the sample";
+            return Err(Error::new(ErrorKind::NotCommitted, message).help("set the engine to reference"));
+        }
+    }
+    let seconds = piece.seconds + started.elapsed().as_secs_f64();
+    Ok((outcomes, Observation { size: piece.size, seconds, ..Observation::default() }))
+}

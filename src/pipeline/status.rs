@@ -1,0 +1,169 @@
+//! How far a conversion is that several processes share.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+
+use super::finished::{RESULT_NAME, UnitDirs, UnitState};
+use super::job_file::{self, OpenedJob};
+use super::output::WORK_NAME;
+use super::parts::{committed, planned_units};
+use crate::error::{Error, Result};
+use crate::storage::lstat;
+
+/// How far a planned conversion is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Status {
+    /// The dataset is committed.
+    pub committed: bool,
+    /// Units of the plan.
+    pub units: u32,
+    /// Finished units.
+    pub done: u32,
+    /// Units that a process has started and not finished: it is at work, or it died.
+    pub started: Vec<u32>,
+    /// Units that no process has started.
+    pub missing: Vec<u32>,
+    /// Source bytes of the plan.
+    pub source_bytes: u64,
+    /// Source bytes of the finished units.
+    pub done_bytes: u64,
+    /// Records of the finished units.
+    pub records: u64,
+    /// Rejected items of the finished units.
+    pub rejected: u64,
+    /// Source bytes per second, from the first finished unit to the last; `None` before there are two.
+    pub bytes_per_second: Option<f64>,
+    /// Seconds until all units are finished at this rate.
+    pub seconds_left: Option<f64>,
+}
+
+impl Status {
+    /// The units that are not finished, ascending.
+    pub fn unfinished(&self) -> Vec<u32> {
+        let mut units: Vec<u32> = self.started.iter().chain(&self.missing).copied().collect();
+        units.sort_unstable();
+        units
+    }
+
+    /// The parts of `count` that have unfinished units, counted from 1: what to submit again.
+    pub fn unfinished_parts(&self, count: u32) -> Vec<u32> {
+        let mut parts: Vec<u32> = self.unfinished().iter().map(|unit| unit % count.max(1) + 1).collect();
+        parts.sort_unstable();
+        parts.dedup();
+        parts
+    }
+}
+
+/// How far the plan in `out` is. Reads the results of finished units, not their shards.
+///
+/// # Errors
+///
+/// [`ErrorKind::Usage`] when there is neither a plan nor a dataset.
+pub fn status(out: &Path) -> Result<Status> {
+    if let Some(manifest) = committed(out)? {
+        return Ok(Status {
+            committed: true,
+            units: planned_units(&manifest),
+            done: planned_units(&manifest),
+            started: Vec::new(),
+            missing: Vec::new(),
+            source_bytes: manifest.sources.bytes,
+            done_bytes: manifest.sources.bytes,
+            records: manifest.splits.values().map(|split| split.records).sum(),
+            rejected: manifest.counts.rejected,
+            bytes_per_second: None,
+            seconds_left: None,
+        });
+    }
+    let work = out.join(WORK_NAME);
+    let (OpenedJob { header, files, .. }, _) = job_file::open(&work)?;
+    let dirs = UnitDirs::new(&work);
+    let mut status = Status {
+        committed: false,
+        units: header.units,
+        done: 0,
+        started: Vec::new(),
+        missing: Vec::new(),
+        source_bytes: files.iter().map(|f| f.bytes).sum(),
+        done_bytes: 0,
+        records: 0,
+        rejected: 0,
+        bytes_per_second: None,
+        seconds_left: None,
+    };
+    let mut finished = Finished::default();
+    for unit in 0..header.units {
+        match dirs.read(unit, &header.plan)? {
+            UnitState::Done(result) => {
+                status.done += 1;
+                status.done_bytes += result.source_bytes;
+                status.records += result.splits.iter().map(|split| split.records).sum::<u64>();
+                status.rejected += result.counts().rejected;
+                finished.add(&dirs.done(unit), result.source_bytes)?;
+            }
+            _ if dirs.is_started(unit)? => status.started.push(unit),
+            _ => status.missing.push(unit),
+        }
+    }
+    status.bytes_per_second = finished.bytes_per_second();
+    let left = status.source_bytes.saturating_sub(status.done_bytes);
+    status.seconds_left = status.bytes_per_second.map(|rate| left as f64 / rate);
+    Ok(status)
+}
+
+/// When units were finished.
+#[derive(Default)]
+struct Finished {
+    /// Time of the first one and its bytes, and time of the last one.
+    span: Option<(SystemTime, u64, SystemTime)>,
+    bytes: u64,
+}
+
+impl Finished {
+    fn add(&mut self, done: &Path, bytes: u64) -> Result<()> {
+        let Some(meta) = lstat(&done.join(RESULT_NAME))? else { return Ok(()) };
+        let time = meta.modified().map_err(|e| Error::io("look at the unit", done, e))?;
+        self.bytes += bytes;
+        self.span = Some(match self.span {
+            None => (time, bytes, time),
+            Some((first, of_first, last)) if time >= first => (first, of_first, last.max(time)),
+            Some((_, _, last)) => (time, bytes, last),
+        });
+        Ok(())
+    }
+
+    /// The bytes of the first unit were read before the span began.
+    fn bytes_per_second(&self) -> Option<f64> {
+        let (first, of_first, last) = self.span?;
+        let span = last.duration_since(first).unwrap_or(Duration::ZERO).as_secs_f64();
+        let bytes = self.bytes.saturating_sub(of_first);
+        (span > 0.0 && bytes > 0).then(|| bytes as f64 / span)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_to_submit_again_are_those_with_unfinished_units() {
+        let status = Status {
+            committed: false,
+            units: 10,
+            done: 7,
+            started: vec![6],
+            missing: vec![1, 9],
+            source_bytes: 0,
+            done_bytes: 0,
+            records: 0,
+            rejected: 0,
+            bytes_per_second: None,
+            seconds_left: None,
+        };
+        assert_eq!(status.unfinished(), [1, 6, 9]);
+        assert_eq!(status.unfinished_parts(4), [2, 3]);
+        assert_eq!(status.unfinished_parts(1), [1]);
+    }
+}

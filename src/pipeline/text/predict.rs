@@ -1,0 +1,273 @@
+//! What a run would give, from a sample of documents that are converted in memory.
+//!
+//! Files of one kind (format and compression) are a stratum. The sample of a stratum consists of places, in the order of a
+//! hash: pieces of files of lines, row groups of Parquet files, and other files as a whole, of which only the first steps
+//! are read. So the sample is the same in every run, and a larger sample holds every smaller one.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::time::Instant;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::TextJob;
+use super::convert::Texts;
+use super::dedup::Duplicates;
+use super::feed::Task;
+use super::options::TextInput;
+use super::parts::{Reader, Step, Work};
+use super::plan::{Extent, Part};
+use crate::error::{Error, Result};
+use crate::options::RunOptions;
+use crate::pipeline::estimate::Estimate;
+use crate::pipeline::predict::{
+    Prediction, SampleRun, SampleTask, Stratum, check_sample, shards_of, total_length,
+};
+use crate::pipeline::progress::Stop;
+use crate::source::stream::Broken;
+use crate::source::text::kind::{FileKind, Format};
+use crate::source::text::parquet::ParquetFile;
+
+/// Bytes of a place in a file of lines: some documents, so that a sample has many places.
+const PLACE_BYTES: u64 = 16 << 10;
+/// Places that are converted together; the sample is large enough or not after all of them.
+const WAVE: usize = 8;
+/// Steps of all files of a stratum that are read as a whole, and of one of them at least.
+const STEPS: u64 = 16;
+const LEAST_STEPS: u64 = 4;
+/// Sets the order of the sample apart from other uses of the hash.
+const SAMPLE_SALT: u64 = 0x5341_4d50_4c45_3032;
+
+/// The parts of the files of one kind.
+struct Group {
+    kind: FileKind,
+    parts: Vec<usize>,
+    /// Number of places in all parts up to each.
+    ends: Vec<u64>,
+    /// In the unit of [`TextJob::size`].
+    size: f64,
+    source_bytes: u64,
+}
+
+impl TextJob {
+    /// Converts about `sample` documents in memory, and says what a run under `run` would give. Writes nothing. Duplicates
+    /// are not looked for.
+    ///
+    /// # Errors
+    ///
+    /// A sample of fewer than [`MIN_SAMPLE`](crate::pipeline::MIN_SAMPLE) documents; standard input, which can be read only
+    /// once; sources that cannot be read.
+    pub fn predict(&self, sample: u64, run: &RunOptions, stop: &Stop) -> Result<Prediction> {
+        check_sample(sample)?;
+        if self.options.input == TextInput::Stdin {
+            return Err(Error::usage("a sample of standard input would be missing in the run")
+                .help("write it to a file first"));
+        }
+        let texts = Texts::new(self);
+        let output = &self.options.output;
+        let mut sampled =
+            SampleRun::new(&texts, run.threads, output.format, &self.schema, self.splits.len())?;
+        let groups = self.groups();
+        let source_bytes: u64 = groups.iter().map(|group| group.source_bytes).sum();
+        let mut strata = Vec::new();
+        for group in &groups {
+            let share = group.source_bytes as f64 / source_bytes.max(1) as f64;
+            let wanted = (sample as f64 * share).ceil() as u64;
+            let mut stratum = Stratum { size: group.size, seen: Vec::new() };
+            let mut order = places_in_order(group.ends.last().copied().unwrap_or(0));
+            let mut found = 0;
+            while found < wanted {
+                let wave: Vec<u64> = order.by_ref().take(WAVE).collect();
+                if wave.is_empty() {
+                    break;
+                }
+                let tasks = wave.into_iter().flat_map(|place| match self.tasks(group, place) {
+                    Ok(tasks) => tasks.into_iter().map(Ok).collect(),
+                    Err(error) => vec![Err(error)],
+                });
+                let observed = sampled.convert(tasks, stop)?;
+                found += observed.iter().map(|observation| observation.found).sum::<u64>();
+                stratum.seen.extend(observed);
+            }
+            strata.push(stratum);
+        }
+        let strata: Vec<&Stratum> = strata.iter().collect();
+        let tokens = total_length(&strata);
+        let mut prediction = sampled.prediction(&strata, false, |bytes, records_per_byte| {
+            self.shards(&groups, &strata, bytes, records_per_byte)
+        })?;
+        prediction.tokens = Some(tokens);
+        Ok(prediction)
+    }
+
+    /// The parts by the kind of their file.
+    fn groups(&self) -> Vec<Group> {
+        let mut groups: Vec<Group> = Vec::new();
+        for (ordinal, part) in self.parts.iter().enumerate() {
+            let kind = self.details[part.file].kind;
+            let at = groups.iter().position(|group| group.kind == kind).unwrap_or_else(|| {
+                groups.push(Group { kind, parts: Vec::new(), ends: Vec::new(), size: 0.0, source_bytes: 0 });
+                groups.len() - 1
+            });
+            let group = &mut groups[at];
+            group.parts.push(ordinal);
+            group.ends.push(group.ends.last().copied().unwrap_or(0) + places(part));
+            group.size += self.size(part);
+            group.source_bytes += part.source_bytes;
+        }
+        groups
+    }
+
+    /// What a part counts for in its stratum: bytes of the file, or of Parquet the decoded bytes of the columns.
+    fn size(&self, part: &Part) -> f64 {
+        match self.details[part.file].kind.format {
+            Format::Parquet => part.weight as f64,
+            _ => part.source_bytes as f64,
+        }
+    }
+
+    /// The tasks of a place.
+    fn tasks(&self, group: &Group, place: u64) -> Result<Vec<SampleTask<Task>>> {
+        let at = group.ends.partition_point(|&end| end <= place);
+        let ordinal = group.parts[at];
+        let part = &self.parts[ordinal];
+        let number = place - at.checked_sub(1).map_or(0, |before| group.ends[before]);
+        let started = Instant::now();
+        match &part.extent {
+            Extent::Lines(bytes) => {
+                let start = bytes.start + number * PLACE_BYTES;
+                let piece = start..(start + PLACE_BYTES).min(bytes.end);
+                let size = (piece.end - piece.start) as f64;
+                let mut reader = self.reader(&Part { extent: Extent::Lines(piece), ..part.clone() })?;
+                let mut tasks = Vec::new();
+                while let Some(step) = reader.next()? {
+                    tasks.push(task(ordinal, step));
+                }
+                Ok(vec![SampleTask { size, seconds: started.elapsed().as_secs_f64(), tasks }])
+            }
+            Extent::Groups(groups) => self.row_group(ordinal, part, groups.start + number as usize),
+            Extent::Whole => {
+                let steps = LEAST_STEPS.max(STEPS / group.parts.len().max(1) as u64);
+                self.first_steps(ordinal, part, steps)
+            }
+        }
+    }
+
+    /// The first rows of a row group.
+    fn row_group(&self, ordinal: usize, part: &Part, group: usize) -> Result<Vec<SampleTask<Task>>> {
+        let started = Instant::now();
+        let sizes = match (ParquetFile::open(&self.planned(part.file)), &self.details[part.file].columns) {
+            (Ok(table), Some(columns)) => table.groups(columns).get(group).copied(),
+            (Err(Broken::Failed(error)), _) => return Err(error),
+            _ => None,
+        };
+        let (rows, bytes) = sizes.unwrap_or((0, part.weight));
+        let mut reader = self.reader(&Part { extent: Extent::Groups(group..group + 1), ..part.clone() })?;
+        let Some(step) = reader.next()? else { return Ok(Vec::new()) };
+        let size = match &step.work {
+            Work::Batch { rows: taken, .. } if rows > 0 => bytes as f64 * taken.len() as f64 / rows as f64,
+            _ => bytes as f64,
+        };
+        let seconds = started.elapsed().as_secs_f64();
+        Ok(vec![SampleTask { size, seconds, tasks: vec![task(ordinal, step)] }])
+    }
+
+    /// The first `most` steps of a file that is read from its start. Steps that stand for no bytes of the file belong to the
+    /// one before: the rows of one record batch.
+    fn first_steps(&self, ordinal: usize, part: &Part, most: u64) -> Result<Vec<SampleTask<Task>>> {
+        let mut reader = self.reader(part)?;
+        let mut tasks: Vec<SampleTask<Task>> = Vec::new();
+        loop {
+            let started = Instant::now();
+            let Some(step) = reader.next()? else { return Ok(tasks) };
+            let (size, seconds) = (step.source_bytes as f64, started.elapsed().as_secs_f64());
+            let count = tasks.len() as u64;
+            match tasks.last_mut().filter(|_| step.source_bytes == 0) {
+                Some(last) => {
+                    last.seconds += seconds;
+                    last.tasks.push(task(ordinal, step));
+                }
+                None if count == most => return Ok(tasks),
+                None => tasks.push(SampleTask { size, seconds, tasks: vec![task(ordinal, step)] }),
+            }
+        }
+    }
+
+    fn reader(&self, part: &Part) -> Result<Reader<'_>> {
+        Reader::open_or_reject(self, part)
+    }
+
+    /// Shards are cut by unit and split, so each of these is rounded up alone. `bytes` gives the spread.
+    fn shards(
+        &self,
+        groups: &[Group],
+        strata: &[&Stratum],
+        bytes: Estimate,
+        records_per_byte: f64,
+    ) -> Estimate {
+        let mut stratum_of = vec![0; self.parts.len()];
+        for (stratum, group) in groups.iter().enumerate() {
+            group.parts.iter().for_each(|&part| stratum_of[part] = stratum);
+        }
+        let of_unit = |unit: &Range<usize>| -> Vec<f64> {
+            let mut splits = vec![0.0; self.splits.len()];
+            for ordinal in unit.clone() {
+                let (part, stratum) = (&self.parts[ordinal], strata[stratum_of[ordinal]]);
+                let size = self.size(part);
+                match self.file_splits.get(part.file) {
+                    Some(&split) => splits[usize::from(split)] += stratum.mean_bytes(size, None),
+                    None => (0..splits.len())
+                        .for_each(|split| splits[split] += stratum.mean_bytes(size, Some(split))),
+                }
+            }
+            splits
+        };
+        shards_of(
+            self.units.iter().flat_map(of_unit).collect(),
+            bytes,
+            &self.options.output,
+            records_per_byte,
+        )
+    }
+}
+
+/// Number of places in a part.
+fn places(part: &Part) -> u64 {
+    match &part.extent {
+        Extent::Whole => 1,
+        Extent::Lines(bytes) => (bytes.end - bytes.start).div_ceil(PLACE_BYTES),
+        Extent::Groups(groups) => groups.len() as u64,
+    }
+}
+
+/// All places below `count`, in the order of a hash.
+fn places_in_order(count: u64) -> impl Iterator<Item = u64> {
+    let (mut seen, mut draw) = (BTreeSet::new(), 0u64);
+    std::iter::from_fn(move || {
+        if seen.len() as u64 == count {
+            return None;
+        }
+        loop {
+            draw += 1;
+            let place = xxh3_64_with_seed(&draw.to_le_bytes(), SAMPLE_SALT) % count;
+            if seen.insert(place) {
+                return Some(place);
+            }
+        }
+    })
+}
+
+fn task(part: usize, step: Step) -> Task {
+    Task {
+        part,
+        work: step.work,
+        member: step.member,
+        source_bytes: step.source_bytes,
+        careful: false,
+        is_first: false,
+        duplicates: Duplicates::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

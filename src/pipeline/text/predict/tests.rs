@@ -1,0 +1,165 @@
+//! Predictions beside the runs that they predict.
+
+use super::*;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, StringArray};
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
+
+use crate::error::ErrorKind;
+use crate::options::{Existing, MaxRejects, OutputOptions, SourceSpec};
+use crate::packing::Packing;
+use crate::pipeline::{Job, Progress, Report, TextOptions, TextShape};
+use crate::transform::text::{Tokenizer, TokenizerOptions};
+
+/// Documents of uneven lengths.
+fn documents(count: u64) -> Vec<String> {
+    let hash = |i: u64, seed| xxh3_64_with_seed(&i.to_le_bytes(), seed);
+    // As hard to compress as words are.
+    (0..count).map(|i| (0..=hash(i, 7) % 25).map(|word| format!("{:x}", hash(i, word))).collect()).collect()
+}
+
+fn json_lines(documents: &[String]) -> String {
+    documents.iter().map(|text| format!("{{\"text\": \"{text}\"}}\n")).collect()
+}
+
+fn job(source: &Path, shape: TextShape, output: OutputOptions) -> TextJob {
+    let sources = vec![SourceSpec { label: "in".to_owned(), path: source.to_owned() }];
+    let tokenizer = Tokenizer::bytes(TokenizerOptions::default()).unwrap();
+    TextJob::plan(TextOptions { shape, ..TextOptions::new(sources, tokenizer, output) }).unwrap()
+}
+
+fn run_options(out: &Path, threads: usize) -> RunOptions {
+    RunOptions {
+        out: out.to_owned(),
+        threads,
+        memory_bytes: 1 << 28,
+        existing: Existing::Refuse,
+        max_rejects: MaxRejects::Percent(100.0),
+    }
+}
+
+/// A prediction and what comes of it.
+fn compare(source: &Path, shape: TextShape, output: OutputOptions, sample: u64) -> (Prediction, Report) {
+    let out = tempfile::tempdir().unwrap();
+    let job = job(source, shape, output);
+    let predict = |threads| {
+        let options = run_options(out.path(), threads);
+        let mut prediction = job.predict(sample, &options, &Stop::default()).unwrap();
+        assert!(prediction.seconds.value > 0.0);
+        prediction.seconds = Estimate::default();
+        prediction
+    };
+    let prediction = predict(1);
+    assert_eq!(prediction, predict(3), "threads do not matter");
+    assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 0, "nothing is written");
+    let report = job.run(&run_options(out.path(), 2), &Progress::default(), &Stop::default()).unwrap();
+    (prediction, report)
+}
+
+/// Records, tokens, bytes and shards of a run.
+fn totals(report: &Report) -> [f64; 4] {
+    let splits = || report.manifest.splits.values();
+    [
+        splits().map(|s| s.records).sum::<u64>(),
+        splits().map(|s| s.length.total).sum(),
+        splits().map(|s| s.bytes).sum(),
+        splits().map(|s| s.shards).sum(),
+    ]
+    .map(|n| n as f64)
+}
+
+fn predicted(prediction: &Prediction) -> [Estimate; 4] {
+    [prediction.records, prediction.tokens.unwrap(), prediction.bytes, prediction.shards]
+}
+
+#[test]
+fn a_sample_of_everything_is_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = json_lines(&documents(300)) + "not json\n";
+    std::fs::write(dir.path().join("a.jsonl"), &text).unwrap();
+    let (prediction, report) = compare(dir.path(), TextShape::default(), OutputOptions::default(), 100_000);
+    assert_eq!(prediction.sampled, 301);
+    for (estimate, truth) in predicted(&prediction).into_iter().zip(totals(&report)) {
+        // The order of the sample is another, so that a few bytes compress differently.
+        assert!((estimate.value / truth - 1.0).abs() < 0.01, "{estimate:?} {truth}");
+        assert!((estimate.high - estimate.low).abs() < 1.0, "{estimate:?}");
+    }
+    assert_eq!(prediction.reject_codes.into_iter().collect::<Vec<_>>(), [("invalid-json", 1)]);
+}
+
+#[test]
+fn a_part_of_every_kind_of_file_predicts_the_whole() {
+    let all = documents(4000);
+    let lines = json_lines(&all);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(lines.as_bytes()).unwrap();
+    let column: ArrayRef = Arc::new(StringArray::from(all.clone()));
+    let batch = RecordBatch::try_from_iter([("text", column)]).unwrap();
+    // Without a dictionary, the sizes of row groups are those of their texts.
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(100));
+    let properties = properties.set_dictionary_enabled(false).build();
+    let mut parquet = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+    parquet.write(&batch).unwrap();
+    for (name, bytes) in [
+        ("a.jsonl", lines.clone().into_bytes()),
+        ("a.jsonl.gz", gzip.finish().unwrap()),
+        ("a.parquet", parquet.into_inner().unwrap()),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(name), bytes).unwrap();
+        let (prediction, report) = compare(dir.path(), TextShape::default(), OutputOptions::default(), 400);
+        // The beginning of a compressed file is read in large steps: here, these are the whole file.
+        let is_all = prediction.sampled == 4000;
+        assert!(prediction.sampled >= 400 && (is_all == name.ends_with(".gz")), "{name}: {prediction:?}");
+        let [records, tokens, bytes, shards] = totals(&report);
+        let [about_records, about_tokens, about_bytes, about_shards] = predicted(&prediction);
+        for (estimate, truth) in [(about_records, records), (about_tokens, tokens), (about_bytes, bytes)] {
+            assert!((estimate.value / truth - 1.0).abs() < 0.15, "{name}: {estimate:?} {truth}");
+            assert_eq!(
+                estimate.low < estimate.value && estimate.value < estimate.high,
+                !is_all,
+                "{name}: {estimate:?}"
+            );
+        }
+        assert_eq!(about_shards.value, shards, "{name}");
+    }
+}
+
+#[test]
+fn rows_of_packed_documents_and_pieces_of_long_ones_are_predicted() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.jsonl"), json_lines(&documents(3000))).unwrap();
+    let packed = TextShape { pack: Some((1024, Packing::Concat)), ..TextShape::default() };
+    let output = OutputOptions { shard_records: Some(100), ..OutputOptions::default() };
+    let (prediction, report) = compare(dir.path(), packed, output, 500);
+    let [records, tokens, ..] = totals(&report);
+    let [about_records, about_tokens, ..] = predicted(&prediction);
+    for (estimate, truth) in [(about_records, records), (about_tokens, tokens)] {
+        assert!((estimate.value / truth - 1.0).abs() < 0.1, "{estimate:?} {truth}");
+    }
+    assert!(about_records.value < prediction.found.value / 2.0, "{prediction:?}");
+    assert!(prediction.shards.low <= totals(&report)[3] && totals(&report)[3] <= prediction.shards.high);
+}
+
+#[test]
+fn samples_that_say_nothing_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.jsonl"), "{\"text\": \"a\"}\n").unwrap();
+    let job = job(dir.path(), TextShape::default(), OutputOptions::default());
+    let error = job.predict(3, &run_options(dir.path(), 1), &Stop::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Usage);
+}
+
+#[test]
+fn every_place_comes_once() {
+    for count in [0, 1, 7, 1000] {
+        let mut places: Vec<u64> = places_in_order(count).collect();
+        assert!(count < 2 || !places.is_sorted());
+        places.sort_unstable();
+        assert!(places.into_iter().eq(0..count));
+    }
+}

@@ -1,0 +1,146 @@
+//! Files that are left out, counted by type, so that a message can say what was there instead.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::compression::Compression;
+use super::warning::listed;
+use crate::printable::printable;
+use crate::schema::Kind;
+
+/// What to do about types of files that `dsconvert images` does not read.
+const ADVICE_FOR_IMAGES: &[(&[&str], &str)] = &[
+    (
+        &[".avif", ".heic", ".heif"],
+        "AVIF and HEIC images cannot be decoded: convert them to JPEG or PNG first",
+    ),
+    (ARCHIVES, "unpack archives first; tar files are read as they are"),
+    (
+        &[".csv", ".tsv", ".jsonl", ".parquet"],
+        "a table that names images is given with --metadata; text is converted by `dsconvert text`",
+    ),
+    (&[".txt", ".json"], "text is converted by `dsconvert text`"),
+];
+
+/// What to do about types of files that `dsconvert text` does not read.
+const ADVICE_FOR_TEXT: &[(&[&str], &str)] = &[
+    (
+        &[".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"],
+        "images are converted by `dsconvert images`",
+    ),
+    (ARCHIVES, "unpack archives first"),
+    (&[".pdf", ".docx", ".epub"], "extract the text of documents into .txt or .jsonl files first"),
+    (&[".json"], "write one JSON object per line, into .jsonl files"),
+];
+
+const ARCHIVES: &[&str] = &[".zip", ".7z", ".rar"];
+
+const PLAIN_TEXT: &str =
+    "files of other types are read when a pattern names them: 'DIR/**/*.md' --input-format txt";
+
+/// Numbers of skipped files by what their names end with.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SkippedTypes(BTreeMap<String, u64>);
+
+impl SkippedTypes {
+    /// Counts the file called `name`.
+    pub(crate) fn add(&mut self, name: &str) {
+        self.add_many(ending(name), 1);
+    }
+
+    /// Counts a member of an archive, whose name is not known.
+    pub(crate) fn add_member(&mut self) {
+        self.add_many("in archives".to_owned(), 1);
+    }
+
+    /// Adds the files of `other`.
+    pub(crate) fn extend(&mut self, other: &Self) {
+        other.0.iter().for_each(|(ending, count)| self.add_many(ending.clone(), *count));
+    }
+
+    fn add_many(&mut self, ending: String, count: u64) {
+        *self.0.entry(ending).or_default() += count;
+    }
+
+    /// What to do about files of these types, when nothing else was found for a dataset of `kind`.
+    pub(crate) fn advice(&self, kind: Kind) -> Option<String> {
+        let table = match kind {
+            Kind::Images => ADVICE_FOR_IMAGES,
+            Kind::Text => ADVICE_FOR_TEXT,
+        };
+        let applies = |types: &[&str]| types.iter().any(|ending| self.0.contains_key(*ending));
+        let advice: Vec<&str> =
+            table.iter().filter(|(types, _)| applies(types)).map(|(_, advice)| *advice).collect();
+        let is_other = kind == Kind::Text && advice.is_empty() && self.0.keys().any(|e| e.starts_with('.'));
+        match advice.is_empty() {
+            false => Some(advice.join("; ")),
+            // Source code, markup, and whatever else is plain text under another name.
+            true => is_other.then(|| PLAIN_TEXT.to_owned()),
+        }
+    }
+
+    /// Number of files.
+    pub fn count(&self) -> u64 {
+        self.0.values().sum()
+    }
+}
+
+/// `2 .pdf, 1 .md`, the most frequent types first.
+impl fmt::Display for SkippedTypes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut types: Vec<_> = self.0.iter().collect();
+        types.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+        let types = types.into_iter().map(|(ending, count)| format!("{count} {}", printable(ending)));
+        f.write_str(&listed(types))
+    }
+}
+
+/// What the name of a file ends with, as `.txt.gz`; a name that starts with a dot is hidden.
+fn ending(name: &str) -> String {
+    let name = name.rsplit('/').next().unwrap_or_default();
+    if name.starts_with('.') {
+        return "hidden".to_owned();
+    }
+    let (stem, compression) = Compression::of_name(name);
+    match stem.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase()) {
+        Some(extension) => format!(".{extension}{}", compression.map_or("", Compression::extension)),
+        None => "without an extension".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_advice_for_types_that_the_other_command_reads_and_for_those_that_none_does() {
+        let advice = |kind, names: &[&str]| {
+            let mut types = SkippedTypes::default();
+            names.iter().for_each(|name| types.add(name));
+            types.advice(kind).unwrap_or_default()
+        };
+        let images = advice(Kind::Images, &["a.zip", "b.AVIF"]);
+        assert!(images.contains("AVIF") && images.contains("unpack"), "{images}");
+        assert!(advice(Kind::Text, &["a.jpg", "b.md"]).contains("dsconvert images"));
+        assert!(advice(Kind::Text, &["b.md"]).contains("--input-format txt"));
+        assert_eq!(advice(Kind::Text, &["Makefile"]), "");
+        assert_eq!(advice(Kind::Images, &[]), "");
+    }
+
+    #[test]
+    fn types_are_counted_and_the_most_frequent_come_first() {
+        let mut types = SkippedTypes::default();
+        for name in ["a/b.md", "c.PDF", "d.pdf", "e.txt.gz", ".git/config", "a/.hidden", "Makefile"] {
+            types.add(name);
+        }
+        assert_eq!(types.to_string(), "2 .pdf, 2 without an extension, 1 .md, 1 .txt.gz and 1 more");
+        assert_eq!(types.count(), 7);
+        let mut both = SkippedTypes::default();
+        both.add("x.md");
+        both.extend(&types);
+        assert!(both.to_string().starts_with("2 .md, 2 .pdf"), "{both}");
+    }
+}

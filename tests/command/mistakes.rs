@@ -1,0 +1,150 @@
+//! Mistakes that newcomers make: each has one message that says what to do, and one exit status.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_ipc::writer::FileWriter;
+use parquet::arrow::ArrowWriter;
+
+use crate::support::*;
+
+/// Arguments after `dsconvert`, divided at spaces; exit status; what the message says.
+type Mistake = (&'static str, i32, &'static [&'static str]);
+
+const VALUES: &[Mistake] = &[
+    ("images photos --out o --resize 256", 2, &["--resize", "\"256\"", "did you mean shorter:256?"]),
+    ("images photos --out o --encode jpg:90", 2, &["--encode", "\"jpg:90\"", "did you mean jpeg:90?"]),
+    ("images photos --out o --threads all", 2, &["'all'", "leave --threads out to use all cores"]),
+    ("images photos --out o --threads 0", 2, &["--threads 0", "at least one"]),
+    ("text corpus --out o -t bytes --pack 2k", 2, &["'2k'", "a whole number without a unit, such as 2048"]),
+    ("images photos --out o --max-aspect wide", 2, &["'wide'", "write a number, such as 2.5"]),
+    ("images photos --out o --format mds", 2, &["'mds'", "parquet, arrow, msgpack, protobuf", "tools read"]),
+    ("images photos --out o --format parqet", 2, &["'parqet'", "'parquet'"]),
+    ("images photos --out o --split 0.9,0.1", 2, &["--split 0.9,0.1", "train=0.9,validation=0.1"]),
+    ("images photos --out o --memory 1X", 2, &["--memory", "\"1X\"", "256MiB"]),
+    ("images photos --out o --dry-run --sample 3", 2, &["sample of 3", "at least 10"]),
+    ("images photos --out o --sample 30", 2, &["--dry-run"]),
+];
+
+const PATHS: &[Mistake] = &[
+    ("images nothing-here --out o", 2, &["nothing-here: there is no such source"]),
+    ("images s3://bucket/photos --out o", 2, &["s3://bucket/photos", "object storage is not supported"]),
+    ("images photos --out s3://bucket/o", 2, &["--out: \"s3://bucket/o\" is a URL", "local file or folder"]),
+    ("images photos --out photos", 2, &["overlap", "not inside a source"]),
+    ("images photos --out tokenizer.json", 2, &["not a directory", "another --out"]),
+    ("images photos --out o --files-from photos", 2, &["--files-from: this is a folder", "name it as SRC"]),
+    (
+        "images photos --out o --classes photos",
+        2,
+        &["--classes: this is a folder", "one class name per line"],
+    ),
+    ("images --metadata photos --out o", 2, &["--metadata: this is a folder", "a folder of images is SRC"]),
+    ("text --files-from corpus --out o -t bytes", 2, &["--files-from: this is a folder"]),
+    ("inspect nothing-here", 3, &["nothing-here: cannot find the dataset", "that dsconvert has written"]),
+    ("inspect photos", 3, &["photos: there is no manifest.json", "that dsconvert has written"]),
+    ("inspect unfinished", 3, &["has not finished", "--resume"]),
+    ("bench unfinished", 3, &["has not finished", "--resume"]),
+    ("inspect tokenizer.json", 3, &["tokenizer.json", "name a shard or the directory of a dataset"]),
+];
+
+const TYPES: &[Mistake] = &[
+    ("images empty --out o", 3, &["nothing was found to convert in empty; there are no files"]),
+    ("images manuals --out o", 3, &["2 files were skipped: 1 .md, 1 .pdf", "check the sources"]),
+    ("images corpus --out o", 3, &["nothing was found", ".txt", "`dsconvert text`"]),
+    ("text manuals --out o -t bytes", 3, &["1 .md, 1 .pdf", "extract the text"]),
+    ("text code --out o -t bytes", 3, &["code; 2 files were skipped: 1 .md, 1 .rs", "--input-format txt"]),
+    ("text code/a.rs --out o -t bytes", 2, &["code/a.rs: unknown kind", "add --input-format txt", ".jsonl"]),
+    ("text pictures --out o -t bytes", 3, &["1 file was skipped: 1 .jpg", "`dsconvert images`"]),
+];
+
+/// For each kind of table, with the columns `content` and `id`.
+const FIELDS: &[Mistake] = &[
+    ("text TABLE --out o -t bytes", 2, &["TABLE: --text-field: ", "\"text\"", "\"content\", \"id\""]),
+    (
+        "text TABLE --out o -t bytes --text-field contnet",
+        2,
+        &["TABLE: --text-field: ", "\"contnet\"", "did you mean \"content\"?"],
+    ),
+    (
+        "text TABLE --out o -t bytes --text-field content --key-field ids",
+        2,
+        &["TABLE: --key-field: ", "\"ids\"", "did you mean \"id\"?"],
+    ),
+    (
+        "text TABLE --out o -t bytes --text-field content --keep-fields idd",
+        2,
+        &["TABLE: --keep-fields: ", "\"idd\"", "did you mean \"id\"?"],
+    ),
+    (
+        "images photos --metadata TABLE --path-field contnt --out o",
+        2,
+        &["TABLE: --path-field: ", "\"contnt\"", "did you mean \"content\"?"],
+    ),
+    (
+        "images photos --metadata TABLE --path-field content --keep-fields idd --out o",
+        2,
+        &["TABLE: --keep-fields: ", "\"idd\"", "did you mean \"id\"?"],
+    ),
+];
+
+fn put(dir: &Path, name: &str, content: &[u8]) {
+    let path = dir.join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, content).unwrap();
+}
+
+/// Runs the command of a mistake, and compares its exit status and message.
+fn check(dir: &Path, (line, status, parts): &Mistake, table: &str) {
+    let line = line.replace("TABLE", table);
+    let mut command = command(line.split_whitespace());
+    let ran = Ran::of(command.current_dir(dir).output().unwrap());
+    assert_eq!(ran.status, *status, "{line}\n{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stderr.starts_with("error: "), "{line}\n{}", ran.stderr);
+    for part in *parts {
+        let part = part.replace("TABLE", table);
+        assert!(ran.stderr.contains(&part), "{line}\n{part:?} is not in: {}", ran.stderr);
+    }
+    assert!(!dir.join("o").exists(), "{line}");
+}
+
+#[test]
+fn every_mistake_has_a_message_that_helps() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    copy_dir(&fixture("photos"), &dir.join("photos"));
+    put(dir, "corpus/a.txt", b"text");
+    put(dir, "tokenizer.json", b"{}");
+    put(dir, "unfinished/.dsconvert/plan.jsonl", b"");
+    put(dir, "manuals/a.pdf", b"x");
+    put(dir, "manuals/b.md", b"x");
+    put(dir, "code/a.rs", b"fn main() {}");
+    put(dir, "code/b.md", b"# x");
+    put(dir, "pictures/a.jpg", b"x");
+    std::fs::create_dir(dir.join("empty")).unwrap();
+    for mistake in [VALUES, PATHS, TYPES].into_iter().flatten() {
+        check(dir, mistake, "");
+    }
+    put(dir, "a.jsonl", b"{\"content\": \"x\", \"id\": 1}\n{\"content\": \"y\", \"id\": 2}\n");
+    put(dir, "a.csv", b"content,id\nx,1\ny,2\n");
+    put(dir, "a.tsv", b"content\tid\nx\t1\ny\t2\n");
+    let columns: [(&str, ArrayRef); 2] = [
+        ("content", Arc::new(StringArray::from(vec!["x", "y"]))),
+        ("id", Arc::new(Int64Array::from(vec![1, 2]))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let mut parquet = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+    parquet.write(&batch).unwrap();
+    put(dir, "a.parquet", &parquet.into_inner().unwrap());
+    let mut arrow = FileWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+    arrow.write(&batch).unwrap();
+    put(dir, "a.arrow", &arrow.into_inner().unwrap());
+    for table in ["a.jsonl", "a.csv", "a.tsv", "a.parquet", "a.arrow"] {
+        for mistake in FIELDS {
+            // Arrow files are no tables of metadata.
+            if !(table == "a.arrow" && mistake.0.starts_with("images")) {
+                check(dir, mistake, table);
+            }
+        }
+    }
+}

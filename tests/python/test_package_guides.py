@@ -1,0 +1,70 @@
+"""The programs of the how-to guides about training run unchanged, on a few records, and continue where they ended."""
+
+import re
+
+import pytest
+
+import dsconvert
+from conftest import ROOT
+from test_package_examples import run  # noqa: F401
+
+TOKENIZER = "fixtures/tokenizers/bpe.json"
+
+
+@pytest.fixture(scope="module")
+def few_tokens(command, tmp_path_factory):
+    """About a hundred documents."""
+    out = tmp_path_factory.mktemp("guides") / "tokens"
+    command("text", "fixtures/corpus", "--out", out, "--tokenizer", TOKENIZER, "--format", "arrow", "--split", "train=0.2,validation=0.8")
+    return out
+
+
+@pytest.fixture
+def packed_rows(command, tmp_path):
+    """A part of the corpus, converted as the guide says."""
+    shown = (ROOT / "docs/how-to/pretrain-on-packed-tokens.md").read_text()
+    (options,) = re.findall(r"^dsconvert text corpus --tokenizer tokenizer.json --out rows (.*)$", shown, re.MULTILINE)
+    command("text", "fixtures/corpus/stories.jsonl", "--tokenizer", TOKENIZER, "--out", tmp_path / "rows", *options.split())
+    return tmp_path / "rows"
+
+
+def test_pretraining_and_resume(run, packed_rows):
+    whole = run("train_pretrain.py", packed_rows, "whole.pt")
+    run("train_pretrain.py", packed_rows, "parts.pt", 3)
+    parts = run("train_pretrain.py", packed_rows, "parts.pt")
+    found = [re.search(r"step (\d+) of \1,.* weights (.*)\n(validation loss .*)", said).groups() for said in (whole, parts)]
+    assert found[0] == found[1], "the same weights and loss as without an interruption"
+    assert int(found[0][0]) > 3
+
+
+def test_ddp_on_two_ranks(run, photos_in):
+    said = run("train_ddp.py", photos_in("arrow").path, processes=2)
+    validation = len(photos_in("arrow").records("validation"))
+    assert re.findall(r"^epoch (\d): (\d) batches per rank, \d of (\d+) right$", said, re.MULTILINE) == [
+        (str(epoch), "3", str(validation)) for epoch in range(2)
+    ]
+    weights = dict(re.findall(r"^rank (\d) of 2: weights (.*)$", said, re.MULTILINE))
+    assert weights.keys() == {"0", "1"} and weights["0"] == weights["1"]
+
+
+@pytest.mark.parametrize("program", ["train_split.py", "train_trainer.py"])
+def test_the_hugging_face_trainer_and_resume(run, few_tokens, program):
+    whole = run(program, few_tokens)
+    assert run(program, few_tokens, "out/checkpoint-5").splitlines()[-1] == whole.splitlines()[-1]
+    assert int(re.search(r"^ended after step (\d+)$", whole, re.MULTILINE)[1]) in {
+        "train_split.py": {2 * -(-len(dsconvert.open(few_tokens)) // 32)},
+        "train_trainer.py": {2 * len(dsconvert.Loader(few_tokens, max_tokens=2048, oversize="truncate"))},
+    }[program]
+
+
+def test_accelerate_on_two_ranks_and_then_one(run, few_tokens):
+    said = run("train_accelerate.py", few_tokens, 3, processes=2) + run("train_accelerate.py", few_tokens)
+    seen = re.findall(r"^rank (\d) of (\d) saw (\d+) records", said, re.MULTILINE)
+    assert sorted((rank, ranks) for rank, ranks, _ in seen) == [("0", "1"), ("0", "2"), ("1", "2")]
+    assert sum(int(records) for *_, records in seen) == len(dsconvert.open(few_tokens))
+
+
+def test_jax(run, photos_in):
+    said = run("train_jax.py", photos_in("arrow").path)
+    losses = [float(loss) for loss in re.findall(r"^epoch \d: 3 batches, loss (.*)$", said, re.MULTILINE)]
+    assert len(losses) == 10 and losses[-1] < losses[0]

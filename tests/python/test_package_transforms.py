@@ -1,0 +1,199 @@
+"""The Python package: functions of the user on the threads of a `Loader`."""
+
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+import dsconvert
+
+
+@pytest.fixture
+def text(corpus_in):
+    return dsconvert.open(corpus_in("arrow").path, "train")
+
+
+@pytest.fixture
+def pictures(photos_in):
+    return dsconvert.open(photos_in("parquet").path, "train")
+
+
+def note(batch):
+    """Adds what the batch is, and random numbers that depend on it alone."""
+    info = dsconvert.batch_info()
+    random = np.random.default_rng([info.epoch, info.step, info.micro_batch])
+    return {**batch, "records": info.records, "noise": random.random(), "thread": threading.current_thread().name}
+
+
+def number(record):
+    return {"key": record["key"], "length": record["length"], "ids": record["input_ids"][:2].astype(np.int64)}
+
+
+def shrink(record):
+    """The left upper corner, and the mean of all pixels."""
+    image = record["image"]
+    assert image.dtype == np.uint8 and image.ndim == 3
+    return {"corner": image[:8, :8].copy(), "mean": float(image.mean()), "size": image.shape, "key": record["key"]}
+
+
+@pytest.mark.parametrize("threads", [0, 1, 3])
+def test_a_batch_transform_gets_every_batch_once_in_order(text, threads):
+    plain = dsconvert.Loader(text, batch_size=16, seed=4)
+    loader = dsconvert.Loader(text, batch_size=16, seed=4, num_threads=threads, batch_transform=note)
+    names = set()
+    for epoch in range(2):
+        for ours, theirs in zip(loader, plain, strict=True):
+            assert np.array_equal(ours["input_ids"], theirs["input_ids"])
+            assert ours["records"] == loader.last.records == plain.last.records and loader.last.epoch == epoch
+            names.add(ours["thread"])
+    assert (threading.current_thread().name in names) == (threads == 0)
+    assert dsconvert.batch_info() is None
+
+
+def test_random_choices_of_a_transform_are_the_same_after_a_resume(text):
+    def make(threads):
+        return dsconvert.Loader(text, batch_size=16, seed=4, num_threads=threads, batch_transform=note)
+
+    loader, expected = make(3), [batch["noise"] for batch in make(0)]
+    batches = iter(loader)
+    seen = [next(batches)["noise"] for _ in range(5)]
+    state = loader.state_dict()
+    resumed = make(1)
+    resumed.load_state_dict(state)
+    assert resumed.state_dict() == state
+    assert seen + [batch["noise"] for batch in resumed] == expected
+    assert len(set(expected)) == len(expected)
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_records_are_transformed_and_stacked(pictures, threads):
+    loader = dsconvert.Loader(pictures, batch_size=5, seed=1, transform=shrink, num_threads=threads)
+    whole = {record["key"]: record["image"] for record in dsconvert.open(pictures.path, "train", decode=True)}
+    seen = []
+    for batch in loader:
+        assert list(batch) == ["corner", "mean", "size", "key"]
+        assert batch["corner"].shape == (loader.last.rows, 8, 8, 3) and batch["mean"].dtype == np.float64
+        for row, key in enumerate(batch["key"]):
+            assert np.array_equal(batch["corner"][row], whole[key][:8, :8]) and batch["size"][row] == whole[key].shape
+        seen += batch["key"]
+    assert sorted(seen) == sorted(whole)
+
+
+def test_values_of_several_shapes_are_lists_and_tensors_are_stacked(text):
+    loader = dsconvert.Loader(text, max_tokens=4096, oversize="truncate", transform=lambda record: {
+        "ids": record["input_ids"], "first": torch.tensor(record["length"]), "pair": np.zeros(2, np.float32),
+    }, as_torch=True)
+    batch = next(iter(loader))
+    assert isinstance(batch["ids"], list) and batch["ids"][0].ndim == 1
+    assert batch["first"].dtype == torch.int64 and batch["first"].shape == (loader.last.rows,)
+    assert batch["pair"].dtype == torch.float32 and batch["pair"].shape == (loader.last.rows, 2)
+    assert batch["first"].tolist() == [text.length(record) for record in loader.last.records]
+
+
+def test_both_and_fields(text):
+    loader = dsconvert.Loader(
+        text, batch_size=4, fields=["key"], transform=lambda record: {"name": record["key"].upper(), "fields": list(record)},
+        batch_transform=lambda batch: (batch["name"], batch["fields"]),
+    )
+    names, fields = next(iter(loader))
+    assert names == [text[record]["key"].upper() for record in loader.last.records] and fields[0] == ["key"]
+
+
+class Picky:
+    """Fails on the batches of a step."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def __call__(self, batch):
+        if dsconvert.batch_info().step == self.step:
+            raise KeyError("a bug of the user")
+        return batch
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_an_exception_comes_in_the_place_of_its_batch(text, threads):
+    loader = dsconvert.Loader(text, batch_size=16, batch_transform=Picky(2), num_threads=threads)
+    batches = iter(loader)
+    next(batches), next(batches)
+    with pytest.raises(KeyError, match="a bug of the user") as caught:
+        next(batches)
+    assert any("epoch 0, step 2, micro-batch 0" in note for note in caught.value.__notes__)
+    assert caught.traceback[-1].name == "__call__", "the traceback leads to the function"
+    next(batches)
+    assert loader.last.step == 3
+
+
+@pytest.mark.parametrize("wrong,error,message", [
+    (lambda batch: None, dsconvert.UsageError, "returned None"),
+    (lambda batch: next(iter(())), RuntimeError, "StopIteration"),
+])
+def test_a_batch_transform_that_ends_the_epoch_is_an_error(text, wrong, error, message):
+    with pytest.raises(error, match=message):
+        list(dsconvert.Loader(text, batch_size=16, batch_transform=wrong))
+
+
+def test_a_transform_that_returns_no_dictionary_is_an_error(text):
+    with pytest.raises(dsconvert.UsageError, match="transform returned int, not a dictionary"):
+        next(iter(dsconvert.Loader(text, batch_size=4, transform=len)))
+
+
+def test_threads_overlap_while_a_transform_waits(text):
+    """A transform that releases the interpreter's lock, as numpy and torch do in large operations."""
+
+    active, most, lock = 0, 0, threading.Lock()
+
+    def wait(batch):
+        nonlocal active, most
+        with lock:
+            active += 1
+            most = max(most, active)
+        time.sleep(0.02)
+        with lock:
+            active -= 1
+        return batch
+
+    list(dsconvert.Loader(text, batch_size=32, num_threads=4, batch_transform=wait))
+    assert most > 1
+
+
+def test_pickle_and_fork(text):
+    def make():
+        return dsconvert.Loader(text, batch_size=16, seed=4, num_threads=2, batch_transform=note)
+
+    plain, loader = make(), make()
+    first, second = ([batch["noise"] for batch in plain] for _ in range(2))
+    assert [batch["noise"] for batch in pickle.loads(pickle.dumps(loader))] == first
+    next(iter(loader))
+    assert [batch["noise"] for batch in pickle.loads(pickle.dumps(loader))] == second
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if [batch["noise"] for batch in loader] == second else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("end", ["", "del loader, batches", "sys.exit(0)", "loader.load_state_dict(loader.state_dict())"])
+def test_the_interpreter_ends_while_threads_transform(text, tmp_path, end):
+    program = f"""
+        import sys, time
+        import dsconvert
+        def slow(batch):
+            for _ in range(20_000): pass
+            time.sleep(0.001)
+            return batch
+        loader = dsconvert.Loader({text.path!r}, batch_size=2, num_threads=4, batch_transform=slow)
+        batches = iter(loader)
+        next(batches)
+        {end}
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,354 @@
+"""`dsconvert.ray` on a local cluster of several node processes: the bytes of the plain command, whatever dies."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import dsconvert as package
+from conftest import FIXTURES, ROOT
+from dsconvert import ray as dsconvert_ray
+from dsconvert.ray import conversion
+from dsconvert.ray.package_shipping import shipped
+from dsconvert.ray.task_size import TaskSize
+from dsconvert.ray.unit_tasks import ranges
+from ray_cluster import LocalCluster, commands_of, kill, parent, raylet, wait_for
+
+GUIDE = ROOT / "docs/how-to/convert-with-ray.md"
+OPTIONS = {"resize": "shorter:64", "unit_bytes": "262144"}
+FLAGS = [f"--{name.replace('_', '-')}={value}" for name, value in OPTIONS.items()]
+
+
+def tree(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """The photographs three times, so that there are units to interrupt."""
+    folder = tmp_path_factory.mktemp("ray") / "photos"
+    for copy in range(3):
+        shutil.copytree(FIXTURES / "photos", folder / f"copy{copy}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(dsconvert, photos):
+    """The dataset of the plain command."""
+    out = photos.parent / "whole"
+    dsconvert("images", photos, "--out", out, *FLAGS)
+    return tree(out)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    found = LocalCluster()
+    found.add_node()
+    found.add_node()
+    yield found
+    disconnect()
+    found.close()
+
+
+@pytest.fixture
+def connected(cluster):
+    """This process is connected to the cluster. It stays so: each connection starts workers of its own."""
+    connect(cluster)
+    return cluster
+
+
+def connect(cluster):
+    import ray
+
+    if not ray.is_initialized():
+        ray.init(address=cluster.address, log_to_driver=False)
+
+
+def disconnect():
+    import ray
+
+    ray.shutdown()
+
+
+def convert(photos, out, **more):
+    return dsconvert_ray.convert("images", photos, out, **{"task_seconds": 0.01, **OPTIONS, **more})
+
+
+def test_the_dataset_has_the_bytes_of_the_command(connected, photos, whole, tmp_path):
+    seen = []
+    report = convert(photos, tmp_path / "out", progress=seen.append, max_tasks=3)
+    assert tree(tmp_path / "out") == whole
+    assert report.converted == report.units == seen[-1].done > 3
+    assert report.tasks > 3 and max(now.tasks for now in seen) <= 3, "at most so many tasks are submitted at a time"
+    assert report.records == len(package.open(tmp_path / "out")) and report.rejected == 3
+    with pytest.raises(package.UsageError, match="there is a dataset already"):
+        convert(photos, tmp_path / "out")
+    again = convert(photos, tmp_path / "out", resume=True)
+    assert (again.converted, again.tasks, again.units) == (0, 0, report.units)
+    assert tree(tmp_path / "out") == whole
+
+
+def test_text_with_deduplication_splits_and_packing(connected, dsconvert, tmp_path):
+    tokenizer = FIXTURES / "tokenizers/bpe.json"
+    options = {"dedup": "exact", "split": "train=0.8,validation=0.2", "pack": 64, "unit_bytes": 65536, "shuffle": True}
+    dsconvert_ray.convert("text", FIXTURES / "corpus", tmp_path / "ray", tokenizer=tokenizer, **options)
+    flags = ["--dedup=exact", "--split=train=0.8,validation=0.2", "--pack=64", "--unit-bytes=65536", "--shuffle"]
+    dsconvert("text", FIXTURES / "corpus", "--out", tmp_path / "plain", "--tokenizer", tokenizer, *flags)
+    assert tree(tmp_path / "ray") == tree(tmp_path / "plain")
+
+
+def test_a_worker_is_killed(connected, photos, whole, tmp_path):
+    killed = []
+
+    def kill_one(now):
+        if not killed:
+            child, worker = wait_for(lambda: list(commands_of(tmp_path / "out").items()), 120)[0]
+            kill(worker)
+            killed.append(child)
+            # The command must not go on without its worker, beside the retry.
+            wait_for(lambda: child not in commands_of(tmp_path / "out"), 10)
+
+    convert(photos, tmp_path / "out", progress=kill_one)
+    assert killed and tree(tmp_path / "out") == whole
+
+
+def test_a_node_is_killed(connected, photos, whole, tmp_path):
+    node = connected.add_node()
+    killed = []
+
+    def on_the_node():
+        return [child for child, worker in commands_of(tmp_path / "out").items() if parent(worker) == raylet(node)]
+
+    def kill_node(now):
+        if not killed:
+            killed.extend(wait_for(on_the_node, 60))
+            connected.kill_node(node)
+
+    convert(photos, tmp_path / "out", progress=kill_node, num_cpus=1)
+    assert killed and tree(tmp_path / "out") == whole
+
+
+def test_a_node_that_does_not_see_the_output_is_named(connected, photos, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    with connected.node_with_hidden(out) as node:
+        if node is None:
+            pytest.skip("no mount namespace can be made here: unshare -m and unshare -rm are refused")
+        with pytest.raises(package.UsageError, match=f"node {node[:8]}.*does not see the output directory") as caught:
+            convert(photos, out)
+        assert "same file system under the same path" in caught.value.remedy
+    assert not list((out / ".dsconvert").glob("units/*")), "no work was started"
+    assert convert(photos, out, resume=True).converted > 3, "without that node, the conversion goes on"
+
+
+def test_a_node_without_the_package_is_named_and_it_can_be_shipped(connected, photos, whole, tmp_path):
+    installed = Path(package.__file__).parent
+    with connected.node_with_hidden(installed) as node:
+        if node is None:
+            pytest.skip("no mount namespace can be made here: unshare -m and unshare -rm are refused")
+        with pytest.raises(package.UsageError, match=f"node {node[:8]}.*dsconvert cannot be imported there") as caught:
+            convert(photos, tmp_path / "out")
+        assert "ship='package'" in caught.value.remedy
+        with pytest.raises(package.UsageError, match="ship: this process is connected to Ray already"):
+            convert(photos, tmp_path / "out2", ship="package")
+        disconnect()
+        convert(photos, tmp_path / "out", resume=True, ship="package", address=connected.address)
+        connect(connected)
+    assert tree(tmp_path / "out") == whole
+
+
+def test_another_build_on_a_node_is_refused(connected, photos, tmp_path, monkeypatch):
+    monkeypatch.setattr(conversion, "build_id", lambda: "0" * 64)
+    with pytest.raises(package.UsageError, match="it has another build of dsconvert .* than the driver"):
+        convert(photos, tmp_path / "out")
+
+
+def test_units_that_fail_are_named_and_the_rest_is_kept(connected, photos, whole, tmp_path):
+    damaged = sorted(photos.rglob("*.jpg"))[-1]
+    original, times = damaged.read_bytes(), damaged.stat()
+    try:
+
+        def change(now):
+            damaged.write_bytes(b"changed")
+
+        with pytest.raises(package.NotCommittedError, match=r"units failed after 1 retries: \d+; .* has 7 now") as caught:
+            convert(photos, tmp_path / "out", progress=change, max_tasks=2, max_retries=1)
+    finally:
+        damaged.write_bytes(original)
+        os.utime(damaged, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert "resume" in caught.value.remedy and not (tmp_path / "out/manifest.json").exists()
+    with pytest.raises(package.UsageError, match="has not finished"):
+        convert(photos, tmp_path / "out")
+    assert convert(photos, tmp_path / "out", resume=True).converted < 3, "finished units are kept"
+    assert tree(tmp_path / "out") == whole
+
+
+@pytest.mark.parametrize("resume", [True, "verify"])
+def test_a_damaged_unit_is_converted_again(connected, photos, whole, dsconvert, tmp_path, resume):
+    out = tmp_path / "out"
+    dsconvert("plan", "images", photos, "--out", out, *FLAGS)
+    dsconvert("run", out)
+    shard = next(out.glob(".dsconvert/units/000002/done/*.parquet"))
+    shard.write_bytes(b"short" if resume is True else bytes(shard.stat().st_size))
+    convert(photos, out, resume=resume)
+    assert tree(out) == whole
+
+
+def command(cluster, *arguments, **more):
+    return subprocess.Popen(
+        [sys.executable, "-m", "dsconvert.ray", *map(str, arguments), "--address", cluster.address],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more,
+    )
+
+
+def test_the_command_is_interrupted_and_continued(cluster, photos, whole, tmp_path):
+    out = tmp_path / "out"
+    arguments = ["images", photos, "--out", out, *FLAGS, "--task-seconds", "0.01"]
+    process = command(cluster, *arguments)
+    wait_for(lambda: list(out.glob(".dsconvert/units/*/done")) and commands_of(out), 120)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130 and "dsconvert: interrupted\n  the finished units are kept" in errors, errors
+    wait_for(lambda: not commands_of(out), 10)
+    finished = len(list(out.glob(".dsconvert/units/*/done")))
+    process = command(cluster, *arguments, "--resume", "--quiet")
+    output, errors = process.communicate(timeout=120)
+    assert (process.returncode, output) == (0, ""), errors
+    assert finished >= 1 and tree(out) == whole
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        ([], 2, "usage:"),
+        (["images", "nowhere", "--out", "out"], 2, "nowhere"),
+        (["images", "nowhere", "--out", "out", "--dry-run"], 2, "--dry-run: not with Ray"),
+        (["images", "nowhere", "--out", "out", "--task-seconds", "0"], 2, "task_seconds: 0.0 is not a positive number"),
+        (["images", "nowhere", "--out", "out", "--num-cpus", "0"], 2, "num_cpus: 0 is below the minimum of 1"),
+    ],
+)
+def test_wrong_requests_have_a_message(cluster, tmp_path, arguments, status, message):
+    process = command(cluster, *arguments, cwd=tmp_path) if arguments[1:] else subprocess.Popen(
+        [sys.executable, "-m", "dsconvert.ray"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == status and message in errors and "Traceback" not in errors, errors
+
+
+def test_options_become_arguments(monkeypatch):
+    asked = {}
+    monkeypatch.setattr(conversion, "convert_with", lambda kind, arguments, out, **more: asked.update(arguments=arguments))
+    options = {"keep_fields": ["id", "url"], "shuffle": True, "strict": False, "seed": 7, "tokenizer": Path("t.json")}
+    dsconvert_ray.convert("text", ["a", Path("b")], "out", **options, overwrite=False, split=None)
+    assert asked["arguments"] == ["a", "b", "--keep-fields=id,url", "--shuffle", "--seed=7", "--tokenizer=t.json"]
+    with pytest.raises(package.UsageError, match="threads: not with Ray") as caught:
+        dsconvert_ray.convert("text", "a", "out", threads=4)
+    assert "num_cpus" in caught.value.remedy
+
+
+def test_without_ray_the_message_says_what_to_install(tmp_path):
+    (tmp_path / "ray.py").write_text("raise ModuleNotFoundError(\"No module named 'ray'\", name='ray')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "dsconvert.ray", "images", "x", "--out", "y"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)}, cwd=tmp_path, capture_output=True, text=True,
+    )
+    assert done.returncode == 2
+    assert "dsconvert.ray needs the package ray" in done.stderr and "dsconvert[ray]" in done.stderr
+
+
+def test_importing_it_imports_no_ray():
+    program = "import sys, dsconvert.ray; print('ray' in sys.modules, 'pyarrow' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "False False\n", done.stderr
+
+
+def test_a_wheel_is_unpacked_for_the_nodes(tmp_path):
+    wheel = tmp_path / "dsconvert-1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("dsconvert/__init__.py", "")
+        archive.writestr("dsconvert-1.dist-info/METADATA", "")
+    with shipped(wheel) as environment:
+        [folder] = environment["py_modules"]
+        assert [path.name for path in Path(folder).iterdir()] == ["__init__.py"] and Path(folder).name == "dsconvert"
+    assert not Path(folder).exists()
+    with zipfile.ZipFile(tmp_path / "other.whl", "w") as archive:
+        archive.writestr("other/__init__.py", "")
+    for wrong in ("missing.whl", "other.whl"):
+        with pytest.raises(package.UsageError, match=f"ship: .*{wrong}"), shipped(tmp_path / wrong):
+            pass
+
+
+def test_tasks_take_about_the_time_that_is_asked_for():
+    # 4 slots, units of 3 s, tasks of 30 s: whatever is assumed first, sizes go to 10 units.
+    size = TaskSize(seconds=30.0, unit_seconds=1000.0)
+    assert size.units(10_000, 4) == 1
+    for done in range(1, 41):
+        size.finished(1, done * 3 / 4, 4)
+    assert size.units(10_000, 4) == 10
+    # The end is divided among the slots.
+    assert [size.units(remaining, 4) for remaining in (40, 16, 7, 1)] == [5, 2, 1, 1]
+
+
+def test_the_first_tasks_are_sized_by_bytes():
+    assert TaskSize.assumed("images", 45, 2 << 30, 8).units(1000, 2) == 2
+    assert TaskSize.assumed("text", 45, 256 << 20, 8).units(1000, 2) == 40
+    assert TaskSize.assumed("text", 45, 0, 8).units(1000, 2) == 250
+
+
+def test_units_are_written_as_ranges():
+    assert ranges([3, 7, 8, 9]) == "3,7-9" and ranges([]) == ""
+
+
+def rows(records):
+    """Records without the differences between a list and an array."""
+    return [{name: getattr(value, "tolist", lambda: value)() for name, value in record.items()} for record in records]
+
+
+def by_key(records):
+    return sorted(rows(records), key=lambda record: record["key"])
+
+
+@pytest.mark.parametrize("format", ["parquet", "msgpack"])
+def test_datasets_are_read(connected, photos_in, corpus_in, format):
+    for path in (photos_in(format).path, corpus_in(format).path):
+        records = dsconvert_ray.read(path)
+        assert records.count() == len(package.open(path)), "the count is known from the shard table"
+        assert by_key(records.take_all()) == by_key(package.open(path))
+    chosen = dsconvert_ray.read(path, "validation", fields=["length", "key"])
+    assert chosen.schema().names == ["length", "key"]
+    assert by_key(chosen.take_all()) == by_key(package.open(path, "validation", fields=["length", "key"]))
+    with pytest.raises(package.UsageError, match='no split "test"'):
+        dsconvert_ray.read(path, "test")
+
+
+def test_damage_is_found_when_reading(connected, photos_in, tmp_path):
+    shutil.copytree(photos_in("msgpack").path, tmp_path / "out")
+    shard = sorted((tmp_path / "out/train").iterdir())[0]
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(Exception, match=shard.name):
+        dsconvert_ray.read(tmp_path / "out").take_all()
+
+
+def test_the_guide(cluster, tmp_path, monkeypatch):
+    """The commands and the programs of the guide, in a folder with the photographs."""
+    page = GUIDE.read_text()
+    (tmp_path / "photos").symlink_to(FIXTURES / "photos")
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    ran = 0
+    for language, block in re.findall(r"^```(sh|python)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+        if "# on the cluster" in block:
+            continue
+        command = ["sh", "-ec", block] if language == "sh" else [sys.executable, "-c", block]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, block + done.stdout + done.stderr
+        ran += 1
+    assert ran >= 3 and (tmp_path / "photos-256/manifest.json").exists()

@@ -1,0 +1,116 @@
+"""The command on a terminal: a progress line that goes away, and styles."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+
+import pytest
+
+from conftest import FIXTURES
+
+CONTROL = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])|(\r)|(\n)|([^\x1b\r\n]+)|(\x1b.)")
+
+
+WIDTH = 80
+
+
+def screen(output):
+    """The lines that a terminal of WIDTH columns shows after `output`; styles and unknown sequences have no effect."""
+    lines, row, column = [""], 0, 0
+    for number, letter, back, down, text, _ in CONTROL.findall(output):
+        for character in text:
+            if column == WIDTH:
+                row, column = row + 1, 0
+                lines.extend([""] * (row + 1 - len(lines)))
+            line = lines[row].ljust(column)
+            lines[row] = line[:column] + character + line[column + 1 :]
+            column += 1
+        if text:
+            continue
+        if back:
+            column = 0
+        elif down:
+            row += 1
+            lines.extend([""] * (row + 1 - len(lines)))
+        elif letter == "A":
+            row = max(0, row - int(number or 1))
+        elif letter == "K":
+            lines[row] = "" if number == "2" else lines[row][:column]
+        elif letter == "J":
+            lines[row:] = [lines[row][:column]]
+    return [line.rstrip() for line in lines]
+
+
+def read_until(terminal, wanted, output="", seconds=60):
+    """What the terminal got, at least until `wanted` is in it, or until the end for None."""
+    end = time.monotonic() + seconds
+    while wanted is None or wanted not in output:
+        assert time.monotonic() < end, output
+        if not select.select([terminal], [], [], 1)[0]:
+            continue
+        try:
+            got = os.read(terminal, 65536)
+        except OSError:  # Linux reports the end of a terminal as an error.
+            got = b""
+        if not got:
+            return output
+        output += got.decode()
+    return output
+
+
+@pytest.fixture
+def on_terminal(binary):
+    """Starts the command with a terminal as standard error; returns the process and the terminal."""
+    started = []
+
+    def start(*args, **options):
+        terminal, other = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, WIDTH, 0, 0))
+        environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+        environment["TERM"] = "xterm"
+        process = subprocess.Popen([binary, *args], stderr=other, env=environment, **options)
+        os.close(other)
+        started.append((process, terminal))
+        return process, terminal
+
+    yield start
+    for process, terminal in started:
+        process.kill()
+        process.wait()
+        os.close(terminal)
+
+
+def test_an_interrupted_run_leaves_no_progress_line(on_terminal, tmp_path):
+    process, terminal = on_terminal(
+        "text", "-", "--input-format", "txt", "--documents", "line", "--out", tmp_path / "out", "--tokenizer", "bytes",
+        stdin=subprocess.PIPE,
+    )  # fmt: skip
+    process.stdin.write(b"some words\n" * 200_000)
+    # Standard input stays open: the run waits for more of it.
+    output = read_until(terminal, "elapsed")
+    assert re.search(r"\d items? [^\r]* elapsed", output)
+    assert "%" not in output, "there is no share of what has no known size"
+    process.send_signal(signal.SIGINT)
+    # What a terminal prints when the key is pressed.
+    output = read_until(terminal, None, output + "^C")
+    assert process.wait(30) == 130
+    lines = [line for line in screen(output) if line]
+    assert lines == ["error: stopped before the end", "  tip: run the same command with --resume to go on"]
+    assert "\x1b[31m" in output, "errors are red on a terminal"
+
+
+def test_verbose_lines_and_the_progress_line_do_not_mix(on_terminal, tmp_path):
+    process, terminal = on_terminal(
+        "images", FIXTURES / "photos", "--out", tmp_path / "out", "-vv", "--max-rejects", "50%",
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    lines = [line for line in screen(read_until(terminal, None)) if line]
+    assert process.wait(30) == 0
+    assert [re.sub(r"^\d+:\d\d +|:.*", "", line) for line in lines] == ["rejected photos/night/broken.jpg", "unit 0"]
