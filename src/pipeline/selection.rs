@@ -27,7 +27,7 @@ impl Selection {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`] when it is no such pair, or not 1 ≤ `i` ≤ `N`.
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind::Usage) when it is no such pair, or not 1 ≤ `i` ≤ `N`.
     pub fn part(text: &str) -> Result<Self> {
         text.split_once('/')
             .and_then(|(part, count)| Some((part.trim().parse().ok()?, count.trim().parse().ok()?)))

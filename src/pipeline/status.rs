@@ -60,7 +60,7 @@ impl Status {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Usage`] when there is neither a plan nor a dataset.
+/// [`ErrorKind::Usage`](crate::error::ErrorKind::Usage) when there is neither a plan nor a dataset.
 pub fn status(out: &Path) -> Result<Status> {
     if let Some(manifest) = committed(out)? {
         return Ok(Status {

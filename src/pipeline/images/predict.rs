@@ -29,7 +29,7 @@ impl ImagesJob {
     ///
     /// # Errors
     ///
-    /// A sample of fewer than [`MIN_SAMPLE`] items; sources that cannot be read.
+    /// A sample of fewer than [`MIN_SAMPLE`](crate::pipeline::MIN_SAMPLE) items; sources that cannot be read.
     pub fn predict(&self, sample: u64, run: &RunOptions, stop: &Stop) -> Result<Prediction> {
         check_sample(sample)?;
         let images = Images::new(self, run);
