@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn elements_become_lines_of_the_same_bytes() {
         let text = " [\n  {\"a\": \"x, ]\\\"}\",\r\n   \"b\": [1, {\"c\": 2}]},\n  3 ,\"[\"\n]\n";
-        let lines = "    {\"a\": \"x, ]\\\"}\",     \"b\": [1, {\"c\": 2}]}\n   3 \n\"[\"   ";
+        let lines = "     {\"a\": \"x, ]\\\"}\",     \"b\": [1, {\"c\": 2}]}\n   3 \n\"[\"   ";
         for step in 1..=text.len() {
             assert_eq!(rewritten(text, step), (lines.to_owned(), text.len(), false), "{step}");
         }

@@ -104,6 +104,7 @@ impl<'a> Resolver<'a> {
                     origin,
                     bytes: meta.len(),
                     modified_ns: modified_ns(&meta),
+                    member: None,
                 };
                 return Ok((file, None));
             }
@@ -153,7 +154,7 @@ impl<'a> Resolver<'a> {
 
 /// The entry of an item that has no file.
 pub(super) fn nothing(relative: PathBuf, origin: String) -> SourceFile {
-    SourceFile { source: 0, relative, origin, bytes: 0, modified_ns: 0 }
+    SourceFile { source: 0, relative, origin, bytes: 0, modified_ns: 0, member: None }
 }
 
 /// Whether the failure says that the name leads to no file.
@@ -224,6 +225,7 @@ mod tests {
             origin: format!("s/{name}"),
             bytes: 1,
             modified_ns: 0,
+            member: None,
         };
         let mut files = ["a.jpg", "b.jpg", "a.jpg", "x#7", "a.jpg"].map(file);
         number_repeats(&mut files);

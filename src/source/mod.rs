@@ -24,6 +24,7 @@ pub mod text;
 pub mod walk;
 pub mod warning;
 pub mod webdataset;
+pub mod zip;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};

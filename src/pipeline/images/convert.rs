@@ -26,6 +26,7 @@ use crate::pipeline::testing::item_panic_point;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::LABEL;
 use crate::source::listing::Detail;
+use crate::source::stream::Broken;
 use crate::source::walk::SourceFile;
 use crate::threads;
 use crate::transform::image::{self as transform, DEFAULT_KEPT_BYTES, Scratch};
@@ -124,13 +125,23 @@ impl<'a> Images<'a> {
                 out.list.push(Outcome::Rejected { split, origin, reject: defect.clone() });
                 continue;
             }
-            let planned = self.job.planned(file);
             let started = Instant::now();
-            let bytes = Bytes::from(planned.read()?);
-            out.read(&bytes);
+            let read = file.read(&self.job.options.sources, self.job.options.follow_symlinks);
             out.reading += started.elapsed();
             out.source_bytes += file.bytes;
-            let name = planned.path.file_name().map(crate::source::portable_name).unwrap_or_default();
+            let bytes = match read {
+                Ok(bytes) => Bytes::from(bytes),
+                Err(Broken::Failed(error)) => return Err(error),
+                Err(Broken::Damaged(reject)) => {
+                    let (split, origin) = (self.job.split_of(file), file.origin.clone());
+                    out.list.push(Outcome::Rejected { split, origin, reject });
+                    continue;
+                }
+            };
+            out.read(&bytes);
+            let path = file.path(&self.job.options.sources);
+            let name = if file.member.is_some() { file.relative.file_name() } else { path.file_name() };
+            let name = name.map(crate::source::portable_name).unwrap_or_default();
             // What is named one by one is an item, whatever it is.
             if detail.is_none()
                 && transform::sniff(&bytes).is_none()

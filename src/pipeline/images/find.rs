@@ -13,7 +13,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::SourceSpec;
 use crate::printable::printable;
 use crate::schema::Field;
-use crate::source::begins_as_any_image;
 use crate::source::image_table::is_parquet;
 use crate::source::labels::{Folders, Layout};
 use crate::source::listing::Detail;
@@ -23,6 +22,8 @@ use crate::source::splits::{Names, SplitBy};
 use crate::source::walk::{Listing, SourceFile, list};
 use crate::source::warning::Warning;
 use crate::source::webdataset::is_tar;
+use crate::source::zip::{expand, is_zip};
+use crate::source::{begins_as_any_image, portable_name};
 use crate::transform::image::has_image_extension;
 
 /// Files of a folder that are looked into when no name says what they are.
@@ -175,18 +176,23 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let sources = &options.sources;
     let listing = list(sources, options.follow_symlinks, &|_| true)?;
     crate::pipeline::check_origins(&listing.files, sources)?;
-    let tars = listing.files.iter().any(|f| is_tar(&f.origin));
     let image_tables = find_tables(&listing.files, options)?;
-    let mut tables: Vec<&SourceFile> = listing.files.iter().filter(|f| is_table(f)).collect();
     let mut warnings = Vec::new();
+    let listing = match image_tables {
+        Some(_) => listing,
+        None => with_archives(listing, options, &mut warnings)?,
+    };
+    let tars = listing.files.iter().any(|f| is_tar(&f.origin));
+    let in_archives = listing.files.iter().any(|f| f.member.is_some());
+    let mut tables: Vec<&SourceFile> = listing.files.iter().filter(|f| is_table(f)).collect();
     if options.naming == Naming::WalkOnly {
         tables.clear();
-    } else if tars || image_tables.is_some() {
+    } else if tars || in_archives || image_tables.is_some() {
         let skipped = |table: &SourceFile| Warning::MetadataSkipped { path: table.path(sources) };
         warnings.extend(tables.drain(..).map(skipped));
     }
     if let Some(found) = image_tables {
-        return of_tables(found, listing, warnings);
+        return of_tables(found, listing, warnings, sources);
     }
     if tables.is_empty() {
         let fields = if tars { tar_fields() } else { Vec::new() };
@@ -209,10 +215,48 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     Ok(FoundImages { skipped, tables, warnings, by_itself: true, ..FoundImages::of(named) })
 }
 
+/// The listing with the images in zip archives. An archive in a folder with images or tar files is left out: it may be what they
+/// were unpacked from.
+fn with_archives(listing: Listing, options: &ImagesOptions, warnings: &mut Vec<Warning>) -> Result<Listing> {
+    let sources = &options.sources;
+    let is_image = |file: &SourceFile| is_tar(&file.origin) || has_image_extension(&file.origin);
+    let has_images = listing.files.iter().any(is_image);
+    let mut all = Listing { files: Vec::with_capacity(listing.files.len()), skipped: listing.skipped };
+    let mut left_out = None;
+    for file in listing.files {
+        if !is_archive(&file, sources) {
+            all.files.push(file);
+        } else if has_images && !file.is_named() {
+            all.skipped.add(&file.origin);
+            left_out.get_or_insert(file.origin);
+        } else {
+            let found = expand(&file, &file.planned(sources, options.follow_symlinks))?;
+            all.files.extend(found.files);
+            all.skipped.extend(&found.skipped);
+            if options.naming != Naming::WalkOnly {
+                warnings.extend(found.tables.into_iter().map(|path| Warning::MetadataSkipped { path }));
+            }
+        }
+    }
+    warnings.extend(left_out.map(|example| Warning::ArchivesSkipped { example }));
+    Ok(all)
+}
+
+fn is_archive(file: &SourceFile, sources: &[SourceSpec]) -> bool {
+    file.path(sources).file_name().is_some_and(|name| is_zip(&portable_name(name)))
+}
+
 /// What a walk finds that meets Parquet files with images.
-fn of_tables(found: FoundTables, listing: Listing, mut warnings: Vec<Warning>) -> Result<FoundImages> {
+fn of_tables(
+    found: FoundTables,
+    listing: Listing,
+    mut warnings: Vec<Warning>,
+    sources: &[SourceSpec],
+) -> Result<FoundImages> {
     let FoundTables { fields, class_names, left_out, others } = found;
-    let is_other = |f: &&SourceFile| is_tar(&f.origin) || has_image_extension(&f.origin);
+    let is_other = |f: &&SourceFile| {
+        is_tar(&f.origin) || has_image_extension(&f.origin) || (f.is_named() && is_archive(f, sources))
+    };
     if let Some(other) = listing.files.iter().find(is_other) {
         let origin = printable(&other.origin);
         let message = format!("some images are in Parquet files and others are not, such as {origin}");
@@ -224,7 +268,7 @@ fn of_tables(found: FoundTables, listing: Listing, mut warnings: Vec<Warning>) -
     let mut skipped = listing.skipped;
     let mut files = Vec::new();
     for (at, file) in listing.files.into_iter().enumerate() {
-        if others.contains(&at) {
+        if others.contains(&at) || is_archive(&file, sources) {
             skipped.add(&file.origin);
         } else {
             files.push(file);

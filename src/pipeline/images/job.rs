@@ -88,9 +88,11 @@ impl ImagesJob {
         let (walked, image_tables) = (found.walked, found.image_tables);
         let is_container =
             |f: &SourceFile| walked && (is_tar(&f.origin) || (image_tables && is_parquet(&f.origin)));
-        if options.dedup.is_some() && files.iter().any(is_container) {
-            return Err(Error::usage("--dedup compares files, and cannot look into tar or Parquet files")
-                .help("leave --dedup out, or unpack the files"));
+        if options.dedup.is_some() && files.iter().any(|file| file.member.is_some() || is_container(file)) {
+            return Err(Error::usage(
+                "--dedup compares files, and cannot look into tar, Parquet or zip files",
+            )
+            .help("leave --dedup out, or unpack the files"));
         }
         if options.output.shuffle {
             shuffle(&mut files, &mut details, options.output.seed ^ SHUFFLE_SALT);

@@ -133,7 +133,7 @@ fn listed(options: &TextOptions) -> Result<Listed> {
                 return Err(Error::usage("there is no source"));
             };
             let (relative, origin) = (std::path::PathBuf::new(), source.label.clone());
-            let file = SourceFile { source: 0, relative, origin, bytes: 0, modified_ns: 0 };
+            let file = SourceFile { source: 0, relative, origin, bytes: 0, modified_ns: 0, member: None };
             Ok(Listed {
                 sources: options.sources.clone(),
                 files: vec![file],
