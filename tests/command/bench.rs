@@ -436,8 +436,8 @@ fn every_command_of_the_documentation_runs() {
         }
         let Some(text) = line.strip_prefix("dsconvert ").filter(|_| in_shell) else { continue };
         let quick = match text.split(' ').next() {
-            Some("bench") => "--items 8 --repeat 1 --threads 1",
-            Some("headspace") => "--items 8 --repeat 1",
+            Some("bench") if !text.contains("--threads") => "--items 8 --repeat 1 --threads 1",
+            Some("bench" | "headspace") => "--items 8 --repeat 1",
             _ => "",
         };
         let mut run = command(text.split_whitespace().chain(quick.split_whitespace()));

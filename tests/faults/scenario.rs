@@ -327,7 +327,8 @@ impl Scenario {
             _ => return Err(told("ended in another way", &ran)),
         };
         let verifies = matches!(self.tested, Tested::Verify(_));
-        if end == End::Failed && !verifies && !ran.stderr.starts_with("error: ") {
+        let says_why = ran.stderr.lines().any(|line| line.starts_with("error: "));
+        if end == End::Failed && !verifies && !says_why {
             return Err(told("failed without a message", &ran));
         }
         let mut left = tree_if_any(&out);

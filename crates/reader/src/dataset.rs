@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
+use dsconvert_dataset::format;
 use dsconvert_dataset::index::{IndexFile, Segment, ShardTable};
 use dsconvert_dataset::manifest::{Manifest, open_listed};
 use dsconvert_dataset::schema::Schema;
@@ -93,11 +94,12 @@ impl OpenOptions {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] when there is no dataset, [`ErrorKind::Unsupported`] when it is of a newer version,
-    /// [`ErrorKind::Corrupt`] when manifest and shard table contradict each other.
+    /// [`ErrorKind::Io`] when there is no dataset, [`ErrorKind::Unsupported`] when it is of a newer version or of a
+    /// format whose feature this build lacks, [`ErrorKind::Corrupt`] when manifest and shard table contradict each other.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Dataset> {
         let dir = path.as_ref().to_owned();
         let manifest = Manifest::read(&dir)?;
+        format::check_built(manifest.format).map_err(|e| e.at_path(&dir))?;
         let file = &manifest.shard_table;
         let blob = open_listed(&dir, &file.path, file.bytes, self.access)?;
         // Read once, so that what was hashed is what is parsed.

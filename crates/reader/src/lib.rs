@@ -1,5 +1,18 @@
 //! Reading datasets: what a training loop uses.
 //!
+//! # Quick start
+//!
+//! ```toml
+//! [dependencies]
+//! dsconvert-reader = { version = "0.1", default-features = false, features = ["msgpack"] }
+//! ```
+//!
+//! Each format is a feature (`arrow`, `msgpack`, `parquet`, `protobuf`; all on by default), and so is decoding of images
+//! (`decode`, off by default). A dataset of a format that is left out is refused when it is opened. [`loader`] has batches,
+//! prefetch threads and exact resume; `examples/training-loop` in the repository is a complete program.
+//!
+//! # Records
+//!
 //! A [`Dataset`] is opened once; its [`Split`]s are cheap handles that any number of threads read from. A record is
 //! found through the record index with one look-up, read where it lies, and compared with its checksum before it is
 //! handed out: a file that was altered gives an error that names the shard and the row, never another record.
@@ -36,7 +49,7 @@
 //! ```
 //!
 //! `docs/reference/reader.md` in the repository is the guide. Nothing here needs the tokenizer or command line
-//! dependencies; those of images come with the feature `decode`.
+//! dependencies.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

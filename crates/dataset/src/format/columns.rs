@@ -33,6 +33,7 @@ pub(super) struct ColumnBuilders {
 
 impl ColumnBuilders {
     /// All columns, and no rows yet.
+    #[cfg(any(feature = "arrow", test))]
     pub(super) fn new(schema: &Schema) -> Result<Self> {
         Self::of(schema, |_| true)
     }
@@ -47,6 +48,7 @@ impl ColumnBuilders {
     }
 
     /// The schema of the batches.
+    #[cfg(any(feature = "arrow", test))]
     pub(super) fn arrow(&self) -> &SchemaRef {
         &self.arrow
     }

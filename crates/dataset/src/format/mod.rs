@@ -2,17 +2,30 @@
 //!
 //! A format is one file behind two small traits: [`ShardWriter`] and [`ShardReader`]. The `match`es in [`writer`] and
 //! [`open`] name them all. `docs/reference/format-records.md` specifies each byte by byte.
+//!
+//! Each format is a feature of this crate, all on by default. What is left out is an error of kind
+//! [`ErrorKind::Unsupported`] that names the feature.
 
+#[cfg(feature = "arrow")]
 mod arrow;
+#[cfg(any(feature = "arrow", feature = "parquet"))]
 mod arrow_schema;
 mod check;
+#[cfg(any(feature = "arrow", feature = "parquet"))]
 mod columns;
+#[cfg(any(feature = "msgpack", feature = "protobuf"))]
 mod frames;
+#[cfg(feature = "msgpack")]
 mod msgpack;
+#[cfg(feature = "parquet")]
 mod parquet;
+#[cfg(feature = "protobuf")]
 mod protobuf;
+#[cfg(feature = "parquet")]
 mod rows;
+#[cfg(feature = "parquet")]
 pub mod thrift;
+#[cfg(feature = "parquet")]
 mod watched;
 
 use std::fmt;
@@ -22,18 +35,27 @@ use std::sync::Arc;
 use flatbuffers::VerifierOptions;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::sample::{Record, Value};
-use crate::schema::{Field, FieldType, HEIGHT, IMAGE, INPUT_IDS, KEY, Kind, LENGTH, ORIGIN, Schema, WIDTH};
+use crate::schema::Schema;
 use crate::storage::{Blob, NewFile};
+#[cfg(any(feature = "msgpack", feature = "protobuf"))]
 use frames::{FrameReader, FrameWriter};
+#[cfg(feature = "msgpack")]
 use msgpack::Msgpack;
+#[cfg(feature = "protobuf")]
 use protobuf::Protobuf;
 
 pub use check::MAX_RECORD_BYTES;
 
 /// Bytes at the beginning of a shard that tell its format.
 const SNIFFED_BYTES: u64 = 64;
+
+/// First and last bytes of a Parquet file.
+const PARQUET_MAGIC: &[u8; 4] = b"PAR1";
+
+/// First bytes of an Arrow IPC file: six of signature, two of padding.
+const ARROW_MAGIC: &[u8; 8] = b"ARROW1\0\0";
 
 /// How shards are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -117,7 +139,7 @@ impl Placed {
 
 /// Appends records to one shard. The bytes written depend on the schema and the records only.
 pub trait ShardWriter: Send {
-    /// Appends `record`, whose values fit the schema (otherwise [`ErrorKind::Usage`](crate::error::ErrorKind)), and
+    /// Appends `record`, whose values fit the schema (otherwise [`ErrorKind::Usage`]), and
     /// says where it will stand.
     fn push(&mut self, record: &Record) -> Result<Placed>;
 
@@ -130,7 +152,7 @@ pub type Scan<'a> = Box<dyn Iterator<Item = Result<(Placed, Record)>> + 'a>;
 
 /// Reads records of one shard. Safe to use from many threads; never panics on altered bytes.
 ///
-/// Errors are [`ErrorKind::Corrupt`](crate::error::ErrorKind) with the path; callers add shard name and row.
+/// Errors are [`ErrorKind::Corrupt`] with the path; callers add shard name and row.
 pub trait ShardReader: Send + Sync {
     /// The record at `at`. Text, bytes and ids are views into a mapped shard where the format allows.
     fn get(&self, at: Placed) -> Result<Record>;
@@ -163,46 +185,94 @@ pub trait ShardReader: Send + Sync {
 /// A writer of `format` for records of `schema` into `file`. An error when the format cannot hold the schema.
 pub fn writer(format: Format, schema: Arc<Schema>, file: NewFile) -> Result<Box<dyn ShardWriter>> {
     Ok(match format {
+        #[cfg(feature = "parquet")]
         Format::Parquet => Box::new(parquet::Writer::new(schema, file)?),
+        #[cfg(feature = "arrow")]
         Format::Arrow => Box::new(arrow::Writer::new(schema, file)?),
+        #[cfg(feature = "msgpack")]
         Format::Msgpack => Box::new(FrameWriter::<Msgpack>::new(schema, file)?),
+        #[cfg(feature = "protobuf")]
         Format::Protobuf => Box::new(FrameWriter::<Protobuf>::new(schema, file)?),
+        #[cfg(not(all(feature = "arrow", feature = "msgpack", feature = "parquet", feature = "protobuf")))]
+        left_out => return Err(no_feature(left_out)),
     })
 }
 
 /// A reader of the shard `blob`, which is of `format` and holds records of `schema`.
 pub fn open(format: Format, schema: Arc<Schema>, blob: Blob) -> Result<Box<dyn ShardReader>> {
     Ok(match format {
+        #[cfg(feature = "parquet")]
         Format::Parquet => Box::new(parquet::Reader::new(schema, blob)?),
+        #[cfg(feature = "arrow")]
         Format::Arrow => Box::new(arrow::Reader::new(schema, blob)?),
+        #[cfg(feature = "msgpack")]
         Format::Msgpack => Box::new(FrameReader::<Msgpack>::new(schema, blob)?),
+        #[cfg(feature = "protobuf")]
         Format::Protobuf => Box::new(FrameReader::<Protobuf>::new(schema, blob)?),
+        #[cfg(not(all(feature = "arrow", feature = "msgpack", feature = "parquet", feature = "protobuf")))]
+        left_out => return Err(no_feature(left_out)),
     })
 }
 
 /// The format of a shard, by its content. An empty msgpack or protobuf shard cannot be told.
 pub fn sniff(blob: &Blob) -> Option<Format> {
     let head = blob.read(0, blob.len().min(SNIFFED_BYTES)).ok()?;
-    if head.starts_with(parquet::MAGIC) {
-        Some(Format::Parquet)
-    } else if head.starts_with(arrow::HEAD) {
-        Some(Format::Arrow)
-    } else if msgpack::sniff(&head) {
-        Some(Format::Msgpack)
-    } else {
-        protobuf::sniff(blob).then_some(Format::Protobuf)
+    // Of the formats that are left out, only those with a signature can be told.
+    if head.starts_with(PARQUET_MAGIC) {
+        return Some(Format::Parquet);
     }
+    if head.starts_with(ARROW_MAGIC) {
+        return Some(Format::Arrow);
+    }
+    #[cfg(feature = "msgpack")]
+    if msgpack::sniff(&head) {
+        return Some(Format::Msgpack);
+    }
+    #[cfg(feature = "protobuf")]
+    if protobuf::sniff(blob) {
+        return Some(Format::Protobuf);
+    }
+    None
 }
 
 /// The schema of a shard, from the shard alone. What msgpack and protobuf records do not tell (class names; in msgpack
 /// JSON and images that are not called `image`) comes out as `docs/reference/format-records.md` says.
 pub fn infer_schema(format: Format, blob: &Blob) -> Result<Schema> {
     match format {
+        #[cfg(feature = "parquet")]
         Format::Parquet => parquet::infer_schema(blob),
+        #[cfg(feature = "arrow")]
         Format::Arrow => arrow::infer_schema(blob),
+        #[cfg(feature = "msgpack")]
         Format::Msgpack => msgpack::infer_schema(blob),
+        #[cfg(feature = "protobuf")]
         Format::Protobuf => protobuf::infer_schema(blob),
+        #[cfg(not(all(feature = "arrow", feature = "msgpack", feature = "parquet", feature = "protobuf")))]
+        left_out => Err(no_feature(left_out)),
     }
+}
+
+/// Whether this build has `format`.
+///
+/// # Errors
+///
+/// [`ErrorKind::Unsupported`], with the feature to build it with.
+pub fn check_built(format: Format) -> Result<()> {
+    let built = match format {
+        Format::Parquet => cfg!(feature = "parquet"),
+        Format::Arrow => cfg!(feature = "arrow"),
+        Format::Msgpack => cfg!(feature = "msgpack"),
+        Format::Protobuf => cfg!(feature = "protobuf"),
+    };
+    if built { Ok(()) } else { Err(no_feature(format)) }
+}
+
+fn no_feature(format: Format) -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        format!("this program was built without the feature \"{format}\" of dsconvert-reader"),
+    )
+    .help("add the feature to Cargo.toml")
 }
 
 /// Limits for verifying the flatbuffer `bytes`. It may refer to one table many times: the limits keep what is read from it
@@ -216,6 +286,7 @@ pub fn flatbuffer_limits(bytes: &[u8]) -> VerifierOptions {
 }
 
 /// The items of all groups in order, up to the first error.
+#[cfg(any(feature = "arrow", feature = "parquet"))]
 fn chain_until_error<T, G: Iterator<Item = Result<T>>>(
     mut groups: impl Iterator<Item = Result<G>>,
 ) -> impl Iterator<Item = Result<T>> {
@@ -237,13 +308,4 @@ fn chain_until_error<T, G: Iterator<Item = Result<T>>>(
         }
         None
     })
-}
-
-/// A field of a schema that was inferred from records: those that every record of `kind` has are required.
-fn inferred_field(kind: Kind, name: String, ty: FieldType) -> Field {
-    let built_in = match kind {
-        Kind::Images => [KEY, ORIGIN, IMAGE, WIDTH, HEIGHT].contains(&name.as_str()),
-        Kind::Text => [KEY, ORIGIN, INPUT_IDS, LENGTH].contains(&name.as_str()),
-    };
-    Field { name, ty, nullable: !built_in }
 }

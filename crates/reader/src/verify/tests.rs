@@ -55,13 +55,13 @@ fn files_not_of_the_dataset_are_found_at_any_depth() {
     // A working directory belongs to a run that will remove it.
     std::fs::write(dir.path().join(".dsconvert/units/x"), "x").unwrap();
     assert!(check(dir.path()).is_ok());
-    for file in ["README.md", "index/.train.tmp", "train/deep/er/x"] {
+    for file in ["NOTES.md", "index/.train.tmp", "train/deep/er/x"] {
         std::fs::write(dir.path().join(file), "x").unwrap();
     }
     std::os::unix::fs::symlink("/", dir.path().join("root")).unwrap();
     let report = check(dir.path());
     assert!(report.problems.is_empty() && !report.is_ok());
-    assert_eq!(report.unlisted, ["README.md", "index/.train.tmp", "root", "train/deep/er/x"]);
+    assert_eq!(report.unlisted, ["NOTES.md", "index/.train.tmp", "root", "train/deep/er/x"]);
     let options = VerifyOptions { max_problems: 1, ..VerifyOptions::default() };
     let report = verify(&Dataset::open(dir.path()).unwrap(), &options);
     assert_eq!((report.unlisted.len(), report.more_unlisted, report.is_ok()), (1, 3, false));

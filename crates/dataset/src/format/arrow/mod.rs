@@ -17,7 +17,7 @@ use crate::sample::Record;
 use crate::schema::Schema;
 use crate::storage::NewFile;
 
-pub(super) use reader::{HEAD, Reader, infer_schema};
+pub(super) use reader::{Reader, infer_schema};
 
 /// Most rows of a record batch.
 const BATCH_ROWS: usize = 1024;

@@ -14,13 +14,11 @@ use arrow_schema::Schema as ArrowSchema;
 use super::batch::Batch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::arrow_schema::{METADATA_KEY, expect, from_arrow};
-use crate::format::{Placed, Scan, ShardReader, chain_until_error, flatbuffer_limits};
+use crate::format::{ARROW_MAGIC, Placed, Scan, ShardReader, chain_until_error, flatbuffer_limits};
 use crate::sample::{Record, Value};
 use crate::schema::Schema;
 use crate::storage::Blob;
 
-/// What the file begins with, padded to 8 bytes.
-pub(in crate::format) const HEAD: &[u8; 8] = b"ARROW1\0\0";
 /// What the file ends with, after the size of the footer in 4 bytes.
 const TAIL: &[u8; 6] = b"ARROW1";
 
@@ -148,11 +146,11 @@ pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
 fn with_footer<T>(blob: &Blob, read: impl FnOnce(Footer<'_>, &ArrowSchema) -> Result<T>) -> Result<T> {
     let bad = |why: &str| Error::corrupt(why).at_path(blob.path());
     let tail_bytes = 4 + TAIL.len() as u64;
-    let ends = blob.len().checked_sub(tail_bytes).filter(|&end| end >= HEAD.len() as u64);
+    let ends = blob.len().checked_sub(tail_bytes).filter(|&end| end >= ARROW_MAGIC.len() as u64);
     let Some(end) = ends else { return Err(bad("the file is too short for an Arrow file")) };
     let tail = blob.read(end, tail_bytes)?;
     let Some((size, magic)) = tail.split_first_chunk::<4>() else { return Err(bad("the file has no end")) };
-    if magic != TAIL || blob.read(0, HEAD.len() as u64)? != HEAD.as_slice() {
+    if magic != TAIL || blob.read(0, ARROW_MAGIC.len() as u64)? != ARROW_MAGIC.as_slice() {
         return Err(bad("the file is no Arrow file, or it is cut short"));
     }
     let size = u64::from(u32::from_le_bytes(*size));

@@ -6,8 +6,9 @@ use rmp::Marker;
 use super::{Cursor, is_str, width_key};
 use crate::error::{Error, Result};
 use crate::format::frames::{Fault, frames};
-use crate::format::inferred_field;
-use crate::schema::{FieldType, IMAGE, INPUT_IDS, IdWidth, KEY, Kind, LABEL, Schema};
+use crate::schema::{
+    Field, FieldType, HEIGHT, IMAGE, INPUT_IDS, IdWidth, KEY, Kind, LABEL, LENGTH, ORIGIN, Schema, WIDTH,
+};
 use crate::storage::Blob;
 
 /// Whether the shard begins as a MessagePack record does: a map whose first key is `key`.
@@ -57,6 +58,15 @@ pub(in crate::format) fn infer_schema(blob: &Blob) -> Result<Schema> {
         inferred_field(kind, name, ty)
     });
     Schema { kind, fields: fields.collect(), class_names: Vec::new() }.checked_as_read()
+}
+
+/// A field of a schema that was inferred from records: those that every record of `kind` has are required.
+fn inferred_field(kind: Kind, name: String, ty: FieldType) -> Field {
+    let built_in = match kind {
+        Kind::Images => [KEY, ORIGIN, IMAGE, WIDTH, HEIGHT].contains(&name.as_str()),
+        Kind::Text => [KEY, ORIGIN, INPUT_IDS, LENGTH].contains(&name.as_str()),
+    };
+    Field { name, ty, nullable: !built_in }
 }
 
 /// Reads a record without knowing its schema.

@@ -31,7 +31,7 @@ use crate::schema::{FieldType, KEY, ORIGIN, Schema};
 use crate::storage::NewFile;
 use payload::Payload;
 
-pub(super) use reader::{MAGIC, Reader, infer_schema};
+pub(super) use reader::{Reader, infer_schema};
 
 /// Most rows of a row group.
 const GROUP_ROWS: usize = 16_384;

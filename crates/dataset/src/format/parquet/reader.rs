@@ -27,8 +27,6 @@ use crate::sample::{Record, Value};
 use crate::schema::Schema;
 use crate::storage::Blob;
 
-/// What a Parquet file begins and ends with.
-pub(in crate::format) const MAGIC: &[u8; 4] = b"PAR1";
 /// Most rows decoded together.
 const BATCH_ROWS: usize = 1024;
 /// Bytes that the values of a batch may take when all of them are the largest entry of a dictionary.

@@ -3,7 +3,7 @@
 use ::parquet::file::metadata::ParquetMetaData;
 
 use crate::error::{Error, Result};
-use crate::format::parquet::reader::MAGIC;
+use crate::format::PARQUET_MAGIC as MAGIC;
 use crate::format::thrift::{LIST, STRUCT, Thrift};
 use crate::storage::Blob;
 
