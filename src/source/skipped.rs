@@ -122,7 +122,7 @@ mod tests {
             names.iter().for_each(|name| types.add(name));
             types.advice(kind).unwrap_or_default()
         };
-        let images = advice(Kind::Images, &["a.zip", "b.AVIF"]);
+        let images = advice(Kind::Images, &["a.7z", "b.AVIF"]);
         assert!(images.contains("AVIF") && images.contains("unpack"), "{images}");
         assert!(advice(Kind::Text, &["a.jpg", "b.md"]).contains("dsconvert images"));
         assert!(advice(Kind::Text, &["b.md"]).contains("--input-format txt"));

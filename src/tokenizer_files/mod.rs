@@ -68,7 +68,7 @@ fn find_in(name: &str, hub: &HubCache, ranks: &RankCache) -> Result<TokenizerFil
         return open(Path::new(path), Some(encoding));
     }
     let mut looked = vec![path.to_path_buf()];
-    if HubCache::is_model(name) {
+    if HubCache::is_model(name) && !is_file_name(path) {
         if let Some(file) = hub.find(name)? {
             return open(&file, None);
         }
@@ -89,7 +89,7 @@ fn missing(name: &str, looked: &[PathBuf]) -> Error {
         Some(_) => format!(
             "nothing is downloaded; to fill the cache: python -c \"import tiktoken; tiktoken.get_encoding('{name}')\""
         ),
-        None if HubCache::is_model(name) && name.contains('/') => {
+        None if HubCache::is_model(name) && name.contains('/') && !is_file_name(Path::new(name)) => {
             format!("nothing is downloaded; to fill the cache: {}", save_command(name))
         }
         None => format!("--tokenizer takes {NAMES}"),
@@ -108,7 +108,7 @@ fn save_command(name: &str) -> String {
 /// The tokenizer in a file. `encoding` has what a tiktoken file does not say; `None` when its name says it.
 fn open(path: &Path, encoding: Option<&'static TiktokenEncoding>) -> Result<TokenizerFile> {
     let found = |json| TokenizerFile { path: path.to_path_buf(), json };
-    let unusable = |error: LoadError| usage_error(error).at_path(path);
+    let unusable = |error: LoadError| usage_error(error).at_path(path).help(damaged_help(path));
     let has_name = |name: &&str| path.file_name().is_some_and(|own| own == *name);
     if encoding.is_none()
         && let Some(name) = PARTS.iter().find(|name| has_name(name))
@@ -131,6 +131,21 @@ fn open(path: &Path, encoding: Option<&'static TiktokenEncoding>) -> Result<Toke
         return sentencepiece_to_json(&bytes).map(found).map_err(unusable);
     }
     Ok(found(bytes))
+}
+
+/// What to do about a file that cannot be used.
+fn damaged_help(path: &Path) -> String {
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    format!(
+        "download the file again if it is incomplete or a Git LFS pointer (git lfs pull); where transformers can load the \
+         folder: {}",
+        save_command(&folder.display().to_string())
+    )
+}
+
+/// Whether the name is that of a file, and of no model of the hub.
+fn is_file_name(path: &Path) -> bool {
+    ["json", "model", "tiktoken", "txt"].iter().any(|extension| has_extension(path, extension))
 }
 
 fn has_extension(path: &Path, extension: &str) -> bool {

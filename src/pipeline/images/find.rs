@@ -195,9 +195,16 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
         return of_tables(found, listing, warnings, sources);
     }
     if tables.is_empty() {
-        let fields = if tars { tar_fields() } else { Vec::new() };
         let (files, skipped) = (listing.files, listing.skipped);
-        return Ok(FoundImages { files, skipped, fields, warnings, walked: true, ..FoundImages::default() });
+        // Given classes are those of samples where there are no folders that could be classes.
+        let is_in_tar = |f: &&SourceFile| is_tar(&f.origin);
+        let is_labelled = tars
+            && options.layout != Layout::Labels
+            && images_among(&files, sources, false).iter().all(is_in_tar);
+        let class_names = options.classes.clone().filter(|_| is_labelled);
+        let fields = if tars { tar_fields(class_names.is_some()) } else { Vec::new() };
+        let found = FoundImages { files, skipped, fields, class_names, warnings, ..FoundImages::default() };
+        return Ok(FoundImages { walked: true, ..found });
     }
     let classes = options.classes.as_deref();
     let named = list_beside(&tables, sources, options.follow_symlinks, classes).map_err(tables_help)?;

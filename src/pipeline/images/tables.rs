@@ -94,15 +94,23 @@ impl ClassOrdinals {
     /// The value of a label.
     fn value(&self, columns: &ImageColumns, label: &Json) -> Result<Value, Reject> {
         let Some(class) = columns.class_of(label)? else { return Ok(Value::Null) };
-        // Without names, an integer is an ordinal.
-        let ordinal =
-            || class.parse().ok().filter(|n| *n < self.by_name.len() && columns.declared_classes.is_none());
-        let found = self.by_name.get(&class).copied().or_else(ordinal);
-        found.map(|ordinal| Value::Int(ordinal as i64)).ok_or_else(|| {
-            let message = format!("the class {class:?} is not in the list of classes");
-            Reject::new(RejectCode::UnknownLabel, message)
-        })
+        let found = match columns.declared_classes {
+            Some(_) => self.by_name.get(&class).copied().ok_or_else(|| unknown(&class))?,
+            None => self.ordinal(&class)?,
+        };
+        Ok(Value::Int(found as i64))
     }
+
+    /// The ordinal of the class that `label` names, or that it is the ordinal of.
+    pub(super) fn ordinal(&self, label: &str) -> Result<usize, Reject> {
+        let ordinal = || label.parse().ok().filter(|n| *n < self.by_name.len());
+        self.by_name.get(label).copied().or_else(ordinal).ok_or_else(|| unknown(label))
+    }
+}
+
+fn unknown(class: &str) -> Reject {
+    let message = format!("the class {class:?} is not in the list of classes");
+    Reject::new(RejectCode::UnknownLabel, message)
 }
 
 /// The rows of one Parquet file.

@@ -154,7 +154,7 @@ fn one_folder_that_holds_everything_is_no_class() {
     // A single class, and a single split.
     assert_eq!(folders("v1.zip", &["cat/1.png"]), ["cat"]);
     assert_eq!(folders("v1.zip", &["test/cat/1.png"]), ["test/cat"]);
-    assert_eq!(folders("v1.zip", &["pets/cat/1.png", "loose.png"]), ["pets/cat", ""]);
+    assert_eq!(folders("v1.zip", &["pets/cat/1.png", "loose.png"]), ["", "pets/cat"]);
 }
 
 #[test]
