@@ -232,7 +232,7 @@ fn columns_that_do_not_do_are_refused_before_anything_is_written() {
         ("--input-format pdf", ["--input-format", "jsonl"]),
         ("--filter-length 9:1", ["--filter-length", "MIN:MAX"]),
         ("--max-length 4 --overflow split:4", ["split:4", "--max-length 4"]),
-        ("--overflow split", ["--overflow", "--max-length"]),
+        ("--overflow split", ["required", "--max-length"]),
         ("--pack 0", ["--pack 0", "1 to"]),
         ("--pack 8 --keep-fields id", ["--keep-fields", "--pack"]),
         ("--keep-fields origin", ["origin", "two fields"]),
