@@ -1,7 +1,7 @@
 //! A JSON array as lines of JSON, byte by byte: commas between elements become line ends, and line ends inside of elements
 //! spaces. No byte is added or left out, so offsets stay those of the file, and no element has to fit into memory.
 
-/// What is known of the array so far.
+/// Position in the array, between calls.
 #[derive(Debug, Default)]
 pub(super) struct ArrayLines {
     place: Place,

@@ -1,4 +1,4 @@
-//! Which file of a folder is the tokenizer.
+//! Finds the tokenizer file in a folder.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use super::{PARTS, has_extension, hub, save_command};
 use crate::error::{Error, Result};
 use crate::storage::stat;
 
-/// Names in the order in which they are preferred. Where there is a `tokenizer.json`, the others are what it was made of.
+/// File names in order of preference. A `tokenizer.json` was made of the others.
 const NAMES: [&str; 5] =
     ["tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "sentencepiece.model"];
 
@@ -40,14 +40,14 @@ pub(super) fn find(folder: &Path) -> Result<PathBuf> {
     let (message, help) = match parts.is_empty() {
         true => ("the folder has no tokenizer".to_owned(), format!("looked for {looked}")),
         false => (
-            format!("the folder has no tokenizer that says all by itself, only {}", parts.join(", ")),
+            format!("the folder has no complete tokenizer, only {}", parts.join(", ")),
             format!("looked for {looked}; to make one: {}", save_command(&folder.display().to_string())),
         ),
     };
     Err(Error::usage(message).at_path(folder).help(help))
 }
 
-/// Names in a folder, of which all that are not UTF-8 are left out.
+/// Names in a folder, without those that are not UTF-8.
 pub(super) fn names_in(folder: &Path) -> Result<Vec<String>> {
     let list = || -> std::io::Result<Vec<String>> {
         let names = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().into_string().ok()));

@@ -15,12 +15,12 @@ const MAX_NAME: usize = 96;
 pub(super) struct HubCache(PathBuf);
 
 impl HubCache {
-    /// That of the environment of the process.
+    /// The cache that the environment of this process names.
     pub(super) fn of_process() -> Self {
         Self::of(|name| std::env::var(name).ok())
     }
 
-    /// That which the client finds with these environment variables.
+    /// The cache that the Hub client uses with these environment variables.
     pub(super) fn of(variable: impl Fn(&str) -> Option<String>) -> Self {
         let home = variable("HOME").unwrap_or_else(|| ".".to_owned());
         let path = |value: String| match value
@@ -40,7 +40,7 @@ impl HubCache {
         }))
     }
 
-    /// Whether a model of the hub can have this name: `name` or `org/name`.
+    /// Whether `name` is a valid model name: `name` or `org/name`.
     pub(super) fn is_model(name: &str) -> bool {
         let is_part = |part: &str| {
             !part.is_empty()

@@ -1,4 +1,4 @@
-//! The tokenizer that a name stands for: a file, a folder, a model in the cache of the Hugging Face Hub, an encoding in the cache of
+//! Finds a tokenizer by name: a file, a folder, a model in the cache of the Hugging Face Hub, an encoding in the cache of
 //! tiktoken. Whatever the file is, the result is a `tokenizer.json`. Nothing is ever downloaded.
 
 mod folder;
@@ -18,11 +18,11 @@ use crate::source::read_file;
 use crate::storage::stat;
 use crate::transform::text::usage_error;
 
-/// What a name can be.
+/// Accepted names, for help texts.
 const NAMES: &str = "a tokenizer.json, a SentencePiece .model or a .tiktoken file, a folder that holds one, a model in the local Hugging \
                      Face cache (org/model), a tiktoken encoding in its cache (cl100k_base), or the word bytes";
 
-/// Files of tokenizers that say too little by themselves.
+/// Files that are only parts of a tokenizer.
 const PARTS: [&str; 9] = [
     "vocab.json",
     "merges.txt",
@@ -48,8 +48,8 @@ pub struct TokenizerFile {
 ///
 /// # Errors
 ///
-/// There is none: the error lists where it was looked for. Or the file cannot be read or converted: the error has the command that
-/// converts it.
+/// No such tokenizer exists: the error lists the paths that were tried. The file cannot be read or converted: the error has the
+/// command that converts it.
 pub fn find(name: &str) -> Result<TokenizerFile> {
     find_in(name, &HubCache::of_process(), &RankCache::of_process())
 }

@@ -9,19 +9,19 @@ use crate::error::{Error, Result};
 use crate::source::read_file;
 use crate::storage::stat;
 
-/// Variables that name the cache, the first one first.
+/// Variables that name the cache, in order of precedence.
 const VARIABLES: [&str; 2] = ["TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"];
 
 /// The cache.
 pub(super) struct RankCache(PathBuf);
 
 impl RankCache {
-    /// That of the environment of the process.
+    /// The cache that the environment of this process names.
     pub(super) fn of_process() -> Self {
-        Self::in_folder(VARIABLES.iter().find_map(|name| std::env::var_os(name)).map(PathBuf::from))
+        Self::in_folder(VARIABLES.iter().find_map(std::env::var_os).map(PathBuf::from))
     }
 
-    /// That in `folder`; without one, or with an empty name, the usual one.
+    /// The cache in `folder`; without one, or with an empty path, the default one.
     pub(super) fn in_folder(folder: Option<PathBuf>) -> Self {
         let given = folder.filter(|folder| !folder.as_os_str().is_empty());
         Self(given.unwrap_or_else(|| std::env::temp_dir().join("data-gym-cache")))

@@ -149,7 +149,7 @@ def test_sources_that_do_not_fit_together_are_refused(dsconvert, tmp_path):
     other.to_parquet(source / "data/train-other.parquet")
     refused = dsconvert("images", source, "--out", tmp_path / "out", status=2)
     assert "the columns differ from those of" in refused.stderr
-    # Parquet files without images are none of ours.
+    # Parquet files without images are skipped.
     pq.write_table(pa.table({"text": ["a"]}), source / "data/train-other.parquet")
     dsconvert("images", source, "--out", tmp_path / "out", "--quiet")
     assert json.loads((tmp_path / "out/manifest.json").read_text())["sources"]["skipped"] == 2

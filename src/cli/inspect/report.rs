@@ -34,7 +34,7 @@ pub(super) struct ReportArgs {
     #[arg(long, value_name = "FILE", requires = "html")]
     report: Option<PathBuf>,
 
-    /// With --html or --text: the tokenizer.json that made the ids, for a dataset that does not hold it
+    /// With --html or --text: the tokenizer that made the ids, as for dsconvert text, for a dataset that does not hold it
     #[arg(long, value_name = "FILE")]
     tokenizer: Option<PathBuf>,
 
@@ -166,7 +166,7 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
     written.iter().try_for_each(|line| writeln!(out, "{line}")).map_err(print_error)
 }
 
-/// The bytes of the `tokenizer.json` that `path`, or a name, stands for.
+/// The tokenizer at a path or of a name, as the bytes of a `tokenizer.json`.
 fn read_tokenizer(path: &Path) -> Result<Vec<u8>> {
     check_local("--tokenizer", path)?;
     match path.to_str() {

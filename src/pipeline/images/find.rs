@@ -253,7 +253,7 @@ fn is_archive(file: &SourceFile, sources: &[SourceSpec]) -> bool {
     file.path(sources).file_name().is_some_and(|name| is_zip(&portable_name(name)))
 }
 
-/// What a walk finds that meets Parquet files with images.
+/// The result of a walk that finds Parquet files with images.
 fn of_tables(
     found: FoundTables,
     listing: Listing,

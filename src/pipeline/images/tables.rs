@@ -23,7 +23,7 @@ use crate::transform::image::Scratch;
 /// Bytes of the rows of one task, about, unless one row alone has more.
 const TASK_BYTES: u64 = 1 << 20;
 
-/// What the Parquet files among the sources are.
+/// The Parquet files with images among the sources.
 pub(super) struct FoundTables {
     pub(super) fields: Vec<Field>,
     pub(super) class_names: Option<Vec<String>>,
@@ -64,7 +64,7 @@ pub(super) fn find_tables(files: &[SourceFile], options: &ImagesOptions) -> Resu
     }))
 }
 
-/// Those that are asked for, those that the files declare, or those that the labels of all rows are.
+/// Class names: those of the option, else those that the files declare, else the distinct labels of all rows.
 fn classes(
     found: &[(&SourceFile, ImageTable)],
     columns: &ImageColumns,
@@ -187,7 +187,7 @@ pub(in crate::pipeline) struct TableTask {
     /// Ordinal of the file.
     file: usize,
     found: TableRows,
-    /// Bytes of the file that the task stands for.
+    /// The share of the bytes of the file.
     pub(super) source_bytes: u64,
 }
 
@@ -250,7 +250,7 @@ impl Images<'_> {
     }
 }
 
-/// What stands for a value in the hash of the content.
+/// The bytes of a value that are added to the hash of the content.
 fn bytes_of(value: &Value) -> Bytes {
     match value {
         Value::Bytes(bytes) => bytes.clone(),

@@ -21,11 +21,11 @@ use super::text::table::Found;
 use crate::error::Result;
 use crate::sample::{Reject, RejectCode, Value};
 
-/// Key of what `datasets` says of the columns in the footer.
+/// Footer key under which `datasets` stores its features.
 const DECLARED: &str = "huggingface";
 /// Bytes of the largest image that is read.
 const MAX_IMAGE_BYTES: u64 = 256 << 20;
-/// The ordinal that stands for no label where labels have names.
+/// The ordinal of a missing label where labels have names.
 const NO_LABEL: i64 = -1;
 
 /// Whether a file of this name may be a table of images.
@@ -172,7 +172,7 @@ impl ImageBatch {
         self.batch.num_rows()
     }
 
-    /// Whether there is none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -91,7 +91,7 @@ fn path_of(name: &[u8]) -> Option<Vec<u8>> {
         name.split(|&byte| byte == b'/').filter(|part| !part.is_empty() && *part != b".").collect();
     // This includes `..`.
     let is_hidden = |part: &&[u8]| part.starts_with(b".") || *part == MAC_FOLDER;
-    (!parts.is_empty() && !parts.iter().any(|part| is_hidden(part))).then(|| parts.join(&b'/'))
+    (!parts.is_empty() && !parts.iter().any(is_hidden)).then(|| parts.join(&b'/'))
 }
 
 fn portable(path: &[u8]) -> String {

@@ -124,7 +124,7 @@ fn images_are_listed_by_path_and_read_by_offset() {
         given("metadata.csv", b"file_name"),
     ];
     for wide in [false, true] {
-        // The offsets of an archive behind a program do not count the program.
+        // The offsets of an archive that follows a program do not count the program.
         for before in [&b""[..], b"#!program"] {
             let bytes = [before, &archive(&files, wide)].concat();
             let (sources, found) = listed(dir.path(), "z.zip", &bytes).unwrap();
@@ -171,7 +171,8 @@ fn files_that_cannot_be_read_are_rejected_one_by_one() {
         }
     };
     let directory = memchr::memmem::find(&whole, b"PK\x01\x02").unwrap();
-    let cases: [(&dyn Fn(&mut Vec<u8>), RejectCode, &str); 7] = [
+    type Change<'a> = &'a dyn Fn(&mut Vec<u8>);
+    let cases: [(Change<'_>, RejectCode, &str); 7] = [
         (&|b| b[0] = b'X', RejectCode::Corrupt, "no header"),
         (&|b| b[38] = 7, RejectCode::Corrupt, "damaged"),
         (&|b| b[directory + 16] ^= 1, RejectCode::Corrupt, "checksum"),

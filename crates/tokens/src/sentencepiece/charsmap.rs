@@ -38,7 +38,7 @@ impl Charsmap {
         let broken = || "its character map is damaged".to_owned();
         let (size, rest) = blob.split_first_chunk::<4>().ok_or_else(broken)?;
         let size = u32::from_le_bytes(*size) as usize;
-        if size == 0 || size % 4 != 0 || size >= rest.len() {
+        if size == 0 || !size.is_multiple_of(4) || size >= rest.len() {
             return Err(broken());
         }
         let (trie, replacements) = rest.split_at(size);

@@ -115,7 +115,7 @@ struct Bpe {
 /// The usual pattern where it makes the same ids, because the fast engines know it; otherwise that of tiktoken.
 ///
 /// At the end of a text, the usual pattern may divide white space after its last line break. That changes no ids unless a token has
-/// white space behind a line break.
+/// white space after a line break.
 fn pattern(encoding: &TiktokenEncoding, ranks: &Ranks) -> &'static str {
     let pattern = encoding.pattern;
     let begins_space =
@@ -134,7 +134,7 @@ fn printable(token: &[u8]) -> String {
     token.iter().map(|byte| byte_char(*byte)).collect()
 }
 
-/// The printable character that stands for a byte: itself, or, where that is white space or invisible, one from U+0100 on.
+/// The printable character that encodes a byte: itself, or, where that is white space or invisible, one from U+0100 on.
 fn byte_char(byte: u8) -> char {
     let is_printable = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     match is_printable(byte) {

@@ -21,6 +21,9 @@ use super::encodings::RankFile;
 /// Bytes of the longest token: merging it takes quadratic time.
 const MOST_TOKEN_BYTES: usize = 4096;
 
+/// The two tokens that a merge joins.
+pub(super) type Merge<'a> = (&'a [u8], &'a [u8]);
+
 /// The tokens of a file by rank.
 pub(super) struct Ranks {
     /// Sorted by rank.
@@ -60,7 +63,7 @@ impl Ranks {
     }
 
     /// The two tokens that each merge joins, in order. An error when no list of merges has the same ids.
-    pub(super) fn merges(&self) -> Result<Vec<(&[u8], &[u8])>, String> {
+    pub(super) fn merges(&self) -> Result<Vec<Merge<'_>>, String> {
         let ranks: HashMap<&[u8], u32, RandomState> =
             self.tokens.iter().map(|(token, rank)| (token.as_slice(), *rank)).collect();
         let mut merges = Vec::with_capacity(self.tokens.len());
