@@ -2,7 +2,7 @@
 //!
 //! tiktoken merges, of all neighbours that are a token together, those whose token has the lowest rank, the leftmost of equals. A
 //! `tokenizer.json` lists which two tokens each merge joins. Both are the same if every token T that is ever made by merging is made of
-//! the same two tokens A and B, which holds under the condition that [`merges`] checks: merging the bytes of T by all lower ranks ends
+//! the same two tokens A and B, which holds under the condition that `Ranks::merges` checks: merging the bytes of T by all lower ranks ends
 //! with exactly two tokens, or no two tokens are T together.
 //!
 //! Why: say that the merges so far came in the order of their ranks. Before a merge to T, all merges of lower rank inside of its
