@@ -30,6 +30,8 @@ pub mod source;
 #[cfg(feature = "convert")]
 mod stored_path;
 #[cfg(feature = "convert")]
+pub mod tokenizer_files;
+#[cfg(feature = "convert")]
 pub mod transform;
 
 /// The examples of the guides, compiled.

@@ -66,7 +66,7 @@ enum Command {
     #[command(after_long_help = examples::IMAGES, override_usage = "dsconvert images [OPTIONS] --out <DIR> <SRC>...")]
     Images(Box<images::Args>),
     /// Convert text corpora to token ids
-    #[command(after_long_help = examples::TEXT, override_usage = "dsconvert text [OPTIONS] --out <DIR> --tokenizer <FILE> <SRC>...")]
+    #[command(after_long_help = examples::TEXT, override_usage = "dsconvert text [OPTIONS] --out <DIR> --tokenizer <NAME> <SRC>...")]
     Text(Box<text::Args>),
     /// Plan a conversion that several processes share
     #[command(after_long_help = examples::PLAN)]

@@ -24,7 +24,7 @@ pub(super) enum PlanCommand {
     #[command(after_long_help = examples::PLAN_IMAGES, override_usage = "dsconvert plan images [OPTIONS] --out <DIR> <SRC>...")]
     Images(Box<images::Args>),
     /// Plan a conversion of text; the options are those of `dsconvert text`
-    #[command(after_long_help = examples::PLAN_TEXT, override_usage = "dsconvert plan text [OPTIONS] --out <DIR> --tokenizer <FILE> <SRC>...")]
+    #[command(after_long_help = examples::PLAN_TEXT, override_usage = "dsconvert plan text [OPTIONS] --out <DIR> --tokenizer <NAME> <SRC>...")]
     Text(Box<text::Args>),
 }
 

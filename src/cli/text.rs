@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use super::common::CommonArgs;
 use super::values::{LISTED, check_no_folder, choice, flag, parse, source};
 use super::{Ending, lengths, print, signals, summary};
-use crate::error::{Error, Result};
-use crate::manifest::TOKENIZER_NAME;
+use crate::error::Result;
 use crate::options::{RunOptions, SourceSpec, check_local, parse_size};
 use crate::packing::Packing;
 use crate::pipeline::{DEFAULT_TEXT_FIELD, Overflow, TextInput, TextJob, TextOptions, TextShape};
@@ -14,8 +13,8 @@ use crate::reader::batch::{BatchOptions, BatchSize};
 use crate::source::files_from::FilesFrom;
 use crate::source::labels::Layout;
 use crate::source::metadata::parse_keep;
-use crate::source::read_file;
 use crate::storage::stat;
+use crate::tokenizer_files;
 use crate::transform::text::{
     EngineChoice, Normalize, SpecialInText, Tokenizer, TokenizerOptions, Verify, usage_error,
 };
@@ -77,9 +76,9 @@ struct InputArgs {
     #[arg(short = '0', long, requires = "files_from")]
     null: bool,
 
-    /// Type of standard input and of files that are named one by one: txt, jsonl, csv, tsv, parquet or arrow
+    /// Type of standard input and of files that are named one by one: txt, jsonl, json, csv, tsv, parquet or arrow
     ///
-    /// Replaces the type that the name of a file says. txt, jsonl, csv and tsv may end with .gz, .zst, .xz or .bz2.
+    /// Replaces the type that the name of a file says. txt, jsonl, json, csv and tsv may end with .gz, .zst, .xz or .bz2.
     #[arg(long, value_name = "FORMAT")]
     input_format: Option<String>,
 
@@ -192,8 +191,9 @@ enum PackingArg {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Tokens")]
 struct TokenArgs {
-    /// tokenizer.json, a folder that holds it, or `bytes` for the UTF-8 bytes as ids
-    #[arg(short, long, value_name = "FILE")]
+    /// tokenizer.json, SentencePiece .model or .tiktoken file, a folder that holds one, a model in the local Hugging Face cache
+    /// (org/model), a tiktoken encoding in its cache (cl100k_base), or `bytes` for the UTF-8 bytes as ids
+    #[arg(short, long, value_name = "NAME")]
     tokenizer: String,
 
     /// Put the beginning-of-sequence token before every document
@@ -396,17 +396,10 @@ impl TokenArgs {
 /// The tokenizer that `--tokenizer` names.
 pub(super) fn load(name: &str, options: TokenizerOptions) -> Result<Tokenizer> {
     let given = Path::new(name);
-    let found = stat(given)?;
-    if name == "bytes" && found.is_none() {
+    if name == "bytes" && stat(given)?.is_none() {
         return Tokenizer::bytes(options).map_err(usage_error);
     }
     check_local("--tokenizer", given)?;
-    let is_folder = found.is_some_and(|meta| meta.is_dir());
-    let path = if is_folder { given.join(TOKENIZER_NAME) } else { given.to_owned() };
-    let help = "--tokenizer takes a tokenizer.json, a folder that holds one, or the word bytes";
-    if stat(&path)?.is_none() {
-        return Err(Error::usage("there is no such tokenizer").at_path(&path).help(help));
-    }
-    let json = read_file(&path).map_err(|e| e.help(help))?;
-    Tokenizer::from_json(json, options).map_err(|e| usage_error(e).at_path(&path))
+    let file = tokenizer_files::find(name)?;
+    Tokenizer::from_json(file.json, options).map_err(|e| usage_error(e).at_path(&file.path))
 }

@@ -185,7 +185,14 @@ mod tests {
     use super::*;
 
     fn file(origin: &str, bytes: u64) -> SourceFile {
-        SourceFile { source: 0, relative: origin.into(), origin: origin.into(), bytes, modified_ns: 1 }
+        SourceFile {
+            source: 0,
+            relative: origin.into(),
+            origin: origin.into(),
+            bytes,
+            modified_ns: 1,
+            member: None,
+        }
     }
 
     #[test]

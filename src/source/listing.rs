@@ -21,6 +21,9 @@ use crate::printable::printable;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::storage::stat;
 
+/// What is between the origin of a file and the number of a further row that names it.
+const REPEATED: char = '#';
+
 /// What is known of a named file beside its bytes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Detail {
@@ -101,6 +104,7 @@ impl<'a> Resolver<'a> {
                     origin,
                     bytes: meta.len(),
                     modified_ns: modified_ns(&meta),
+                    member: None,
                 };
                 return Ok((file, None));
             }
@@ -150,7 +154,7 @@ impl<'a> Resolver<'a> {
 
 /// The entry of an item that has no file.
 pub(super) fn nothing(relative: PathBuf, origin: String) -> SourceFile {
-    SourceFile { source: 0, relative, origin, bytes: 0, modified_ns: 0 }
+    SourceFile { source: 0, relative, origin, bytes: 0, modified_ns: 0, member: None }
 }
 
 /// Whether the failure says that the name leads to no file.
@@ -159,6 +163,18 @@ pub(super) fn names_nothing(error: &std::io::Error) -> bool {
         error.kind(),
         ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidInput | ErrorKind::InvalidFilename
     ) || error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
+}
+
+/// Numbers the entries of a file that several rows of a table name, so that each has an origin of its own: `a.jpg`, `a.jpg#2`, `a.jpg#3`.
+pub(super) fn number_repeats(files: &mut [SourceFile]) {
+    let mut counts: HashMap<String, u64> = HashMap::new();
+    for file in files {
+        let count = counts.entry(file.origin.clone()).or_default();
+        *count += 1;
+        if *count > 1 {
+            file.origin.push_str(&format!("{REPEATED}{count}"));
+        }
+    }
 }
 
 /// Refuses a file that is named twice. `place` says where the entry of an ordinal stands, as in `line 3`.
@@ -182,9 +198,42 @@ pub(super) fn check_named_once(
     }
 }
 
+impl SourceFile {
+    /// The origin of the file itself, without the number of a further row that names it.
+    pub fn file_origin(&self) -> &str {
+        let is_number = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        match (self.origin.rsplit_once(REPEATED), self.relative.file_name()) {
+            (Some((origin, number)), Some(name)) if is_number(number) => {
+                let name = portable_name(name);
+                let is_whole = origin.strip_suffix(name.as_str()).is_some_and(|folder| folder.ends_with('/'));
+                if is_whole { origin } else { &self.origin }
+            }
+            _ => &self.origin,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_that_name_a_file_again_are_numbered() {
+        let file = |name: &str| SourceFile {
+            source: 0,
+            relative: name.into(),
+            origin: format!("s/{name}"),
+            bytes: 1,
+            modified_ns: 0,
+            member: None,
+        };
+        let mut files = ["a.jpg", "b.jpg", "a.jpg", "x#7", "a.jpg"].map(file);
+        number_repeats(&mut files);
+        let origins = files.each_ref().map(|file| file.origin.as_str());
+        assert_eq!(origins, ["s/a.jpg", "s/b.jpg", "s/a.jpg#2", "s/x#7", "s/a.jpg#3"]);
+        let of_files = files.each_ref().map(SourceFile::file_origin);
+        assert_eq!(of_files, ["s/a.jpg", "s/b.jpg", "s/a.jpg", "s/x#7", "s/a.jpg"]);
+    }
 
     fn resolve(dir: &Path, name: &[u8], follow: bool) -> (String, Option<RejectCode>) {
         let source = SourceSpec { label: "s".into(), path: dir.to_owned() };

@@ -4,6 +4,8 @@ pub mod braces;
 pub mod compression;
 pub mod files_from;
 pub mod globs;
+pub mod image_table;
+mod json_array;
 pub mod jsonl;
 pub mod labels;
 pub mod lines;
@@ -22,6 +24,7 @@ pub mod text;
 pub mod walk;
 pub mod warning;
 pub mod webdataset;
+pub mod zip;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -33,7 +36,7 @@ pub use name::portable_name;
 pub use planned::{PlannedFile, read_file};
 use rustix::io::Errno;
 
-use crate::decode::sniff;
+use crate::decode::{is_unreadable_photo, sniff};
 use crate::error::{Error, Result};
 
 /// Pauses between attempts at an operation that failed in the operating system.
@@ -108,11 +111,26 @@ const SNIFFED_BYTES: u64 = 4096;
 ///
 /// The file cannot be read.
 pub fn begins_as_image(path: &Path) -> Result<bool> {
-    let mut head = Vec::new();
+    Ok(sniff(&start_of(path)?).is_some())
+}
+
+/// The same, also for AVIF and HEIC images, which cannot be decoded.
+///
+/// # Errors
+///
+/// The file cannot be read.
+pub fn begins_as_any_image(path: &Path) -> Result<bool> {
+    let start = start_of(path)?;
+    Ok(sniff(&start).is_some() || is_unreadable_photo(&start))
+}
+
+/// The first bytes of a file.
+fn start_of(path: &Path) -> Result<Vec<u8>> {
+    let mut start = Vec::new();
     File::open(path)
-        .and_then(|file| file.take(SNIFFED_BYTES).read_to_end(&mut head))
+        .and_then(|file| file.take(SNIFFED_BYTES).read_to_end(&mut start))
         .map_err(|e| Error::io("read", path, e))?;
-    Ok(sniff(&head).is_some())
+    Ok(start)
 }
 
 /// The folder that a file is in.

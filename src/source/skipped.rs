@@ -16,7 +16,7 @@ const ADVICE_FOR_IMAGES: &[(&[&str], &str)] = &[
         &[".avif", ".heic", ".heif"],
         "AVIF and HEIC images cannot be decoded: convert them to JPEG or PNG first",
     ),
-    (ARCHIVES, "unpack archives first; tar files are read as they are"),
+    (&[".7z", ".rar"], "unpack archives first; zip and tar files are read as they are"),
     (
         &[".csv", ".tsv", ".jsonl", ".parquet"],
         "a table that names images is given with --metadata; text is converted by `dsconvert text`",
@@ -32,7 +32,7 @@ const ADVICE_FOR_TEXT: &[(&[&str], &str)] = &[
     ),
     (ARCHIVES, "unpack archives first"),
     (&[".pdf", ".docx", ".epub"], "extract the text of documents into .txt or .jsonl files first"),
-    (&[".json"], "write one JSON object per line, into .jsonl files"),
+    (&[".json"], "JSON files are read when they are named: 'DIR/*.json'"),
 ];
 
 const ARCHIVES: &[&str] = &[".zip", ".7z", ".rar"];
@@ -122,7 +122,7 @@ mod tests {
             names.iter().for_each(|name| types.add(name));
             types.advice(kind).unwrap_or_default()
         };
-        let images = advice(Kind::Images, &["a.zip", "b.AVIF"]);
+        let images = advice(Kind::Images, &["a.7z", "b.AVIF"]);
         assert!(images.contains("AVIF") && images.contains("unpack"), "{images}");
         assert!(advice(Kind::Text, &["a.jpg", "b.md"]).contains("dsconvert images"));
         assert!(advice(Kind::Text, &["b.md"]).contains("--input-format txt"));

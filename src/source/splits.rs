@@ -14,6 +14,7 @@ use super::labels::Layout;
 use super::portable_name;
 use super::walk::SourceFile;
 use super::warning::Warning;
+use super::zip;
 use crate::error::{Error, Result};
 use crate::index::check_split_name;
 
@@ -271,12 +272,26 @@ pub(super) fn folders(file: &SourceFile) -> Vec<String> {
     });
     let mut names: Vec<String> = parts.collect();
     names.pop();
+    if let Some(member) = &file.member {
+        let inside = (member.archive_parts as usize).min(names.len());
+        if member.in_root && inside < names.len() {
+            names.remove(inside);
+        }
+        // `train.zip` means what a folder `train` means.
+        if let Some(archive) = names[..inside].last_mut() {
+            archive.truncate(zip::stem(archive).len());
+        }
+    }
     names
 }
 
 /// The part of the origin that the user named: the label of the source, or the part of it before the name of a match.
 fn label(file: &SourceFile) -> &str {
-    file.origin.split('/').next().unwrap_or_default()
+    let label = file.origin.split('/').next().unwrap_or_default();
+    match &file.member {
+        Some(member) if member.archive_parts == 0 => zip::stem(label),
+        _ => label,
+    }
 }
 
 fn file_name(file: &SourceFile) -> Option<String> {
@@ -286,6 +301,11 @@ fn file_name(file: &SourceFile) -> Option<String> {
 /// The split that `name` means as a whole.
 fn split_named(name: &str) -> Option<&'static str> {
     WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(name)).map(|(_, split)| *split)
+}
+
+/// Whether `name` as a whole means a split.
+pub(super) fn is_split_name(name: &str) -> bool {
+    split_named(name).is_some()
 }
 
 /// Whether a folder of this name can hardly be anything but a split.
@@ -338,7 +358,14 @@ mod tests {
                 let (label, relative) = p.split_once('|').unwrap_or((p, ""));
                 let origin =
                     if relative.is_empty() { label.to_owned() } else { format!("{label}/{relative}") };
-                SourceFile { source: 0, relative: relative.into(), origin, bytes: 1, modified_ns: 0 }
+                SourceFile {
+                    source: 0,
+                    relative: relative.into(),
+                    origin,
+                    bytes: 1,
+                    modified_ns: 0,
+                    member: None,
+                }
             })
             .collect()
     }

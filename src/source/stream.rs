@@ -12,6 +12,7 @@ use bzip2::bufread::BzDecoder;
 use flate2::bufread::GzDecoder;
 
 use super::compression::Compression;
+use super::json_array::ArrayLines;
 use super::members::{Frames, MemberStarts, Members, XzStreams};
 use super::planned::{OpenedFile, PlannedFile};
 use super::retried;
@@ -89,6 +90,8 @@ pub struct Stream {
     compressed: bool,
     /// The content is not what its name says, or is damaged after the bytes that were given.
     misnamed: Option<Reject>,
+    /// Set where a JSON array is to be read as lines.
+    array: Option<ArrayLines>,
     /// Bytes that [`Self::peek`] has read and that are not given yet.
     ahead: VecDeque<u8>,
 }
@@ -149,7 +152,15 @@ impl Stream {
         let path = path.to_owned();
         let compressed = compression.is_some();
         let ahead = VecDeque::new();
-        Ok(Self { path, file: None, reader, seen, members, produced: 0, compressed, misnamed, ahead })
+        let (produced, array) = (0, None);
+        Ok(Self { path, file: None, reader, seen, members, produced, compressed, misnamed, array, ahead })
+    }
+
+    /// Gives a file that is a JSON array as one line for each element, of the same bytes in all. A file that is no array stays as
+    /// it is.
+    #[must_use]
+    pub fn with_array_lines(self) -> Self {
+        Self { array: Some(ArrayLines::default()), ..self }
     }
 
     /// Bytes of the file that were used so far.
@@ -229,6 +240,21 @@ impl Stream {
                     }
                     broken => return Err(broken),
                 },
+            }
+        }
+        if let Some(array) = &mut self.array {
+            let (read, wanted) = (filled, buffer.len());
+            filled = array.rewrite(&mut buffer[..read]);
+            let damage = match (filled < read, read < wanted && array.is_open()) {
+                (true, _) => Some((RejectCode::Corrupt, "something follows the end of the JSON array")),
+                (false, true) => Some((RejectCode::Truncated, "the JSON array does not end")),
+                (false, false) => None,
+            };
+            if let Some((code, why)) = damage {
+                let reject = self.misnamed.get_or_insert_with(|| Reject::new(code, why)).clone();
+                if filled == 0 {
+                    return Err(Broken::Damaged(reject));
+                }
             }
         }
         self.produced += filled as u64;

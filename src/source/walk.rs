@@ -17,6 +17,8 @@ use super::listing::names_nothing;
 use super::planned::{PlannedFile, modified_ns};
 use super::portable_name;
 use super::skipped::SkippedTypes;
+use super::stream::Broken;
+use super::zip::ZipMember;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::storage::for_each_entry;
@@ -38,22 +40,47 @@ pub struct SourceFile {
     pub bytes: u64,
     /// Time of the last change, in nanoseconds since 1970: tells an unchanged file from a changed one.
     pub modified_ns: i128,
+    /// Where it is in a zip archive; `None` for a file of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<Box<ZipMember>>,
 }
 
 impl SourceFile {
-    /// Where the file is now.
+    /// Where the file is now, or the archive that it is in.
     pub fn path(&self, sources: &[SourceSpec]) -> PathBuf {
         let root = &sources[self.source as usize].path;
-        if self.relative.as_os_str().is_empty() { root.clone() } else { root.join(&self.relative) }
+        let relative = match &self.member {
+            None => self.relative.clone(),
+            Some(member) => self.relative.components().take(member.archive_parts as usize).collect(),
+        };
+        if relative.as_os_str().is_empty() { root.clone() } else { root.join(relative) }
     }
 
-    /// The file as it is to be read. A source that is itself a file may be a link; others only with `follow_links`.
+    /// The file, or the archive that it is in, as it is to be opened. A source that is itself a file may be a link; others only
+    /// with `follow_links`.
     pub fn planned(&self, sources: &[SourceSpec], follow_links: bool) -> PlannedFile {
+        let (bytes, is_named) = match &self.member {
+            None => (self.bytes, self.is_named()),
+            Some(member) => (member.archive_bytes, member.archive_parts == 0),
+        };
         PlannedFile {
             path: self.path(sources),
-            bytes: self.bytes,
+            bytes,
             modified_ns: self.modified_ns,
-            follow_links: follow_links || self.is_named(),
+            follow_links: follow_links || is_named,
+        }
+    }
+
+    /// All bytes of the file.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read or has changed; in an archive, it may also be damaged.
+    pub fn read(&self, sources: &[SourceSpec], follow_links: bool) -> Result<Vec<u8>, Broken> {
+        let planned = self.planned(sources, follow_links);
+        match &self.member {
+            None => planned.read().map_err(Broken::Failed),
+            Some(member) => member.read(&planned),
         }
     }
 
@@ -188,6 +215,7 @@ impl Walk<'_> {
             origin,
             bytes: meta.len(),
             modified_ns: modified_ns(meta),
+            member: None,
         });
     }
 }

@@ -60,10 +60,20 @@ pub enum Warning {
         /// The split.
         split: String,
     },
-    /// A metadata file is in a folder with tar files, and is not used.
+    /// A metadata file is in a folder with tar or Parquet files, or in a zip archive or beside one, and is not used.
     MetadataSkipped {
         /// Where it is.
         path: PathBuf,
+    },
+    /// Zip archives are in a folder with images, and are not read: they may be what the images were unpacked from.
+    ArchivesSkipped {
+        /// One of them.
+        example: String,
+    },
+    /// Columns of Parquet files with images are left out, because no field can hold them.
+    ColumnsLeftOut {
+        /// Their names.
+        columns: Vec<String>,
     },
     /// Metadata files beside the images are used, and some images are in none of their rows.
     ImagesWithoutRow {
@@ -133,7 +143,10 @@ impl Warning {
             Self::ImagesWithoutRow { .. } => &[UNUSED],
             Self::FolderClassesUnused { in_splits: false, .. } => &[LABELS],
             Self::FolderClassesUnused { in_splits: true, .. } => &[SPLITS_AND_LABELS],
-            Self::MixedSourceLabels { .. } | Self::FieldNotSeen { .. } => &[],
+            Self::MixedSourceLabels { .. }
+            | Self::FieldNotSeen { .. }
+            | Self::ColumnsLeftOut { .. }
+            | Self::ArchivesSkipped { .. } => &[],
         }
     }
 }
@@ -171,7 +184,20 @@ impl fmt::Display for Warning {
                 write!(f, "everything is in the split {split}, because the source is called {label:?}")
             }
             Self::MetadataSkipped { path } => {
-                write!(f, "{}: metadata beside tar files is not used", printable_path(path))
+                write!(
+                    f,
+                    "{}: metadata beside tar or Parquet files or in zip archives is not used",
+                    printable_path(path)
+                )
+            }
+            Self::ArchivesSkipped { example } => write!(
+                f,
+                "zip archives beside images are not read, such as {}; name one as a source to convert it",
+                printable(example)
+            ),
+            Self::ColumnsLeftOut { columns } => {
+                let names = listed(columns.iter().map(|name| format!("{name:?}")));
+                write!(f, "no field can hold these columns, which are left out: {names}")
             }
             Self::ImagesWithoutRow { images, example } => write!(
                 f,

@@ -91,6 +91,27 @@ fn members_of_one_name_are_one_sample() {
 }
 
 #[test]
+fn given_classes_make_the_cls_member_the_label() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut tar = Tar::default();
+    for (i, class) in ["1\n", "zebra", "ant", "2", "bee", "-1"].into_iter().enumerate() {
+        tar.file(&format!("{i}.jpg"), &small()).file(&format!("{i}.cls"), class.as_bytes());
+    }
+    tar.file("6.jpg", &small()).file("6.txt", b"no class");
+    put(dir.path(), "s.tar", &tar.end());
+    put(dir.path(), "classes.txt", b"zebra\nant\n");
+    let options = ["s.tar", "--out", "out", "--classes", "classes.txt", "--max-rejects", "3"];
+    run(dir.path(), b"", &options).exits(0);
+    let out = dir.path().join("out");
+    assert_eq!(manifest(&out)["schema"]["class_names"], serde_json::json!(["zebra", "ant"]));
+    let labels = [Value::Int(1), Value::Int(0), Value::Int(1), Value::Null];
+    assert_eq!(column(&out, "train", "label"), labels);
+    assert_eq!(texts(&out, "train", "txt"), ["Null", "Null", "Null", "no class"]);
+    let unknown = |number: u32| (format!("s.tar#{number}"), "unknown-label".to_owned());
+    assert_eq!(rejects(&out), [3, 4, 5].map(unknown));
+}
+
+#[test]
 fn tar_files_stand_beside_images_and_in_splits() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("root");

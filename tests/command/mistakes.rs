@@ -55,7 +55,37 @@ const TYPES: &[Mistake] = &[
     ("text manuals --out o -t bytes", 3, &["1 .md, 1 .pdf", "extract the text"]),
     ("text code --out o -t bytes", 3, &["code; 2 files were skipped: 1 .md, 1 .rs", "--input-format txt"]),
     ("text code/a.rs --out o -t bytes", 2, &["code/a.rs: unknown kind", "add --input-format txt", ".jsonl"]),
+    ("images avifs --out o", 3, &["avifs/a.avif: AVIF images cannot be read", "convert them to PNG or JPEG"]),
+    ("images zips --out o", 2, &["zips/a.zip: the zip archive cannot be read", "unzip -t"]),
+    ("text zips --out o -t bytes", 3, &["1 file was skipped: 1 .zip", "unpack archives first"]),
     ("text pictures --out o -t bytes", 3, &["1 file was skipped: 1 .jpg", "`dsconvert images`"]),
+];
+
+const TOKENIZERS: &[Mistake] = &[
+    (
+        "text corpus --out o -t gpt2",
+        2,
+        &["looked for gpt2, ", "models--gpt2", "tiktoken.get_encoding('gpt2')"],
+    ),
+    (
+        "text corpus --out o -t org/m",
+        2,
+        &["models--org--m", "from_pretrained('org/m').save_pretrained('DIR')"],
+    ),
+    ("text corpus --out o -t none.json", 2, &["looked for none.json\n", "a SentencePiece .model"]),
+    ("text corpus --out o -t photos", 2, &["photos: the folder has no tokenizer", "tokenizer.json, "]),
+    (
+        "text corpus --out o -t model.model",
+        2,
+        &["model.model: the file is not a SentencePiece", "git lfs pull"],
+    ),
+    ("text corpus --out o -t cl100k_base.tiktoken", 2, &["no token is the single byte 0x00", "git lfs pull"]),
+    (
+        "text corpus --out o -t my.tiktoken",
+        2,
+        &["how to split a text", "--tokenizer cl100k_base:my.tiktoken"],
+    ),
+    ("text corpus --out o -t vocab.json", 2, &["only a part of a tokenizer", "save_pretrained('DIR')"]),
 ];
 
 /// For each kind of table, with the columns `content` and `id`.
@@ -98,6 +128,7 @@ fn put(dir: &Path, name: &str, content: &[u8]) {
 fn check(dir: &Path, (line, status, parts): &Mistake, table: &str) {
     let line = line.replace("TABLE", table);
     let mut command = command(line.split_whitespace());
+    command.env("HF_HUB_CACHE", "hub").env("TIKTOKEN_CACHE_DIR", "ranks");
     let ran = Ran::of(command.current_dir(dir).output().unwrap());
     assert_eq!(ran.status, *status, "{line}\n{}{}", ran.stdout, ran.stderr);
     assert!(ran.stderr.starts_with("error: "), "{line}\n{}", ran.stderr);
@@ -121,8 +152,14 @@ fn every_mistake_has_a_message_that_helps() {
     put(dir, "code/a.rs", b"fn main() {}");
     put(dir, "code/b.md", b"# x");
     put(dir, "pictures/a.jpg", b"x");
+    put(dir, "avifs/a.avif", b"\0\0\0\x20ftypavif\0\0\0\0avifmif1");
+    put(dir, "zips/a.zip", b"PK\x03\x04 and no directory");
+    put(dir, "model.model", b"version https://git-lfs.github.com/spec/v1\n");
+    put(dir, "cl100k_base.tiktoken", b"IQ== 0\n");
+    put(dir, "my.tiktoken", b"IQ== 0\n");
+    put(dir, "vocab.json", b"{}");
     std::fs::create_dir(dir.join("empty")).unwrap();
-    for mistake in [VALUES, PATHS, TYPES].into_iter().flatten() {
+    for mistake in [VALUES, PATHS, TYPES, TOKENIZERS].into_iter().flatten() {
         check(dir, mistake, "");
     }
     put(dir, "a.jsonl", b"{\"content\": \"x\", \"id\": 1}\n{\"content\": \"y\", \"id\": 2}\n");

@@ -7,6 +7,7 @@ import io
 import json
 import lzma
 
+import datasets
 import msgpack
 import pyarrow as pa
 import pyarrow.feather
@@ -98,6 +99,44 @@ def test_tables_of_the_csv_module(dsconvert, tmp_path, extension, compress):
     source.write_bytes(compress(rows.getvalue().encode()))
     records = converted(dsconvert, source, tmp_path / "out", "--keep-fields", "id:int64")
     assert [(r["id"], r["text"]) for r in records] == list(enumerate(TEXTS))
+
+
+ROWS = [{"id": i, "text": text, "meta": {"n": [i, None], "a,b": "]\n\\\"}"}} for i, text in enumerate(TEXTS)]
+ARRAYS = {
+    "compact.json": lambda path: path.write_text(json.dumps(ROWS, ensure_ascii=False, separators=(",", ":"))),
+    "indented.json": lambda path: path.write_text("\ufeff" + json.dumps(ROWS, indent=4)),
+    "packed.JSON.gz": lambda path: path.write_bytes(gzip.compress(json.dumps(ROWS, indent=1).replace("\n", "\r\n").encode())),
+    "lines.json": lambda path: path.write_text("".join(json.dumps(row) + "\n" for row in ROWS)),
+    "datasets.json": lambda path: datasets.Dataset.from_list(ROWS).to_json(path, lines=False, orient="records"),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_of_json(dsconvert, tmp_path, name):
+    source = tmp_path / "in" / name
+    source.parent.mkdir()
+    ARRAYS[name](source)
+    records = converted(dsconvert, source, tmp_path / "out", "--keep-fields", "id:int64,meta:json", "--quiet")
+    assert [(r["id"], r["text"], json.loads(r["meta"])) for r in records] == [(r["id"], r["text"], r["meta"]) for r in ROWS]
+    # In a folder, a .json file may be anything.
+    skipped = dsconvert("text", tmp_path / "in", "--out", tmp_path / "none", "--tokenizer", "bytes", status=3)
+    assert "nothing was found" in skipped.stderr
+
+
+def test_arrays_of_json_that_are_no_whole_ones(dsconvert, tmp_path):
+    source = tmp_path / "rows.json"
+    for text, kept, codes in [
+        # The last element is not whole before the array has ended.
+        (json.dumps(ROWS)[:-1], 499, ["truncated"]),
+        (json.dumps(ROWS) + "\n[]", 499, ["corrupt"]),
+        (json.dumps(ROWS[:9])[:-30], 8, ["truncated"]),
+        ('[{"text": "a"}, 7, {"text": "b"}]', 2, ["invalid-json"]),
+    ]:
+        source.write_text(text)
+        options = ["--max-rejects", "50%", "--overwrite", "--quiet"]
+        assert len(converted(dsconvert, source, tmp_path / "out", *options)) == kept
+        rejects = [json.loads(line)["code"] for line in (tmp_path / "out/rejects.jsonl").read_text().splitlines()]
+        assert rejects == codes
 
 
 def test_a_column_that_breaks_its_promise_of_utf8_is_damage(dsconvert, tmp_path):

@@ -39,6 +39,16 @@ pub(crate) enum FoundToken {
     Several(Vec<String>),
 }
 
+impl FoundToken {
+    /// The token, when exactly one fits.
+    pub(crate) fn token(self) -> Option<SpecialToken> {
+        match self {
+            FoundToken::Token(token) => Some(token),
+            FoundToken::None | FoundToken::Several(_) => None,
+        }
+    }
+}
+
 /// Finds the token of `end`. `id_of` looks a string up in the whole vocabulary.
 pub(crate) fn find(
     end: SequenceEnd,

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, available_parallelism};
 
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::bos_eos::{self, FoundToken};
@@ -20,6 +21,7 @@ use crate::load;
 use crate::options::{EngineChoice, SpecialInText, TokenizerOptions};
 use crate::panics::caught;
 use crate::scratch::Scratch;
+use crate::sentencepiece::{self, SentencePiece};
 use crate::special::{self, SpecialTokenFinder};
 use crate::tokenizer::{Base, Tokenizer};
 
@@ -82,11 +84,16 @@ impl Tokenizer {
 
     /// The tokenizer of a `tokenizer.json`. Truncation, padding and dropout written inside are switched off.
     ///
+    /// A file that [`sentencepiece_to_json`](crate::sentencepiece_to_json) made encodes as the SentencePiece model in it does.
+    ///
     /// # Errors
     ///
     /// The file is malformed or of an unknown type, BOS or EOS is to be added and cannot be determined, or
     /// [`EngineChoice::Fast`] is asked for and no fast engine makes the ids of the reference.
     pub fn from_json(json: Vec<u8>, options: TokenizerOptions) -> Result<Self> {
+        if let Some(model) = sentencepiece::embedded(&json)? {
+            return Self::from_embedded(json, model, options);
+        }
         let draft = || match options.engine {
             EngineChoice::Reference => Err("it is not wanted".to_owned()),
             _ => Draft::new(&json),
@@ -121,10 +128,6 @@ impl Tokenizer {
         if options.add_eos {
             suffix.push(bos_eos::required(SequenceEnd::Eos, &eos, &special)?.id);
         }
-        let known = |found| match found {
-            FoundToken::Token(token) => Some(token),
-            _ => None,
-        };
 
         let model = loaded.model_type().to_owned();
         let parse_special = options.special_in_text == SpecialInText::Parse;
@@ -145,8 +148,8 @@ impl Tokenizer {
             reference: reference.info(),
             engine: fast.as_ref().map_or_else(|| reference.info(), |engine| engine.info()),
             engine_note,
-            bos: known(bos),
-            eos: known(eos),
+            bos: bos.token(),
+            eos: eos.token(),
         };
         Ok(Self {
             options,
@@ -158,6 +161,54 @@ impl Tokenizer {
             hidden,
             reference: Base::Reference(reference),
             fast,
+            serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
+        })
+    }
+}
+
+impl Tokenizer {
+    /// The tokenizer of the SentencePiece `model` that `json` holds.
+    fn from_embedded(json: Vec<u8>, model: SentencePiece, options: TokenizerOptions) -> Result<Self> {
+        if options.special_in_text == SpecialInText::Parse {
+            return Err(LoadError::ParsedControls);
+        }
+        if options.add_special_tokens {
+            return Err(LoadError::UnclearPostProcessor);
+        }
+        let special = model.special_tokens();
+        let find = |end, named: &Option<String>| match (model.sequence_token(end), named) {
+            (Some(token), None) => Ok(FoundToken::Token(token)),
+            _ => bos_eos::find(end, named.as_deref(), &Value::Null, &special, |t| model.id(t)),
+        };
+        let bos = find(SequenceEnd::Bos, &options.bos_token)?;
+        let eos = find(SequenceEnd::Eos, &options.eos_token)?;
+        let added = |wanted, end, found| match wanted {
+            true => bos_eos::required(end, found, &special).map(|token| vec![token.id]),
+            false => Ok(Vec::new()),
+        };
+        let prefix = added(options.add_bos, SequenceEnd::Bos, &bos)?;
+        let suffix = added(options.add_eos, SequenceEnd::Eos, &eos)?;
+        let info = TokenizerInfo {
+            model: model.model_type().to_owned(),
+            vocab_size: u64::from(model.vocab_size()),
+            max_id: model.vocab_size().saturating_sub(1),
+            sha256: Some(hex(&Sha256::digest(&json))),
+            reference: model.info(),
+            engine: model.info(),
+            engine_note: None,
+            bos: bos.token(),
+            eos: eos.token(),
+        };
+        Ok(Self {
+            finder: SpecialTokenFinder::of_strings(&special)?,
+            reference: Base::SentencePiece(Box::new(model.with_max_bytes(options.max_reference_bytes()))),
+            options,
+            json: Some(json),
+            info,
+            prefix,
+            suffix,
+            hidden: IdSet::default(),
+            fast: None,
             serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
         })
     }

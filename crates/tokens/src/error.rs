@@ -97,6 +97,17 @@ pub enum LoadError {
     /// `add_special_tokens` with a post-processor whose tokens depend on the text.
     #[error("the post-processor of the tokenizer does not put fixed tokens around a sequence")]
     UnclearPostProcessor,
+    /// A SentencePiece model is damaged, or of a type that this crate does not encode with. Holds the reason.
+    #[error("the SentencePiece model cannot be used: {0}")]
+    UnusableModel(String),
+    /// A tiktoken file is damaged, or no `tokenizer.json` has exactly its ids. Holds the reason.
+    #[error("the tiktoken file cannot be used: {0}")]
+    UnusableRanks(String),
+    /// [`SpecialInText::Parse`](crate::SpecialInText::Parse) with a SentencePiece model, in which no text is a control symbol.
+    #[error(
+        "SentencePiece models never parse control symbols in a text, so `special_in_text` cannot be parse"
+    )]
+    ParsedControls,
     /// [`EngineChoice::Fast`](crate::EngineChoice::Fast) with a tokenizer that has no fast engine, or whose engine failed the
     /// proof. Holds the reason.
     #[error("the fast engine cannot work with this tokenizer: {0}")]
@@ -126,7 +137,12 @@ impl LoadError {
             LoadError::BytesHasNoSpecialTokens => "use `add_bos` (id 256) and `add_eos` (id 257)".to_owned(),
             LoadError::UnclearPostProcessor => "use `add_bos` and `add_eos`".to_owned(),
             LoadError::NoFastEngine(_) => "use the engine `Auto` or `Reference`".to_owned(),
+            LoadError::ParsedControls => "use text or error, or convert the model as transformers does: python -c \"from \
+                transformers import AutoTokenizer; AutoTokenizer.from_pretrained('FOLDER').save_pretrained('OUT')\""
+                .to_owned(),
             LoadError::Malformed { .. }
+            | LoadError::UnusableModel(_)
+            | LoadError::UnusableRanks(_)
             | LoadError::Inconsistent(_)
             | LoadError::MissingVocabulary
             | LoadError::EmptyVocabulary

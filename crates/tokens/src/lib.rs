@@ -11,18 +11,21 @@ mod growth;
 mod id_set;
 mod ids;
 mod info;
+mod json_map;
 mod load;
 mod options;
 mod outline;
 mod panics;
 mod scratch;
 mod segments;
+mod sentencepiece;
 mod special;
 mod stats;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
+mod tiktoken;
 mod tokenizer;
 mod unigram_scores;
 mod verify;
@@ -38,6 +41,8 @@ pub use options::{
 pub use outline::MODEL_TYPES;
 pub use panics::is_panic_contained;
 pub use scratch::Scratch;
+pub use sentencepiece::sentencepiece_to_json;
 pub use stats::{EncodeStats, Segment};
+pub use tiktoken::{RankFile, TiktokenEncoding, is_rank_file, tiktoken_to_json};
 pub use tokenizer::Tokenizer;
 pub use verify::Verified;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use crate::engine::fast::buffers::Buffers;
+use crate::sentencepiece::SentencePieceBuffers;
 
 /// Buffers and the word cache of one thread.
 ///
@@ -12,6 +13,7 @@ use crate::engine::fast::buffers::Buffers;
 pub struct Scratch {
     serial: u64,
     buffers: Option<Box<Buffers>>,
+    sentencepiece: Option<Box<SentencePieceBuffers>>,
     /// Ids that are being made.
     pub(crate) ids: Vec<u32>,
     /// Number of other threads that are idle.
@@ -21,7 +23,7 @@ pub struct Scratch {
 impl Scratch {
     /// For the tokenizer with this serial number.
     pub(crate) fn new(serial: u64) -> Self {
-        Self { serial, buffers: None, ids: Vec::new(), idle: Arc::default() }
+        Self { serial, buffers: None, sentencepiece: None, ids: Vec::new(), idle: Arc::default() }
     }
 
     /// Encodes long texts with the help of additional threads, at most as many as `idle` holds at the time. A caller with its own
@@ -52,5 +54,10 @@ impl Scratch {
     /// Allocated at the first use by an engine that needs them.
     pub(crate) fn buffers(&mut self) -> &mut Buffers {
         self.buffers.get_or_insert_with(|| Box::new(Buffers::new()))
+    }
+
+    /// The same of a SentencePiece model.
+    pub(crate) fn sentencepiece(&mut self) -> &mut SentencePieceBuffers {
+        self.sentencepiece.get_or_insert_default()
     }
 }

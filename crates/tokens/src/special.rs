@@ -70,12 +70,6 @@ impl SpecialTokenFinder {
         let normalized = |t: &SpecialToken| {
             added.get_added_tokens_decoder().get(&t.id).is_some_and(|added| added.normalized)
         };
-        let automaton = |strings: &[&str]| {
-            let builder = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(strings);
-            builder.map_err(|e| {
-                LoadError::malformed("the special tokens of the tokenizer cannot be searched for", e)
-            })
-        };
         if tokenizer.get_normalizer().is_some() && tokens.iter().any(normalized) {
             let cores: Option<Vec<&str>> =
                 tokens.iter().map(|token| untouched(&token.token, &outline.normalizer)).collect();
@@ -84,10 +78,22 @@ impl SpecialTokenFinder {
             let within_words = !tokens.iter().any(|token| token.token.contains(is_space));
             return Ok(SpecialTokenFinder::ByReference { cores, within_words });
         }
-        let strings: Vec<&str> = tokens.iter().map(|token| token.token.as_str()).collect();
-        let automaton = automaton(&strings)?;
-        Ok(SpecialTokenFinder::Strings(Box::new(automaton), tokens))
+        Self::of_strings(&tokens)
     }
+
+    /// A finder for tokens whose strings are in the text as it is.
+    pub(crate) fn of_strings(tokens: &[SpecialToken]) -> Result<Self> {
+        if tokens.is_empty() {
+            return Ok(SpecialTokenFinder::Nothing);
+        }
+        let strings: Vec<&str> = tokens.iter().map(|token| token.token.as_str()).collect();
+        Ok(SpecialTokenFinder::Strings(Box::new(automaton(&strings)?), tokens.to_vec()))
+    }
+}
+
+fn automaton(strings: &[&str]) -> Result<AhoCorasick> {
+    let built = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(strings);
+    built.map_err(|e| LoadError::malformed("the special tokens of the tokenizer cannot be searched for", e))
 }
 
 /// What a text has for certain if the token is found in it after normalization: the longest part of the token that the

@@ -12,6 +12,7 @@ use crate::info::TokenizerInfo;
 use crate::options::{SpecialInText, TokenizerOptions};
 use crate::scratch::Scratch;
 use crate::segments::{SegmentEncoder, cut_between_words};
+use crate::sentencepiece::SentencePiece;
 use crate::special::SpecialTokenFinder;
 use crate::stats::EncodeStats;
 
@@ -39,6 +40,7 @@ pub struct Tokenizer {
 pub(crate) enum Base {
     Bytes(Bytes),
     Reference(Arc<Reference>),
+    SentencePiece(Box<SentencePiece>),
 }
 
 impl Base {
@@ -46,6 +48,7 @@ impl Base {
         match self {
             Base::Bytes(bytes) => bytes,
             Base::Reference(reference) => &**reference,
+            Base::SentencePiece(model) => &**model,
         }
     }
 }
@@ -138,7 +141,7 @@ impl Tokenizer {
     /// Whether `text` is short enough for the reference.
     pub(crate) fn is_for_reference(&self, text: &str) -> bool {
         match &self.reference {
-            Base::Bytes(_) => true,
+            Base::Bytes(_) | Base::SentencePiece(_) => true,
             Base::Reference(reference) => reference.admits(text),
         }
     }

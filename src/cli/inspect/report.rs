@@ -3,16 +3,16 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::{Args, Out, is_file, is_shard, open_dataset, print_error, split_of};
+use super::{Args, Out, is_shard, open_dataset, print_error, split_of};
 use crate::cli::print;
 use crate::error::{Error, Result};
-use crate::manifest::TOKENIZER_NAME;
 use crate::options::check_local;
 use crate::printable::printable_path;
 use crate::report::format::plural;
 use crate::report::{DatasetReport, ReportOptions, RunReport, contact_sheet, page_html, plots_svg};
 use crate::source::read_file;
-use crate::storage::{Access, stat, write_file};
+use crate::storage::{Access, write_file};
+use crate::tokenizer_files;
 
 /// Files that a report is written to, and what it shows.
 #[derive(Debug, clap::Args)]
@@ -34,7 +34,7 @@ pub(super) struct ReportArgs {
     #[arg(long, value_name = "FILE", requires = "html")]
     report: Option<PathBuf>,
 
-    /// With --html or --text: the tokenizer.json that made the ids, for a dataset that does not hold it
+    /// With --html or --text: the tokenizer that made the ids, as for dsconvert text, for a dataset that does not hold it
     #[arg(long, value_name = "FILE")]
     tokenizer: Option<PathBuf>,
 
@@ -166,13 +166,11 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
     written.iter().try_for_each(|line| writeln!(out, "{line}")).map_err(print_error)
 }
 
-/// The bytes of a `tokenizer.json`, or of that in a folder.
+/// The tokenizer at a path or of a name, as the bytes of a `tokenizer.json`.
 fn read_tokenizer(path: &Path) -> Result<Vec<u8>> {
     check_local("--tokenizer", path)?;
-    let is_folder = stat(path)?.is_some_and(|meta| meta.is_dir());
-    let file = if is_folder { path.join(TOKENIZER_NAME) } else { path.to_owned() };
-    if !is_file(&file)? {
-        return Err(Error::usage("there is no such tokenizer").at_path(&file));
+    match path.to_str() {
+        Some(name) => Ok(tokenizer_files::find(name)?.json),
+        None => read_file(path),
     }
-    read_file(&file)
 }

@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::feed::FileFeed;
 use super::job::ImagesJob;
 use super::row::ImageRow;
-use super::tars::{TarFeed, TarTask};
+use super::tables::{ClassOrdinals, TableTask};
+use super::tars::TarTask;
 use crate::error::Result;
 use crate::options::RunOptions;
 use crate::panics::contained;
@@ -26,6 +26,7 @@ use crate::pipeline::testing::item_panic_point;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::LABEL;
 use crate::source::listing::Detail;
+use crate::source::stream::Broken;
 use crate::source::walk::SourceFile;
 use crate::threads;
 use crate::transform::image::{self as transform, DEFAULT_KEPT_BYTES, Scratch};
@@ -36,6 +37,8 @@ pub(in crate::pipeline) enum Task {
     Files(Range<usize>),
     /// Samples of a tar file.
     Tar(TarTask),
+    /// Rows of a Parquet file.
+    Table(TableTask),
 }
 
 /// An image with all that is known of it.
@@ -50,6 +53,8 @@ pub(super) struct Item {
 /// The running conversion.
 pub(in crate::pipeline) struct Images<'a> {
     pub(super) job: &'a ImagesJob,
+    /// The classes of labels in Parquet files.
+    pub(super) classes: ClassOrdinals,
     pixels: MemoryLimit,
     /// Bytes of buffers that a worker keeps from image to image.
     kept_bytes: usize,
@@ -85,17 +90,14 @@ impl Conversion for Images<'_> {
     }
 
     fn open(&self, unit: u32, _careful: bool) -> Result<Box<dyn Feed<Task> + '_>> {
-        let range = self.job.units[unit as usize].clone();
-        if self.job.is_tar(&self.job.files[range.start]) {
-            return Ok(Box::new(TarFeed::open(self.job, range.start)?));
-        }
-        Ok(Box::new(FileFeed::new(&self.job.files[range.clone()], range.start)))
+        self.job.feed(self.job.units[unit as usize].clone())
     }
 
     fn convert(&self, task: Task, scratch: &mut Scratch, out: &mut Outcomes) -> Result<Converting> {
         match task {
             Task::Files(files) => self.files(files, scratch, out)?,
             Task::Tar(task) => self.tar(task, scratch, out),
+            Task::Table(task) => self.table(task, scratch, out),
         }
         Ok(Converting::Done)
     }
@@ -108,6 +110,7 @@ impl<'a> Images<'a> {
         let kept = run.memory_bytes / 4 / run.threads.max(1) as u64;
         Self {
             job,
+            classes: ClassOrdinals::new(&job.schema.class_names),
             pixels: MemoryLimit::new(run.memory_bytes / 2),
             kept_bytes: kept.min(DEFAULT_KEPT_BYTES as u64) as usize,
             duplicates: OnceLock::new(),
@@ -122,16 +125,27 @@ impl<'a> Images<'a> {
                 out.list.push(Outcome::Rejected { split, origin, reject: defect.clone() });
                 continue;
             }
-            let planned = self.job.planned(file);
             let started = Instant::now();
-            let bytes = Bytes::from(planned.read()?);
-            out.read(&bytes);
+            let read = file.read(&self.job.options.sources, self.job.options.follow_symlinks);
             out.reading += started.elapsed();
             out.source_bytes += file.bytes;
-            let name = planned.path.file_name().map(crate::source::portable_name).unwrap_or_default();
+            let bytes = match read {
+                Ok(bytes) => Bytes::from(bytes),
+                Err(Broken::Failed(error)) => return Err(error),
+                Err(Broken::Damaged(reject)) => {
+                    let (split, origin) = (self.job.split_of(file), file.origin.clone());
+                    out.list.push(Outcome::Rejected { split, origin, reject });
+                    continue;
+                }
+            };
+            out.read(&bytes);
+            let path = file.path(&self.job.options.sources);
+            let name = if file.member.is_some() { file.relative.file_name() } else { path.file_name() };
+            let name = name.map(crate::source::portable_name).unwrap_or_default();
             // What is named one by one is an item, whatever it is.
             if detail.is_none()
                 && transform::sniff(&bytes).is_none()
+                && !transform::is_unreadable_photo(&bytes)
                 && !transform::has_image_extension(&name)
             {
                 out.skipped.add(&file.origin);

@@ -41,6 +41,7 @@ mod tests {
                 origin: "x".into(),
                 bytes,
                 modified_ns: 0,
+                member: None,
             })
             .collect();
         assert_eq!(divide(&files, 3, 6, |_| false), [0..2, 2..4, 4..5, 5..6]);

@@ -7,19 +7,23 @@ use serde_json::json;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::options::{ImagesOptions, Naming};
+use super::tables::{FoundTables, find_tables};
 use super::tars::tar_fields;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::SourceSpec;
+use crate::printable::printable;
 use crate::schema::Field;
-use crate::source::begins_as_image;
+use crate::source::image_table::is_parquet;
 use crate::source::labels::{Folders, Layout};
 use crate::source::listing::Detail;
 use crate::source::metadata::{BESIDE_NAMES, Metadata, list_beside};
 use crate::source::skipped::SkippedTypes;
 use crate::source::splits::{Names, SplitBy};
-use crate::source::walk::{SourceFile, list};
+use crate::source::walk::{Listing, SourceFile, list};
 use crate::source::warning::Warning;
 use crate::source::webdataset::is_tar;
+use crate::source::zip::{expand, is_zip};
+use crate::source::{begins_as_any_image, portable_name};
 use crate::transform::image::has_image_extension;
 
 /// Files of a folder that are looked into when no name says what they are.
@@ -42,6 +46,8 @@ pub(super) struct FoundImages {
     pub(super) walked: bool,
     /// Metadata files whose rows name the files.
     pub(super) tables: Vec<PathBuf>,
+    /// Whether Parquet files among the files have images in their rows.
+    pub(super) image_tables: bool,
     /// Whether those were found by the walk, and not named.
     pub(super) by_itself: bool,
     /// What the search decided and may not be meant.
@@ -54,11 +60,12 @@ impl FoundImages {
     pub(super) fn folders(&self, options: &ImagesOptions) -> Result<Folders> {
         let layout = options.layout;
         let placed: Vec<&SourceFile> = match self.walked {
-            true => images_among(&self.files, &options.sources),
+            true => images_among(&self.files, &options.sources, self.image_tables),
             // What has no safe path is in no folder either.
             false => self.files.iter().filter(|f| !f.is_named()).collect(),
         };
-        let is_image = |f: &&SourceFile| !(self.walked && is_tar(&f.origin));
+        let is_table = |f: &SourceFile| self.image_tables && is_parquet(&f.origin);
+        let is_image = |f: &&SourceFile| !(self.walked && (is_tar(&f.origin) || is_table(f)));
         let images: Vec<&SourceFile> = placed.iter().copied().filter(is_image).collect();
         // What the name of one image says of a split is chance; a tar file is named for what is in it.
         let names = if images.is_empty() && !placed.is_empty() { Names::Words } else { Names::Folders };
@@ -68,6 +75,9 @@ impl FoundImages {
                 let error = Error::usage(
                     "the metadata has labels, and --layout labels asks for those of the folders",
                 );
+                if self.image_tables {
+                    return Err(error.help("leave --layout out"));
+                }
                 return Err(match self.by_itself {
                     true => error.help("leave --layout out, or ignore the metadata with --metadata none"),
                     false => error.help("leave --layout out, or rename the column \"label\""),
@@ -89,10 +99,14 @@ impl FoundImages {
 
 /// The files that may be images or tar files: what lies beside them says nothing of splits and classes. Where no name in
 /// a folder is that of an image, some of its files are looked into.
-fn images_among<'a>(files: &'a [SourceFile], sources: &[SourceSpec]) -> Vec<&'a SourceFile> {
+fn images_among<'a>(
+    files: &'a [SourceFile],
+    sources: &[SourceSpec],
+    image_tables: bool,
+) -> Vec<&'a SourceFile> {
     let by_name = |f: &SourceFile| {
         let name = f.origin.rsplit('/').next().unwrap_or_default();
-        is_tar(name) || has_image_extension(name)
+        is_tar(name) || has_image_extension(name) || (image_tables && is_parquet(name))
     };
     let mut named = HashSet::new();
     for file in files.iter().filter(|f| by_name(f)) {
@@ -108,7 +122,7 @@ fn images_among<'a>(files: &'a [SourceFile], sources: &[SourceSpec]) -> Vec<&'a 
                 if !*found && *count < SNIFFED_FILES {
                     *count += 1;
                     // A file that cannot be read is a failure of the run, not of the plan.
-                    *found = begins_as_image(&file.path(sources)).unwrap_or(true);
+                    *found = begins_as_any_image(&file.path(sources)).unwrap_or(true);
                 }
                 // A folder with more files may have images among the others.
                 *found || *count == SNIFFED_FILES
@@ -162,25 +176,41 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let sources = &options.sources;
     let listing = list(sources, options.follow_symlinks, &|_| true)?;
     crate::pipeline::check_origins(&listing.files, sources)?;
-    let tars = listing.files.iter().any(|f| is_tar(&f.origin));
-    let mut tables: Vec<&SourceFile> = listing.files.iter().filter(|f| is_table(f)).collect();
+    let image_tables = find_tables(&listing.files, options)?;
     let mut warnings = Vec::new();
+    let listing = match image_tables {
+        Some(_) => listing,
+        None => with_archives(listing, options, &mut warnings)?,
+    };
+    let tars = listing.files.iter().any(|f| is_tar(&f.origin));
+    let in_archives = listing.files.iter().any(|f| f.member.is_some());
+    let mut tables: Vec<&SourceFile> = listing.files.iter().filter(|f| is_table(f)).collect();
     if options.naming == Naming::WalkOnly {
         tables.clear();
-    } else if tars {
+    } else if tars || in_archives || image_tables.is_some() {
         let skipped = |table: &SourceFile| Warning::MetadataSkipped { path: table.path(sources) };
         warnings.extend(tables.drain(..).map(skipped));
     }
+    if let Some(found) = image_tables {
+        return of_tables(found, listing, warnings, sources);
+    }
     if tables.is_empty() {
-        let fields = if tars { tar_fields() } else { Vec::new() };
         let (files, skipped) = (listing.files, listing.skipped);
-        return Ok(FoundImages { files, skipped, fields, warnings, walked: true, ..FoundImages::default() });
+        // Given classes are those of samples where there are no folders that could be classes.
+        let is_in_tar = |f: &&SourceFile| is_tar(&f.origin);
+        let is_labelled = tars
+            && options.layout != Layout::Labels
+            && images_among(&files, sources, false).iter().all(is_in_tar);
+        let class_names = options.classes.clone().filter(|_| is_labelled);
+        let fields = if tars { tar_fields(class_names.is_some()) } else { Vec::new() };
+        let found = FoundImages { files, skipped, fields, class_names, warnings, ..FoundImages::default() };
+        return Ok(FoundImages { walked: true, ..found });
     }
     let classes = options.classes.as_deref();
     let named = list_beside(&tables, sources, options.follow_symlinks, classes).map_err(tables_help)?;
     let origins: HashSet<&str> = named.files.iter().map(|f| f.origin.as_str()).collect();
     let in_no_row = |f: &SourceFile| !origins.contains(f.origin.as_str());
-    let images = images_among(&listing.files, sources);
+    let images = images_among(&listing.files, sources, false);
     let mut left_out = images.into_iter().filter(|f| in_no_row(f));
     if let Some(first) = left_out.next() {
         let (images, example) = (1 + left_out.count() as u64, first.origin.clone());
@@ -190,6 +220,70 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     listing.files.iter().filter(|f| in_no_row(f)).for_each(|f| skipped.add(&f.origin));
     let tables = tables.iter().map(|table| table.path(sources)).collect();
     Ok(FoundImages { skipped, tables, warnings, by_itself: true, ..FoundImages::of(named) })
+}
+
+/// The listing with the images in zip archives. An archive in a folder with images or tar files is left out: it may be what they
+/// were unpacked from.
+fn with_archives(listing: Listing, options: &ImagesOptions, warnings: &mut Vec<Warning>) -> Result<Listing> {
+    let sources = &options.sources;
+    let is_image = |file: &SourceFile| is_tar(&file.origin) || has_image_extension(&file.origin);
+    let has_images = listing.files.iter().any(is_image);
+    let mut all = Listing { files: Vec::with_capacity(listing.files.len()), skipped: listing.skipped };
+    let mut left_out = None;
+    for file in listing.files {
+        if !is_archive(&file, sources) {
+            all.files.push(file);
+        } else if has_images && !file.is_named() {
+            all.skipped.add(&file.origin);
+            left_out.get_or_insert(file.origin);
+        } else {
+            let found = expand(&file, &file.planned(sources, options.follow_symlinks))?;
+            all.files.extend(found.files);
+            all.skipped.extend(&found.skipped);
+            if options.naming != Naming::WalkOnly {
+                warnings.extend(found.tables.into_iter().map(|path| Warning::MetadataSkipped { path }));
+            }
+        }
+    }
+    warnings.extend(left_out.map(|example| Warning::ArchivesSkipped { example }));
+    Ok(all)
+}
+
+fn is_archive(file: &SourceFile, sources: &[SourceSpec]) -> bool {
+    file.path(sources).file_name().is_some_and(|name| is_zip(&portable_name(name)))
+}
+
+/// The result of a walk that finds Parquet files with images.
+fn of_tables(
+    found: FoundTables,
+    listing: Listing,
+    mut warnings: Vec<Warning>,
+    sources: &[SourceSpec],
+) -> Result<FoundImages> {
+    let FoundTables { fields, class_names, left_out, others } = found;
+    let is_other = |f: &&SourceFile| {
+        is_tar(&f.origin) || has_image_extension(&f.origin) || (f.is_named() && is_archive(f, sources))
+    };
+    if let Some(other) = listing.files.iter().find(is_other) {
+        let origin = printable(&other.origin);
+        let message = format!("some images are in Parquet files and others are not, such as {origin}");
+        return Err(Error::usage(message).help("convert them separately"));
+    }
+    if !left_out.is_empty() {
+        warnings.push(Warning::ColumnsLeftOut { columns: left_out });
+    }
+    let mut skipped = listing.skipped;
+    let mut files = Vec::new();
+    for (at, file) in listing.files.into_iter().enumerate() {
+        if others.contains(&at) || is_archive(&file, sources) {
+            skipped.add(&file.origin);
+        } else {
+            files.push(file);
+        }
+    }
+    let (walked, image_tables) = (true, true);
+    let found = FoundImages::default();
+    Ok(FoundImages { files, skipped, fields, class_names, warnings, walked, image_tables, ..found })
 }
 
 impl FoundImages {

@@ -4,12 +4,16 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::convert::Images;
+use super::convert::{Images, Task};
 use super::divide::divide;
+use super::feed::FileFeed;
 use super::find::{describe, find, shuffle, tables_help};
 use super::options::ImagesOptions;
+use super::tables::TableFeed;
+use super::tars::TarFeed;
 use crate::error::{Error, Result};
 use crate::options::{OutputOptions, RunOptions, check_local_sources};
+use crate::pipeline::conversion::Feed;
 use crate::pipeline::parts::store_plan;
 use crate::pipeline::plan::PlanSummary;
 use crate::pipeline::progress::{Progress, Stop};
@@ -18,6 +22,7 @@ use crate::pipeline::splits_twice;
 use crate::schema::{Kind, LABEL, Schema};
 use crate::source::PlannedFile;
 use crate::source::braces;
+use crate::source::image_table::is_parquet;
 use crate::source::labels::Folders;
 use crate::source::listing::Detail;
 use crate::source::skipped::SkippedTypes;
@@ -43,6 +48,8 @@ pub struct ImagesJob {
     pub(super) details: Vec<Detail>,
     /// Whether the files are those of a walk, and not named by a list or by rows.
     pub(super) walked: bool,
+    /// Whether Parquet files among the files have images in their rows.
+    pub(super) image_tables: bool,
     pub(super) skipped: SkippedTypes,
     /// Metadata files whose rows name the items.
     pub(super) tables: Vec<PathBuf>,
@@ -78,20 +85,25 @@ impl ImagesJob {
             Some(spec) => spec.names().map(str::to_owned).collect(),
             None => folders.splits.names.clone(),
         };
-        let walked = found.walked;
-        if options.dedup.is_some() && walked && files.iter().any(|f| is_tar(&f.origin)) {
-            return Err(Error::usage("--dedup compares files, and cannot look into tar files")
-                .help("leave --dedup out, or unpack the tar files"));
+        let (walked, image_tables) = (found.walked, found.image_tables);
+        let is_container =
+            |f: &SourceFile| walked && (is_tar(&f.origin) || (image_tables && is_parquet(&f.origin)));
+        if options.dedup.is_some() && files.iter().any(|file| file.member.is_some() || is_container(file)) {
+            return Err(Error::usage(
+                "--dedup compares files, and cannot look into tar, Parquet or zip files",
+            )
+            .help("leave --dedup out, or unpack the files"));
         }
         if options.output.shuffle {
             shuffle(&mut files, &mut details, options.output.seed ^ SHUFFLE_SALT);
         }
         Ok(Self {
             described,
-            units: divide(&files, UNIT_FILES, unit_bytes(&options.output), |f| walked && is_tar(&f.origin)),
+            units: divide(&files, UNIT_FILES, unit_bytes(&options.output), is_container),
             skipped,
             tables: found.tables,
             walked,
+            image_tables,
             options,
             files,
             details,
@@ -103,9 +115,19 @@ impl ImagesJob {
         })
     }
 
-    /// Whether the file is read as a tar file; one that is named as an image is not.
-    pub(super) fn is_tar(&self, file: &SourceFile) -> bool {
-        self.walked && is_tar(&file.origin)
+    /// Whether the file holds several items: a tar file, or a Parquet file with images. One that is named as an image does not.
+    pub(super) fn is_container(&self, file: &SourceFile) -> bool {
+        self.walked && (is_tar(&file.origin) || (self.image_tables && is_parquet(&file.origin)))
+    }
+
+    /// The tasks of a unit: of one container, or of several files.
+    pub(super) fn feed(&self, files: Range<usize>) -> Result<Box<dyn Feed<Task> + '_>> {
+        let first = &self.files[files.start];
+        Ok(match self.is_container(first) {
+            true if is_tar(&first.origin) => Box::new(TarFeed::open(self, files.start)?),
+            true => Box::new(TableFeed::open(self, files.start)?),
+            false => Box::new(FileFeed::new(&self.files[files.clone()], files.start)),
+        })
     }
 
     pub(super) fn planned(&self, file: &SourceFile) -> PlannedFile {
@@ -113,7 +135,8 @@ impl ImagesJob {
     }
 
     pub(super) fn split_of(&self, file: &SourceFile) -> u16 {
-        self.split_of_item(file, &file.origin)
+        // Records of one image are in one split.
+        self.split_of_item(file, file.file_origin())
     }
 
     /// Split of the item called `origin` in `file`.
@@ -136,7 +159,7 @@ impl Job for ImagesJob {
         PlanSummary {
             kind: Kind::Images.name(),
             files: self.files.len() as u64,
-            items: (!self.files.iter().any(|f| self.is_tar(f))).then_some(self.files.len() as u64),
+            items: (!self.files.iter().any(|f| self.is_container(f))).then_some(self.files.len() as u64),
             bytes: self.files.iter().map(|f| f.bytes).sum(),
             skipped: self.skipped.clone(),
             units: self.units.len() as u32,

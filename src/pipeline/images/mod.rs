@@ -1,7 +1,7 @@
 //! Images: one item per file, found by a walk or named by a list.
 //!
 //! ```text
-//! sources ─▶ files (find) ─▶ units (job) ─▶ tasks (feed, tars) ─▶ records (convert)
+//! sources ─▶ files (find) ─▶ units (job) ─▶ tasks (feed, tars, tables) ─▶ records (convert)
 //! ```
 
 mod convert;
@@ -13,6 +13,7 @@ mod options;
 mod predict;
 mod row;
 mod stored;
+mod tables;
 mod tars;
 
 pub(super) use self::convert::Images;

@@ -12,10 +12,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::convert::{Images, Task};
 use super::job::ImagesJob;
-use super::tars::TarFeed;
 use crate::error::Result;
 use crate::options::RunOptions;
-use crate::pipeline::conversion::Feed;
 use crate::pipeline::estimate::Estimate;
 use crate::pipeline::predict::{Prediction, SampleRun, SampleTask, Stratum, check_sample, shards_of};
 use crate::pipeline::progress::Stop;
@@ -36,7 +34,7 @@ impl ImagesJob {
         check_sample(sample)?;
         let images = Images::new(self, run);
         let (files, tars): (Vec<usize>, Vec<usize>) =
-            (0..self.files.len()).partition(|&i| !self.is_tar(&self.files[i]));
+            (0..self.files.len()).partition(|&i| !self.is_container(&self.files[i]));
         let bytes = |list: &[usize]| list.iter().map(|&i| self.files[i].bytes).sum::<u64>() as f64;
         let (file_bytes, tar_bytes) = (bytes(&files), bytes(&tars));
         let share = if tars.is_empty() { 1.0 } else { file_bytes / (file_bytes + tar_bytes) };
@@ -76,14 +74,14 @@ impl ImagesJob {
         files
     }
 
-    /// Tasks with the first `items` samples of a tar file, about; each with the bytes it stands for and the seconds that
+    /// Tasks with the first `items` items of a tar or Parquet file, about; each with the bytes it stands for and the seconds that
     /// reading it took.
     fn head_of_tar(
         &self,
         ordinal: usize,
         items: usize,
     ) -> Result<impl Iterator<Item = Result<SampleTask<Task>>> + Send> {
-        let mut feed = TarFeed::open(self, ordinal)?;
+        let mut feed = self.feed(ordinal..ordinal + 1)?;
         let mut left = items;
         Ok(std::iter::from_fn(move || {
             if left == 0 {
@@ -95,9 +93,13 @@ impl ImagesJob {
                 Err(error) => return Some(Err(error)),
             };
             let seconds = started.elapsed().as_secs_f64();
-            let Task::Tar(tar) = &task else { return None };
-            left = left.saturating_sub(tar.found.len());
-            Some(Ok(SampleTask { size: tar.source_bytes as f64, seconds, tasks: vec![task] }))
+            let (items, bytes) = match &task {
+                Task::Tar(tar) => (tar.found.len(), tar.source_bytes),
+                Task::Table(table) => (table.len(), table.source_bytes),
+                Task::Files(_) => return None,
+            };
+            left = left.saturating_sub(items);
+            Some(Ok(SampleTask { size: bytes as f64, seconds, tasks: vec![task] }))
         }))
     }
 }
@@ -112,7 +114,7 @@ fn shards(
 ) -> Estimate {
     let of_unit = |unit: &Range<usize>| -> Vec<f64> {
         let files_of_unit = &job.files[unit.clone()];
-        if job.is_tar(&files_of_unit[0]) {
+        if job.is_container(&files_of_unit[0]) {
             let size = files_of_unit[0].bytes as f64;
             return (0..job.splits.len()).map(|split| tars.mean_bytes(size, Some(split))).collect();
         }

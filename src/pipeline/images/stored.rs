@@ -22,6 +22,7 @@ struct StoredImages<'a> {
     folders: Cow<'a, Folders>,
     units: Cow<'a, [Range<usize>]>,
     extra_fields: usize,
+    image_tables: bool,
     /// Number of lines with [`Detail`](crate::source::listing::Detail)s that follow.
     details: usize,
 }
@@ -65,6 +66,7 @@ impl StoredJob for ImagesJob {
             folders: Cow::Borrowed(&self.folders),
             units: Cow::Borrowed(&self.units),
             extra_fields: self.extra_fields,
+            image_tables: self.image_tables,
             details: self.details.len(),
         })?;
         self.details.iter().try_for_each(|detail| file.line(detail))
@@ -78,6 +80,7 @@ impl StoredJob for ImagesJob {
         Ok(Self {
             transform: ImageTransform::new(options.image.clone())?,
             walked: options.naming.walks() && details.is_empty(),
+            image_tables: stored.image_tables,
             // Only the plan tells of them.
             tables: Vec::new(),
             options,

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::convert::{Images, Item, Task};
 use super::job::ImagesJob;
+use super::tables::ClassOrdinals;
 use crate::error::Result;
 use crate::pipeline::conversion::Feed;
 use crate::pipeline::outcome::{Member, Outcome, Outcomes};
@@ -20,9 +21,13 @@ const TASK_SAMPLES: usize = 8;
 /// Bytes of the members of one task, unless one sample alone has more.
 const TASK_BYTES: u64 = 1 << 20;
 
+/// The member with the class of a sample: a field, or the label where classes are given. The last of [`FIELDS`].
+const CLASS: &str = "cls";
+
 /// The fields of a dataset that has samples from tar files.
-pub(super) fn tar_fields() -> Vec<Field> {
-    FIELDS.iter().map(|(name, ty)| Field::nullable(name, *ty)).collect()
+pub(super) fn tar_fields(has_classes: bool) -> Vec<Field> {
+    let fields = FIELDS.iter().filter(|(name, _)| !(has_classes && *name == CLASS));
+    fields.map(|(name, ty)| Field::nullable(name, *ty)).collect()
 }
 
 /// The samples of one tar file.
@@ -116,7 +121,8 @@ impl Images<'_> {
                     out.read(extension.as_bytes());
                     out.read(bytes);
                 }
-                match item(&origin, sample) {
+                let classes = self.job.schema.index_of(CLASS).is_none().then_some(&self.classes);
+                match item(&origin, sample, classes) {
                     Ok(None) => {
                         out.skipped.add_member();
                         return;
@@ -134,17 +140,23 @@ impl Images<'_> {
     }
 }
 
-/// The image of a sample and its fields; `None` when it has neither.
-fn item(origin: &str, sample: Sample) -> Result<Option<Item>, Reject> {
+/// The image of a sample and its fields; `None` when it has neither. With `classes`, the class is the label.
+fn item(origin: &str, sample: Sample, classes: Option<&ClassOrdinals>) -> Result<Option<Item>, Reject> {
     if let Some(defect) = sample.defect {
         return Err(defect);
     }
     let field_of = |extension: &str| FIELDS.iter().position(|(name, _)| *name == extension);
-    let mut values = vec![Value::Null; FIELDS.len()];
+    let mut values = vec![Value::Null; FIELDS.len() - usize::from(classes.is_some())];
+    let mut label = Value::Null;
     let mut images: Vec<(String, Bytes)> = Vec::new();
     let mut is_sample = false;
     for (extension, bytes) in sample.members {
-        if let Some(field) = field_of(&extension) {
+        if extension == CLASS
+            && let Some(classes) = classes
+        {
+            label = Value::Int(classes.ordinal(text_of(&extension, &bytes)?.trim())? as i64);
+            is_sample = true;
+        } else if let Some(field) = field_of(&extension) {
             values[field] = value(&extension, &bytes)?;
             is_sample = true;
         } else if transform::has_image_extension(&format!("x.{extension}"))
@@ -155,9 +167,7 @@ fn item(origin: &str, sample: Sample) -> Result<Option<Item>, Reject> {
     }
     let mut images = images.into_iter();
     match (images.next(), images.next()) {
-        (Some((_, bytes)), None) => {
-            Ok(Some(Item { origin: origin.to_owned(), bytes, label: Value::Null, values }))
-        }
+        (Some((_, bytes)), None) => Ok(Some(Item { origin: origin.to_owned(), bytes, label, values })),
         (Some((one, _)), Some((other, _))) => Err(Reject::new(
             RejectCode::Unsupported,
             format!("the sample has more than one image: {one:?} and {other:?}"),
@@ -167,18 +177,22 @@ fn item(origin: &str, sample: Sample) -> Result<Option<Item>, Reject> {
     }
 }
 
-/// The value of a member that becomes a field.
-fn value(extension: &str, bytes: &Bytes) -> Result<Value, Reject> {
-    let text = std::str::from_utf8(bytes).map_err(|e| {
+fn text_of<'a>(extension: &str, bytes: &'a Bytes) -> Result<&'a str, Reject> {
+    std::str::from_utf8(bytes).map_err(|e| {
         let message = format!("byte {} of the {extension} member is not UTF-8", e.valid_up_to());
         Reject::new(RejectCode::InvalidUtf8, message)
-    })?;
+    })
+}
+
+/// The value of a member that becomes a field.
+fn value(extension: &str, bytes: &Bytes) -> Result<Value, Reject> {
+    let text = text_of(extension, bytes)?;
     match extension {
         "json" => match serde_json::from_str::<serde_json::Value>(text) {
             Ok(_) => Ok(Value::Text(text.trim().into())),
             Err(e) => Err(Reject::new(RejectCode::InvalidJson, format!("the json member is not JSON: {e}"))),
         },
-        "cls" => text
+        CLASS => text
             .trim()
             .parse()
             .map(Value::Int)

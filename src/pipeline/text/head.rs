@@ -67,7 +67,8 @@ pub(super) fn check(
     stdin: Option<&mut Stream>,
 ) -> Result<Vec<Warning>> {
     let has_fields = |detail: &TextFile| {
-        detail.defect.is_none() && matches!(detail.kind.format, Format::JsonLines | Format::Csv | Format::Tsv)
+        detail.defect.is_none()
+            && (detail.kind.format.is_json() || matches!(detail.kind.format, Format::Csv | Format::Tsv))
     };
     let with_fields: Vec<usize> = (0..files.len()).filter(|&at| has_fields(&details[at])).collect();
     let looked_at = with_fields.len().min(FILES);
@@ -96,7 +97,7 @@ pub(super) fn check(
         // What cannot be read is told by the run, which tries again.
         let kind = details[file].kind;
         let read = Stream::open(&planned, kind.compression)
-            .and_then(|mut stream| head.read(&mut stream, kind.format));
+            .and_then(|stream| head.read(&mut kind.reads(stream), kind.format));
         head.complete &= read.unwrap_or(false);
         first.get_or_insert(planned.path);
     }
@@ -120,7 +121,7 @@ impl<'a> Head<'a> {
 
     /// Looks at the rows that a file starts with; returns whether these are all.
     fn rows(&mut self, bytes: &[u8], is_end: bool, format: Format) -> bool {
-        if format != Format::JsonLines {
+        if !format.is_json() {
             // All that is to be known is in the first line.
             if let Some(names) = rows::names(format, bytes) {
                 self.rows += 1;

@@ -79,7 +79,7 @@ impl TextJob {
             Work::Piece(Piece::Lines { offset, bytes }) => {
                 out.read(&bytes);
                 match self.details[self.parts[part].file].kind.format {
-                    Format::JsonLines => {
+                    Format::JsonLines | Format::Json => {
                         let converting = self.json_lines(part, offset, &bytes, buffer, items, out);
                         buffer.truncate(KEPT_TEXT);
                         buffer.shrink_to(KEPT_TEXT);

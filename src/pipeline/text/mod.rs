@@ -115,7 +115,7 @@ impl TextJob {
         }
         let schema = Arc::new(Schema::text(id_width(&options.tokenizer), extra)?);
         let mut stdin = match (&options.input, &found.details[..]) {
-            (TextInput::Stdin, [detail]) => Some(Stream::stdin(detail.kind.compression)?),
+            (TextInput::Stdin, [detail]) => Some(detail.kind.reads(Stream::stdin(detail.kind.compression)?)),
             _ => None,
         };
         warnings.extend(head::check(&options, &found.files, &found.sources, &found.details, stdin.as_mut())?);

@@ -181,8 +181,11 @@ impl<'a> Reader<'a> {
         let stdin = options.input == TextInput::Stdin;
         let most = options.max_document_bytes;
         let stream = || match stdin {
-            true => job.take_stdin().map_or_else(|| Stream::stdin(kind.compression), Ok),
-            false => Stream::open(&planned, kind.compression),
+            true => {
+                let stdin = || Stream::stdin(kind.compression).map(|stream| kind.reads(stream));
+                job.take_stdin().map_or_else(stdin, Ok)
+            }
+            false => Stream::open(&planned, kind.compression).map(|stream| kind.reads(stream)),
         };
         let cut = |rule| stream().map(|stream| Cutter::new(stream, rule, most)).map_err(Broken::Failed);
         if let Extent::Lines(bytes) = &part.extent {
@@ -200,7 +203,7 @@ impl<'a> Reader<'a> {
                 once(Work::File, file.bytes, file.bytes.min(most).saturating_mul(BYTES_HELD_PER_BYTE))
             }
             Format::Text => Ok(Self::Cuts { cutter: cut(job.rule.clone())?, read: 0 }),
-            Format::JsonLines => Ok(Self::Cuts { cutter: cut(Rule::Lines)?, read: 0 }),
+            Format::JsonLines | Format::Json => Ok(Self::Cuts { cutter: cut(Rule::Lines)?, read: 0 }),
             Format::Csv | Format::Tsv => {
                 let wanted = rows::Wanted {
                     text: &options.text_field,

@@ -133,7 +133,7 @@ fn listed(options: &TextOptions) -> Result<Listed> {
                 return Err(Error::usage("there is no source"));
             };
             let (relative, origin) = (std::path::PathBuf::new(), source.label.clone());
-            let file = SourceFile { source: 0, relative, origin, bytes: 0, modified_ns: 0 };
+            let file = SourceFile { source: 0, relative, origin, bytes: 0, modified_ns: 0, member: None };
             Ok(Listed {
                 sources: options.sources.clone(),
                 files: vec![file],
@@ -153,7 +153,7 @@ fn listed(options: &TextOptions) -> Result<Listed> {
         }
         TextInput::Walk => {
             // What a pattern matches is named, as if the shell had expanded it.
-            let named = |name: &str| options.input_format.is_some() || wanted(name);
+            let named = |name: &str| options.input_format.is_some() || FileKind::of_named(name).is_some();
             let matches = globs::expand(&braces::expand(&options.sources)?, &named)?;
             for source in &matches.sources {
                 let is_file = stat(&source.path)?.is_some_and(|meta| meta.is_file());
@@ -161,8 +161,8 @@ fn listed(options: &TextOptions) -> Result<Listed> {
                     return Err(Error::usage("unknown kind of text file")
                         .at_path(&source.path)
                         .help(
-                            "to read it as plain text, add --input-format txt; known types are .txt, .jsonl, .csv and .tsv, \
-                             also with .gz, .zst, .xz and .bz2, and .parquet and .arrow",
+                            "to read it as plain text, add --input-format txt; known types are .txt, .jsonl, .json, .csv and \
+                             .tsv, also with .gz, .zst, .xz and .bz2, and .parquet and .arrow",
                         ));
                 }
             }
@@ -177,7 +177,8 @@ fn listed(options: &TextOptions) -> Result<Listed> {
 /// What a file is: by `--input-format`, when it is named one by one, else by its name.
 fn kind_of(options: &TextOptions, named: bool, path: &Path) -> Option<FileKind> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    options.input_format.filter(|_| named).or_else(|| FileKind::of_name(&name))
+    let of_name = if named { FileKind::of_named } else { FileKind::of_name };
+    options.input_format.filter(|_| named).or_else(|| of_name(&name))
 }
 
 /// Looks at the files, one by one.

@@ -9,7 +9,7 @@ use crate::sample::{Reject, RejectCode};
 const MAX_CLASSES: i64 = 1 << 20;
 
 /// The classes, and how a label means one.
-pub(super) struct Labels {
+pub(in crate::source) struct Labels {
     names: Vec<String>,
     by_name: BTreeMap<String, u32>,
     /// Labels are ordinals of classes.
@@ -23,7 +23,10 @@ impl Labels {
     /// # Errors
     ///
     /// An integer too large to be an ordinal; a class that `classes` lists twice.
-    pub(super) fn of<'a>(labels: impl Iterator<Item = &'a str>, classes: Option<&[String]>) -> Result<Self> {
+    pub(in crate::source) fn of<'a>(
+        labels: impl Iterator<Item = &'a str>,
+        classes: Option<&[String]>,
+    ) -> Result<Self> {
         let distinct: BTreeSet<&str> = labels.collect();
         let numbers: Option<Vec<i64>> = distinct.iter().map(|l| integer(l)).collect();
         let named = |list: &[String]| list.iter().any(|c| distinct.contains(c.as_str()));
@@ -72,7 +75,7 @@ impl Labels {
         })
     }
 
-    pub(super) fn into_names(self) -> Vec<String> {
+    pub(in crate::source) fn into_names(self) -> Vec<String> {
         self.names
     }
 }

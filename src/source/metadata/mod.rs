@@ -20,6 +20,7 @@ use xxhash_rust::xxh3::xxh3_128;
 pub use self::columns::{Keep, parse_keep};
 use self::columns::{PathColumn, Wanted};
 pub(super) use self::csv::begin;
+pub(super) use self::labels::Labels;
 pub(super) use self::parquet::{cell, field_type, is_text, json};
 pub use self::placed::{BESIDE_NAMES, list_beside};
 use self::placed::{PlacedTable, list_tables};
@@ -94,7 +95,7 @@ impl MetadataFile {
     ///
     /// # Errors
     ///
-    /// A table that cannot be read, lacks a column that is asked for, or names a file twice; two fields of one name.
+    /// A table that cannot be read, lacks a column that is asked for; two fields of one name.
     pub fn list(
         &self,
         source: &SourceSpec,

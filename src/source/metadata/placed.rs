@@ -15,7 +15,7 @@ use crate::options::SourceSpec;
 use crate::printable::printable_path;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::LABEL;
-use crate::source::listing::{Detail, Resolver, check_named_once, nothing};
+use crate::source::listing::{Detail, Resolver, check_named_once, nothing, number_repeats};
 use crate::source::portable_name;
 use crate::source::walk::SourceFile;
 
@@ -95,12 +95,14 @@ pub(super) fn list_tables(
     let (mut files, mut details, mut rows) = (Vec::new(), Vec::new(), Vec::new());
     for (ordinal, (table, place)) in tables.into_iter().zip(placed).enumerate() {
         let mut resolver = Resolver::new(&place.folder, false, follow_links)?;
+        let start = files.len();
         for row in table.rows {
             rows.push((ordinal, table.counted, row.number));
             let (file, detail) = place.file(row, &table.path_field, labels.as_ref(), &mut resolver)?;
             files.push(file);
             details.push(detail);
         }
+        number_repeats(&mut files[start..]);
     }
     check_named_once(&files, first_path, |i| {
         let (table, counted, number) = rows[i];

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::{Error, Result};
 use crate::source::compression::Compression;
+use crate::source::stream::Stream;
 
 /// How a file holds documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +17,8 @@ pub enum Format {
     Text,
     /// One JSON object a line.
     JsonLines,
+    /// A JSON array of objects, or one object a line.
+    Json,
     /// Values between commas.
     Csv,
     /// Values between tabs.
@@ -42,6 +45,18 @@ impl FileKind {
         Self::of_extension(stem.rsplit_once('.')?.1, compression)
     }
 
+    /// The same of a file that is named itself, and not found in a folder: `.json` files in folders are mostly descriptions of
+    /// something else.
+    pub fn of_named(name: &str) -> Option<Self> {
+        let (stem, compression) = Compression::of_name(name);
+        let is_json =
+            stem.rsplit_once('.').is_some_and(|(_, extension)| extension.eq_ignore_ascii_case("json"));
+        match is_json {
+            true => Some(Self { format: Format::Json, compression }),
+            false => Self::of_name(name),
+        }
+    }
+
     fn of_extension(extension: &str, compression: Option<Compression>) -> Option<Self> {
         let format = match extension.to_ascii_lowercase().as_str() {
             "txt" => Format::Text,
@@ -57,11 +72,26 @@ impl FileKind {
     }
 }
 
+impl Format {
+    /// Whether documents are lines of JSON, as they are read.
+    pub fn is_json(self) -> bool {
+        matches!(self, Self::JsonLines | Self::Json)
+    }
+}
+
+impl FileKind {
+    /// `stream` as a file of this kind is read.
+    pub fn reads(self, stream: Stream) -> Stream {
+        if self.format == Format::Json { stream.with_array_lines() } else { stream }
+    }
+}
+
 impl fmt::Display for FileKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.format {
             Format::Text => "txt",
             Format::JsonLines => "jsonl",
+            Format::Json => "json",
             Format::Csv => "csv",
             Format::Tsv => "tsv",
             Format::Parquet => "parquet",
@@ -77,9 +107,11 @@ impl FromStr for FileKind {
 
     fn from_str(text: &str) -> Result<Self> {
         let (stem, compression) = Compression::of_name(text);
-        Self::of_extension(stem, compression).ok_or_else(|| {
-            Error::usage(format!("unknown format of text {text:?}"))
-                .help("use txt, jsonl, csv or tsv, alone or with .gz, .zst, .xz or .bz2; or parquet, arrow")
+        let json = (stem == "json").then_some(Self { format: Format::Json, compression });
+        json.or_else(|| Self::of_extension(stem, compression)).ok_or_else(|| {
+            Error::usage(format!("unknown format of text {text:?}")).help(
+                "use txt, jsonl, json, csv or tsv, alone or with .gz, .zst, .xz or .bz2; or parquet, arrow",
+            )
         })
     }
 }

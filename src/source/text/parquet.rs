@@ -64,6 +64,28 @@ impl ParquetFile {
         Ok(Self { chunks, metadata, schema })
     }
 
+    /// The columns.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// What the footer notes under `key`.
+    pub fn note(&self, key: &str) -> Option<&str> {
+        let notes = self.metadata.metadata().file_metadata().key_value_metadata()?;
+        notes.iter().find(|note| note.key == key)?.value.as_deref()
+    }
+
+    /// Number of row groups.
+    pub fn group_count(&self) -> usize {
+        self.metadata.metadata().num_row_groups()
+    }
+
+    /// Number of rows that the footer claims.
+    pub fn row_count(&self) -> u64 {
+        let groups = self.metadata.metadata().row_groups().iter();
+        groups.fold(0, |sum, group| sum.saturating_add(size(group.num_rows())))
+    }
+
     /// Finds the columns that are wanted.
     ///
     /// # Errors
@@ -133,13 +155,23 @@ struct Open {
 impl Groups {
     /// Reads the row groups `groups` of `file`, whose pages are no larger than two documents of `max_document_bytes`.
     pub fn new(file: ParquetFile, columns: &Columns, groups: Range<usize>, max_document_bytes: u64) -> Self {
+        Self::of_columns(file, columns.alone().0, groups, max_document_bytes)
+    }
+
+    /// The same of the columns with the ordinals `roots`, which ascend, and values of `max_value_bytes`.
+    pub fn of_columns(
+        file: ParquetFile,
+        roots: Vec<usize>,
+        groups: Range<usize>,
+        max_value_bytes: u64,
+    ) -> Self {
         let before = file.metadata.metadata().row_groups().iter().take(groups.start);
         let next_row = before.fold(0u64, |sum, g| sum.saturating_add(size(g.num_rows())));
         Self {
-            roots: columns.alone().0,
+            roots,
             todo: groups,
             next_row,
-            max_page_bytes: max_document_bytes.saturating_mul(2).max(MIN_PAGE_LIMIT),
+            max_page_bytes: max_value_bytes.saturating_mul(2).max(MIN_PAGE_LIMIT),
             open: None,
             file,
         }

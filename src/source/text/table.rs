@@ -151,6 +151,11 @@ impl Rows {
         Self { first, batch }
     }
 
+    /// The columns.
+    pub fn batch(&self) -> &RecordBatch {
+        &self.batch
+    }
+
     /// Ordinal of the first row in the file, counted from 0.
     pub fn first(&self) -> u64 {
         self.first

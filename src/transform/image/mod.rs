@@ -50,7 +50,7 @@ mod tests;
 mod text;
 mod transform;
 
-pub use crate::decode::{ImageType, has_image_extension, sniff};
+pub use crate::decode::{ImageType, has_image_extension, is_unreadable_photo, sniff};
 pub use deliver::DeliveredPixels;
 pub use encoding::{DEFAULT_JPEG_QUALITY, DEFAULT_WEBP_QUALITY, Encode, Subsampling};
 pub use options::{DEFAULT_MAX_PIXELS, ImageOptions};

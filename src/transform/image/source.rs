@@ -44,7 +44,11 @@ impl<'a> CheckedImage<'a> {
             return Err(Reject::new(RejectCode::Empty, "the file holds no bytes"));
         }
         let image_type = sniff(bytes).ok_or_else(|| match foreign_format(bytes) {
-            Some(name) => container::unsupported(format!("{name} images cannot be read by this build")),
+            Some(name) => {
+                let message =
+                    format!("{name} images cannot be read by this build; convert them to PNG or JPEG first");
+                container::unsupported(message)
+            }
             None => Reject::new(RejectCode::UnknownType, "the content is no image of a known type"),
         })?;
         let mut jpeg = None;

@@ -6,8 +6,15 @@ use crate::error::Error;
 use crate::sample::{Reject, RejectCode};
 
 /// Options of the tokenizer that its messages name.
-const OPTIONS: [&str; 6] =
-    ["add_bos", "add_eos", "add_special_tokens", "bos_token", "eos_token", "max_reference_bytes"];
+const OPTIONS: [&str; 7] = [
+    "add_bos",
+    "add_eos",
+    "add_special_tokens",
+    "bos_token",
+    "eos_token",
+    "max_reference_bytes",
+    "special_in_text",
+];
 
 /// The usage error of a tokenizer that cannot be loaded.
 pub fn usage_error(error: LoadError) -> Error {

@@ -23,4 +23,4 @@ pub use resize::Part;
 pub use resize::resize;
 pub use samples::to_8_bits;
 pub use sniff::foreign_format;
-pub use sniff::{ImageType, has_image_extension, sniff};
+pub use sniff::{ImageType, has_image_extension, is_unreadable_photo, sniff};

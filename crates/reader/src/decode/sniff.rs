@@ -108,6 +108,11 @@ pub fn foreign_format(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
+/// Whether the content is a photograph of a type that cannot be read, and is not to be taken for a file of another kind.
+pub fn is_unreadable_photo(bytes: &[u8]) -> bool {
+    matches!(foreign_format(bytes), Some("AVIF" | "HEIF"))
+}
+
 /// Extensions under which the readable types are commonly stored.
 const EXTENSIONS: [&str; 12] =
     ["jpg", "jpeg", "jpe", "jfif", "png", "apng", "webp", "gif", "bmp", "dib", "tif", "tiff"];

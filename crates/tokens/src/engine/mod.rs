@@ -7,6 +7,7 @@ pub(crate) mod bytes;
 pub(crate) mod fast;
 pub(crate) mod proof;
 pub(crate) mod reference;
+pub(crate) mod trie;
 
 use std::ops::Range;
 

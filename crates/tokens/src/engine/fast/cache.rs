@@ -310,7 +310,7 @@ pub(super) fn hash_bytes(word: &[u8]) -> usize {
 
 /// Both halves of a 128-bit product, folded.
 #[inline(always)]
-pub(super) fn mix(a: u64, b: u64) -> u64 {
+pub(in crate::engine) fn mix(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
 }

@@ -22,7 +22,7 @@ pub(crate) mod buffers;
 mod byte_level;
 mod byte_pairs;
 mod bytemap;
-mod cache;
+pub(super) mod cache;
 mod char_bpe;
 mod chinese;
 mod chunks;
@@ -35,7 +35,7 @@ mod normal;
 pub(crate) mod parts;
 mod pre_tokenizer;
 mod spaces;
-mod split;
+pub(crate) mod split;
 mod stop;
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ pub(super) mod cl100k;
 pub(super) mod deepseek;
 pub(super) mod gpt2;
 pub(super) mod o200k;
-pub(super) mod pattern;
+pub(crate) mod pattern;
 pub(super) mod steps;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,220 @@
+//! SentencePiece models: the ids of the package `sentencepiece`, and a `tokenizer.json` that holds the model.
+//!
+//! ```text
+//! text ─▶ normalizer (charsmap) ─▶ unigram or bpe ─▶ pieces ─▶ sink ─▶ ids
+//! ```
+//!
+//! The reference, `tokenizers`, cannot encode exactly as `sentencepiece` does: it replaces characters grapheme by grapheme where
+//! `sentencepiece` takes the longest match, adds up the scores of a Unigram model in double precision and word by word, and
+//! divides a text at user-defined symbols before it normalizes. So the model works here by the rules of
+//! `sentencepiece`, read from its sources, and the converted file keeps the model in a member that other libraries ignore.
+
+mod bpe;
+mod charsmap;
+mod json;
+mod normalizer;
+mod pieces;
+mod proto;
+mod sink;
+#[cfg(test)]
+mod tests;
+mod unigram;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use prost::Message;
+use serde::Deserialize;
+
+use self::bpe::{Bpe, Words};
+pub use self::json::sentencepiece_to_json;
+use self::normalizer::Normalizer;
+use self::pieces::Pieces;
+use self::proto::{ModelProto, ModelType, PieceType};
+use self::sink::PieceSink;
+use self::unigram::{Paths, Unigram};
+use crate::engine::{Engine, Outcome};
+use crate::error::{EncodeError, LoadError, SequenceEnd};
+use crate::info::{EngineInfo, SpecialToken};
+use crate::options::DEFAULT_MAX_REFERENCE_BYTES;
+use crate::scratch::Scratch;
+
+/// The member of the decoder in a `tokenizer.json` that holds the model, in Base64. The reference ignores other members there, but
+/// not at the top level.
+const MEMBER: &str = "sentencepiece_model";
+/// Pieces of the largest vocabulary: ids are below 2³¹ in the package, too.
+const MOST_PIECES: usize = i32::MAX as usize;
+/// How many bytes a normalizer may make of one before the size is checked.
+const USUAL_GROWTH: u64 = 4;
+/// Buffers that grew over a long text are freed above this size in bytes.
+const KEEP_BUFFER: usize = 16 << 20;
+
+type Result<T> = std::result::Result<T, LoadError>;
+
+/// A loaded model.
+pub(crate) struct SentencePiece {
+    normalizer: Normalizer,
+    pieces: Pieces,
+    model: Model,
+    bos: Option<SpecialToken>,
+    eos: Option<SpecialToken>,
+    /// Of the longest word that is merged, and of a normal form that is much longer than its text.
+    max_bytes: u64,
+}
+
+enum Model {
+    Unigram(Unigram),
+    Bpe(Bpe),
+}
+
+/// What the model needs per thread.
+#[derive(Default)]
+pub(crate) struct SentencePieceBuffers {
+    normalized: Vec<u8>,
+    paths: Paths,
+    words: Words,
+}
+
+/// The SentencePiece model that a `tokenizer.json` holds; `None` when it holds none.
+pub(crate) fn embedded(json: &[u8]) -> Result<Option<SentencePiece>> {
+    #[derive(Deserialize)]
+    struct File {
+        decoder: Holder,
+    }
+    #[derive(Deserialize)]
+    struct Holder {
+        sentencepiece_model: String,
+    }
+    if memchr::memmem::find(json, MEMBER.as_bytes()).is_none() {
+        return Ok(None);
+    }
+    // Any other mistake in the file is reported by the usual reader.
+    let Ok(File { decoder }) = serde_json::from_slice(json) else { return Ok(None) };
+    let model = STANDARD.decode(decoder.sentencepiece_model).map_err(|e| {
+        LoadError::malformed("the SentencePiece model in the tokenizer.json is not Base64", e)
+    })?;
+    SentencePiece::new(&parse(&model)?).map(Some)
+}
+
+/// The messages in a model file.
+fn parse(model: &[u8]) -> Result<ModelProto> {
+    let model = ModelProto::decode(model)
+        .map_err(|e| LoadError::malformed("the file is not a SentencePiece model", e))?;
+    if model.pieces.is_empty() || model.pieces.len() > MOST_PIECES {
+        return Err(LoadError::UnusableModel(format!("it has {} pieces", model.pieces.len())));
+    }
+    Ok(model)
+}
+
+impl SentencePiece {
+    fn new(model: &ModelProto) -> Result<Self> {
+        Self::build(model).map_err(LoadError::UnusableModel)
+    }
+
+    fn build(proto: &ModelProto) -> std::result::Result<Self, String> {
+        let trainer = proto.trainer.clone().unwrap_or_default();
+        let pieces = Pieces::new(proto, trainer.byte_fallback())?;
+        let ty = trainer.model_type.unwrap_or(ModelType::Unigram as i32);
+        let model = match ModelType::try_from(ty).map_err(|e| format!("its type is unknown: {e}"))? {
+            ModelType::Unigram => Model::Unigram(Unigram::new(&pieces)?),
+            ModelType::Bpe => Model::Bpe(Bpe::new(&pieces)),
+            ModelType::Word => return Err("its type is word; only unigram and bpe are supported".to_owned()),
+            ModelType::Char => return Err("its type is char; only unigram and bpe are supported".to_owned()),
+        };
+        let symbols: Vec<&[u8]> = pieces
+            .all()
+            .iter()
+            .filter(|piece| piece.kind == PieceType::UserDefined)
+            .map(|piece| piece.text.as_bytes())
+            .collect();
+        let normalizer = proto.normalizer.clone().unwrap_or_default();
+        let normalizer = Normalizer::new(&normalizer, &trainer, &symbols)?;
+        let control = |name: &str, default: &str| {
+            let name = if name.is_empty() { default } else { name };
+            let id = pieces.id(name.as_bytes());
+            let is_control = pieces.get(id).is_some_and(|piece| piece.kind == PieceType::Control);
+            is_control.then(|| SpecialToken { id, token: name.to_owned() })
+        };
+        let (bos, eos) = (control(trainer.bos_piece(), "<s>"), control(trainer.eos_piece(), "</s>"));
+        Ok(Self { normalizer, pieces, model, bos, eos, max_bytes: DEFAULT_MAX_REFERENCE_BYTES })
+    }
+
+    pub(crate) fn with_max_bytes(self, max_bytes: u64) -> Self {
+        Self { max_bytes, ..self }
+    }
+
+    /// Name of the model type, as in a `tokenizer.json`.
+    pub(crate) fn model_type(&self) -> &'static str {
+        match self.model {
+            Model::Unigram(_) => "Unigram",
+            Model::Bpe(_) => "BPE",
+        }
+    }
+
+    /// Number of pieces; the ids are below it.
+    pub(crate) fn vocab_size(&self) -> u32 {
+        u32::try_from(self.pieces.all().len()).unwrap_or(u32::MAX)
+    }
+
+    /// The control symbols and the unknown piece, by id.
+    pub(crate) fn special_tokens(&self) -> Vec<SpecialToken> {
+        let special = |kind| matches!(kind, PieceType::Control | PieceType::Unknown);
+        (0u32..)
+            .zip(self.pieces.all())
+            .filter(|(_, piece)| special(piece.kind))
+            .map(|(id, piece)| SpecialToken { id, token: piece.text.clone() })
+            .collect()
+    }
+
+    /// The control symbol that the model has for an end of a sequence.
+    pub(crate) fn sequence_token(&self, end: SequenceEnd) -> Option<SpecialToken> {
+        match end {
+            SequenceEnd::Bos => self.bos.clone(),
+            SequenceEnd::Eos => self.eos.clone(),
+        }
+    }
+
+    /// The id of a piece.
+    pub(crate) fn id(&self, piece: &str) -> Option<u32> {
+        let id = self.pieces.id(piece.as_bytes());
+        self.pieces.get(id).is_some_and(|found| found.text == piece).then_some(id)
+    }
+}
+
+impl Engine for SentencePiece {
+    fn info(&self) -> EngineInfo {
+        EngineInfo::fast("SentencePiece")
+    }
+
+    fn encode(
+        &self,
+        text: &str,
+        scratch: &mut Scratch,
+        out: &mut Vec<u32>,
+    ) -> std::result::Result<Outcome, EncodeError> {
+        let SentencePieceBuffers { normalized, paths, words } = scratch.sentencepiece();
+        self.normalizer.normalize(text, normalized);
+        let length = normalized.len() as u64;
+        if length > self.max_bytes && length > USUAL_GROWTH * text.len() as u64 {
+            return Err(EncodeError::too_large(text, self.max_bytes));
+        }
+        let before = out.len();
+        let mut sink = PieceSink::new(self.pieces.unknown(), self.pieces.bytes(), out);
+        let encoded = match &self.model {
+            Model::Unigram(unigram) => {
+                unigram.encode(normalized, paths, &mut sink);
+                Ok(())
+            }
+            Model::Bpe(bpe) => {
+                bpe.encode(normalized, &self.pieces, &self.normalizer, self.max_bytes, words, &mut sink)
+            }
+        };
+        if normalized.capacity() > KEEP_BUFFER {
+            *normalized = Vec::new();
+            *paths = Paths::default();
+        }
+        if encoded.is_err() {
+            out.truncate(before);
+        }
+        encoded.map(|()| Outcome::Done)
+    }
+}

@@ -1,0 +1,117 @@
+//! The vocabulary of a model.
+
+use std::collections::HashMap;
+
+use ahash::RandomState;
+
+use super::proto::{ModelProto, PieceType};
+
+/// One entry of the vocabulary.
+pub(super) struct Piece {
+    pub(super) text: String,
+    pub(super) score: f32,
+    pub(super) kind: PieceType,
+}
+
+impl Piece {
+    /// Whether text can become this piece by itself, not as an unknown character or one of its bytes.
+    pub(super) fn is_textual(&self) -> bool {
+        matches!(self.kind, PieceType::Normal | PieceType::UserDefined | PieceType::Unused)
+    }
+}
+
+/// The vocabulary, checked as SentencePiece checks it.
+pub(super) struct Pieces {
+    all: Vec<Piece>,
+    /// Pieces that text becomes.
+    textual: HashMap<Box<[u8]>, u32, RandomState>,
+    /// All others.
+    reserved: HashMap<Box<[u8]>, u32, RandomState>,
+    unknown: u32,
+    /// The ids of single bytes, when unknown characters become bytes.
+    bytes: Option<Box<[u32; 256]>>,
+}
+
+impl Pieces {
+    /// The vocabulary of `model`, or what is wrong with it.
+    pub(super) fn new(model: &ModelProto, byte_fallback: bool) -> Result<Self, String> {
+        let (mut textual, mut reserved) = (HashMap::default(), HashMap::default());
+        let mut all = Vec::with_capacity(model.pieces.len());
+        let mut unknown = None;
+        let mut bytes = [None; 256];
+        for (id, proto) in (0u32..).zip(&model.pieces) {
+            let kind = PieceType::try_from(proto.kind.unwrap_or(PieceType::Normal as i32));
+            let kind = kind.map_err(|e| format!("its piece {id} is of an unknown type: {e}"))?;
+            let piece = Piece { text: proto.piece().to_owned(), score: proto.score(), kind };
+            if piece.text.is_empty() {
+                return Err(format!("its piece {id} is empty"));
+            }
+            let map = if piece.is_textual() { &mut textual } else { &mut reserved };
+            if map.insert(piece.text.as_bytes().into(), id).is_some() {
+                return Err(format!("it has the piece {:?} twice", piece.text));
+            }
+            match kind {
+                PieceType::Unknown if unknown.replace(id).is_some() => {
+                    return Err("it has two pieces for unknown characters".to_owned());
+                }
+                PieceType::Byte => {
+                    let byte = byte_of(&piece.text).filter(|_| byte_fallback);
+                    let byte =
+                        byte.ok_or_else(|| format!("it has the unexpected byte piece {:?}", piece.text))?;
+                    bytes[usize::from(byte)] = Some(id);
+                }
+                _ => {}
+            }
+            all.push(piece);
+        }
+        let bytes = byte_fallback.then(|| all_bytes(&bytes)).transpose()?;
+        let unknown = unknown.ok_or("it has no piece for unknown characters")?;
+        Ok(Self { all, textual, reserved, unknown, bytes })
+    }
+
+    /// All pieces, by id.
+    pub(super) fn all(&self) -> &[Piece] {
+        &self.all
+    }
+
+    /// The id of unknown characters.
+    pub(super) fn unknown(&self) -> u32 {
+        self.unknown
+    }
+
+    /// The ids of single bytes, when unknown characters become bytes.
+    pub(super) fn bytes(&self) -> Option<&[u32; 256]> {
+        self.bytes.as_deref()
+    }
+
+    /// The id of a piece that text can become.
+    pub(super) fn textual(&self, piece: &[u8]) -> Option<u32> {
+        self.textual.get(piece).copied()
+    }
+
+    /// The id of any piece; that of unknown characters when there is no such piece.
+    pub(super) fn id(&self, piece: &[u8]) -> u32 {
+        self.reserved.get(piece).or_else(|| self.textual.get(piece)).copied().unwrap_or(self.unknown)
+    }
+
+    /// The piece with this id.
+    pub(super) fn get(&self, id: u32) -> Option<&Piece> {
+        self.all.get(id as usize)
+    }
+}
+
+fn all_bytes(found: &[Option<u32>; 256]) -> Result<Box<[u32; 256]>, String> {
+    let mut ids = Box::new([0; 256]);
+    for (byte, (id, found)) in ids.iter_mut().zip(found).enumerate() {
+        *id = found.ok_or_else(|| format!("it has no piece for the byte {byte:#04x}"))?;
+    }
+    Ok(ids)
+}
+
+/// The byte that `<0xNN>` stands for.
+fn byte_of(piece: &str) -> Option<u8> {
+    let digits = piece.strip_prefix("<0x")?.strip_suffix('>')?;
+    let is_upper =
+        digits.len() == 2 && digits.bytes().all(|b| b.is_ascii_digit() || (b'A'..=b'F').contains(&b));
+    is_upper.then(|| u8::from_str_radix(digits, 16).ok()).flatten()
+}

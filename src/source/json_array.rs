@@ -1,0 +1,109 @@
+//! A JSON array as lines of JSON, byte by byte: commas between elements become line ends, and line ends inside of elements
+//! spaces. No byte is added or left out, so offsets stay those of the file, and no element has to fit into memory.
+
+/// Position in the array, between calls.
+#[derive(Debug, Default)]
+pub(super) struct ArrayLines {
+    place: Place,
+    /// Open brackets and braces inside the array.
+    depth: u64,
+    is_escaped: bool,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Place {
+    /// Before the first character that is no white space.
+    #[default]
+    Start,
+    /// The file is no array: its lines stay as they are.
+    Lines,
+    /// In the array.
+    Element,
+    /// In a string in the array.
+    String,
+    /// After the array.
+    End,
+}
+
+impl ArrayLines {
+    /// Rewrites the next bytes of the file. Returns how many of them come before anything that follows the array and is no white
+    /// space.
+    pub(super) fn rewrite(&mut self, bytes: &mut [u8]) -> usize {
+        if self.place == Place::Lines {
+            return bytes.len();
+        }
+        for at in 0..bytes.len() {
+            let byte = &mut bytes[at];
+            match self.place {
+                Place::Start => match *byte {
+                    // White space, and a byte order mark.
+                    b' ' | b'\t' | b'\r' | b'\n' | 0xef | 0xbb | 0xbf => *byte = b' ',
+                    b'[' => (*byte, self.place) = (b' ', Place::Element),
+                    _ => {
+                        self.place = Place::Lines;
+                        return bytes.len();
+                    }
+                },
+                Place::Element => match *byte {
+                    b'"' => self.place = Place::String,
+                    b'[' | b'{' => self.depth += 1,
+                    b']' if self.depth == 0 => (*byte, self.place) = (b' ', Place::End),
+                    b']' | b'}' => self.depth = self.depth.saturating_sub(1),
+                    b',' if self.depth == 0 => *byte = b'\n',
+                    b'\r' | b'\n' => *byte = b' ',
+                    _ => {}
+                },
+                Place::String => match *byte {
+                    _ if self.is_escaped => self.is_escaped = false,
+                    b'\\' => self.is_escaped = true,
+                    b'"' => self.place = Place::Element,
+                    _ => {}
+                },
+                Place::End if matches!(byte, b' ' | b'\t' | b'\r' | b'\n') => *byte = b' ',
+                Place::End => return at,
+                Place::Lines => {}
+            }
+        }
+        bytes.len()
+    }
+
+    /// Whether the array has begun and not ended.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.place, Place::Element | Place::String)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(text: &str, step: usize) -> (String, usize, bool) {
+        let (mut array, mut bytes, mut kept) = (ArrayLines::default(), text.as_bytes().to_vec(), 0);
+        for part in bytes.chunks_mut(step) {
+            let here = array.rewrite(part);
+            kept += here;
+            if here < part.len() {
+                break;
+            }
+        }
+        (String::from_utf8(bytes).unwrap(), kept, array.is_open())
+    }
+
+    #[test]
+    fn elements_become_lines_of_the_same_bytes() {
+        let text = " [\n  {\"a\": \"x, ]\\\"}\",\r\n   \"b\": [1, {\"c\": 2}]},\n  3 ,\"[\"\n]\n";
+        let lines = "     {\"a\": \"x, ]\\\"}\",     \"b\": [1, {\"c\": 2}]}\n   3 \n\"[\"   ";
+        for step in 1..=text.len() {
+            assert_eq!(rewritten(text, step), (lines.to_owned(), text.len(), false), "{step}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_array_stays_and_what_follows_one_is_told() {
+        for text in ["{\"a\": 1}\n{\"a\": [2,\n3]}\n", "  x[1,2]", ""] {
+            assert_eq!(rewritten(text, 5), (text.trim_start_matches('x').to_owned(), text.len(), false));
+        }
+        assert_eq!(rewritten("[1,2] \n{}", 100).1, 7);
+        assert!(rewritten("[1,\"]", 1).2 && rewritten("[1,[2]", 2).2);
+    }
+}

@@ -1,0 +1,221 @@
+//! The central directory of a zip archive: section 4.3 of the
+//! [format specification](https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT), with the Zip64 records.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+
+use super::member::LOCAL_HEADER_BYTES;
+use crate::error::{Error, Result};
+use crate::source::{PlannedFile, retried};
+
+/// The end record and the longest comment that can follow it.
+const MAX_END_BYTES: u64 = END_BYTES as u64 + u16::MAX as u64;
+const END_BYTES: usize = 22;
+const LOCATOR_BYTES: usize = 20;
+const END64_BYTES: usize = 56;
+const ENTRY_BYTES: usize = 46;
+/// Tag of the extra field with 64-bit sizes and offsets.
+const ZIP64_TAG: u16 = 1;
+/// Bits of the type of a file in the attributes that Unix writes, and the type of a symbolic link.
+const TYPE_MASK: u32 = 0xf000;
+const LINK_TYPE: u32 = 0xa000;
+/// The attributes are those of Unix.
+const MADE_BY_UNIX: u8 = 3;
+
+/// One file of an archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZipEntry {
+    /// The path as it is stored.
+    pub name: Vec<u8>,
+    /// Bytes of the file.
+    pub size: u64,
+    /// Bytes in the archive.
+    pub compressed: u64,
+    /// CRC-32 of the file.
+    pub crc: u32,
+    /// Compression method.
+    pub method: u16,
+    /// Whether the bytes are encrypted.
+    pub is_encrypted: bool,
+    /// Whether it is a symbolic link.
+    pub is_link: bool,
+    /// Offset of the local header in the archive.
+    pub offset: u64,
+}
+
+/// The files of an archive, in the order of the central directory.
+#[derive(Debug)]
+pub struct Directory {
+    /// The files and folders.
+    pub entries: Vec<ZipEntry>,
+}
+
+/// Where the central directory is.
+struct Place {
+    start: u64,
+    bytes: u64,
+    /// Bytes before the archive, which its offsets do not count.
+    before: u64,
+}
+
+impl Directory {
+    /// Reads the directory of the archive `planned`.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or is not a zip archive, or is damaged.
+    pub fn read(planned: &PlannedFile) -> Result<Self> {
+        let opened = planned.open()?;
+        let file = opened.file();
+        let found = find(file, planned.bytes).and_then(|place| match place {
+            Ok(place) => entries(file, &place),
+            Err(why) => Ok(Err(why)),
+        });
+        // Damage may also be a file that is still being written.
+        opened.check_unchanged()?;
+        match found.map_err(|e| Error::io("read", &planned.path, e))? {
+            Ok(entries) => Ok(Self { entries }),
+            Err(why) => Err(Error::usage(format!("the zip archive cannot be read: {why}"))
+                .at_path(&planned.path)
+                .help("test it with unzip -t; an archive that was not downloaded completely has no directory at its end")),
+        }
+    }
+}
+
+/// What is wrong with an archive.
+type Damage = String;
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..at + 2).and_then(|b| b.try_into().ok()).map_or(0, u16::from_le_bytes)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
+}
+
+fn read_at<const N: usize>(file: &File, at: u64) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    retried(|| file.read_exact_at(&mut bytes, at))?;
+    Ok(bytes)
+}
+
+/// Finds the directory by the records at the end of the file.
+fn find(file: &File, length: u64) -> io::Result<Result<Place, Damage>> {
+    let tail_start = length.saturating_sub(MAX_END_BYTES);
+    let mut tail = vec![0; (length - tail_start) as usize];
+    retried(|| file.read_exact_at(&mut tail, tail_start))?;
+    let is_end = |at: &usize| {
+        tail[*at..].starts_with(b"PK\x05\x06")
+            && at + END_BYTES + usize::from(u16_at(&tail, at + 20)) <= tail.len()
+    };
+    let Some(at) = (0..(tail.len() + 1).saturating_sub(END_BYTES)).rev().find(is_end) else {
+        return Ok(Err("it has no directory at its end".to_owned()));
+    };
+    let end = &tail[at..];
+    let (mut disks, mut bytes, mut start) =
+        (u32::from(u16_at(end, 4)), u64::from(u32_at(end, 12)), u64::from(u32_at(end, 16)));
+    let mut directory_end = tail_start + at as u64;
+    let is_zip64 =
+        u16_at(end, 10) == u16::MAX || bytes == u64::from(u32::MAX) || start == u64::from(u32::MAX);
+    if is_zip64 && let Some(locator_at) = directory_end.checked_sub(LOCATOR_BYTES as u64) {
+        let locator: [u8; LOCATOR_BYTES] = read_at(file, locator_at)?;
+        if locator.starts_with(b"PK\x06\x07") {
+            // The offset in the locator does not count what is before the archive.
+            let places = [Some(u64_at(&locator, 8)), locator_at.checked_sub(END64_BYTES as u64)];
+            let Some((end64_at, end64)) = end64(file, &places, locator_at)? else {
+                return Ok(Err("its Zip64 directory is not where it should be".to_owned()));
+            };
+            (disks, bytes, start) = (u32_at(&end64, 16), u64_at(&end64, 40), u64_at(&end64, 48));
+            directory_end = end64_at;
+        }
+    }
+    if disks != 0 {
+        return Ok(Err("it is one part of several".to_owned()));
+    }
+    let place = directory_end.checked_sub(bytes).and_then(|real| Some((real, real.checked_sub(start)?)));
+    Ok(match place {
+        Some((start, before)) => Ok(Place { start, bytes, before }),
+        None => Err("its directory is larger than the file".to_owned()),
+    })
+}
+
+/// The end record of Zip64 at the first of `places` that has one and is before `limit`.
+fn end64(file: &File, places: &[Option<u64>], limit: u64) -> io::Result<Option<(u64, [u8; END64_BYTES])>> {
+    let fits = |at: &u64| at.checked_add(END64_BYTES as u64).is_some_and(|end| end <= limit);
+    for at in places.iter().flatten().copied().filter(fits) {
+        let record: [u8; END64_BYTES] = read_at(file, at)?;
+        if record.starts_with(b"PK\x06\x06") {
+            return Ok(Some((at, record)));
+        }
+    }
+    Ok(None)
+}
+
+/// The entries of the directory at `place`.
+fn entries(file: &File, place: &Place) -> io::Result<Result<Vec<ZipEntry>, Damage>> {
+    let mut reader = file;
+    reader.seek(SeekFrom::Start(place.start))?;
+    let mut reader = BufReader::with_capacity(1 << 18, reader).take(place.bytes);
+    let mut entries = Vec::new();
+    let mut header = [0; ENTRY_BYTES];
+    while reader.limit() > 0 {
+        let number = entries.len() + 1;
+        let damage = || Ok(Err(format!("entry {number} of its directory is damaged")));
+        if reader.limit() < ENTRY_BYTES as u64 {
+            // The record of a digital signature.
+            return if entries.is_empty() { damage() } else { Ok(Ok(entries)) };
+        }
+        reader.read_exact(&mut header)?;
+        if !header.starts_with(b"PK\x01\x02") {
+            return damage();
+        }
+        let [name, extra, comment] = [28, 30, 32].map(|at| usize::from(u16_at(&header, at)));
+        if reader.limit() < (name + extra + comment) as u64 {
+            return damage();
+        }
+        let mut rest = vec![0; name + extra + comment];
+        reader.read_exact(&mut rest)?;
+        let mut entry = ZipEntry {
+            name: rest[..name].to_vec(),
+            size: u64::from(u32_at(&header, 24)),
+            compressed: u64::from(u32_at(&header, 20)),
+            crc: u32_at(&header, 16),
+            method: u16_at(&header, 10),
+            is_encrypted: u16_at(&header, 8) & 1 == 1,
+            is_link: header[5] == MADE_BY_UNIX && (u32_at(&header, 38) >> 16) & TYPE_MASK == LINK_TYPE,
+            offset: u64::from(u32_at(&header, 42)),
+        };
+        entry.widen(&rest[name..name + extra]);
+        let offset = entry.offset.checked_add(place.before);
+        let Some(offset) = offset.filter(|at| at.saturating_add(LOCAL_HEADER_BYTES as u64) <= place.start)
+        else {
+            return damage();
+        };
+        entries.push(ZipEntry { offset, ..entry });
+    }
+    Ok(Ok(entries))
+}
+
+impl ZipEntry {
+    /// Replaces numbers that did not fit 32 bits by those of the Zip64 extra field.
+    fn widen(&mut self, mut extra: &[u8]) {
+        while extra.len() >= 4 {
+            let (tag, length) = (u16_at(extra, 0), usize::from(u16_at(extra, 2)));
+            let Some(mut field) = extra.get(4..4 + length) else { return };
+            extra = &extra[4 + length..];
+            if tag == ZIP64_TAG {
+                for number in [&mut self.size, &mut self.compressed, &mut self.offset] {
+                    if *number == u64::from(u32::MAX) && field.len() >= 8 {
+                        *number = u64_at(field, 0);
+                        field = &field[8..];
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Reads one file of a zip archive.
+
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+
+use flate2::Crc;
+use flate2::read::DeflateDecoder;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::sample::{Reject, RejectCode};
+use crate::source::stream::Broken;
+use crate::source::{PlannedFile, retried};
+
+/// Bytes of the header before the name of a file.
+pub(super) const LOCAL_HEADER_BYTES: usize = 30;
+/// Bytes of the largest file that is read.
+pub(super) const MAX_MEMBER_BYTES: u64 = 256 << 20;
+const STORED: u16 = 0;
+const DEFLATED: u16 = 8;
+
+/// Where a file is in an archive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ZipMember {
+    /// Leading components of the relative path that name the archive; none when it is the source itself.
+    pub archive_parts: u32,
+    /// Whether the next component is a folder that holds the whole archive, and is no class or split.
+    pub in_root: bool,
+    /// Bytes of the archive.
+    pub archive_bytes: u64,
+    /// Offset of the local header.
+    pub offset: u64,
+    /// Bytes of the file in the archive.
+    pub compressed: u64,
+    /// Bytes of the file.
+    pub size: u64,
+    /// CRC-32 of the file.
+    pub crc: u32,
+    /// Compression method.
+    pub method: u16,
+    /// Whether the bytes are encrypted.
+    pub is_encrypted: bool,
+}
+
+impl ZipMember {
+    /// The bytes of the file, from the archive `planned`.
+    ///
+    /// # Errors
+    ///
+    /// The archive cannot be read or has changed, or this part of it is damaged.
+    pub fn read(&self, planned: &PlannedFile) -> Result<Vec<u8>, Broken> {
+        self.check()?;
+        let opened = planned.open().map_err(Broken::Failed)?;
+        let failed = |e| Broken::Failed(Error::io("read", &planned.path, e));
+        let truncated = || rejected(RejectCode::Truncated, "the zip archive ends before the file does");
+        let mut header = [0; LOCAL_HEADER_BYTES];
+        let header_end = self.offset.checked_add(LOCAL_HEADER_BYTES as u64).ok_or_else(truncated)?;
+        if header_end > self.archive_bytes {
+            return Err(truncated());
+        }
+        retried(|| opened.file().read_exact_at(&mut header, self.offset)).map_err(failed)?;
+        let length = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
+        let start = header_end + length(26) + length(28);
+        if start.checked_add(self.compressed).is_none_or(|end| end > self.archive_bytes) {
+            return Err(truncated());
+        }
+        let mut bytes = vec![0; self.compressed as usize];
+        retried(|| opened.file().read_exact_at(&mut bytes, start)).map_err(failed)?;
+        // Damage may also be a file that was written to.
+        opened.check_unchanged().map_err(Broken::Failed)?;
+        if !header.starts_with(b"PK\x03\x04") {
+            return Err(rejected(
+                RejectCode::Corrupt,
+                "the zip archive has no header where the file should begin",
+            ));
+        }
+        self.decompressed(bytes)
+    }
+
+    /// Refuses what cannot be decompressed.
+    fn check(&self) -> Result<(), Broken> {
+        if self.is_encrypted {
+            return Err(rejected(RejectCode::Unsupported, "the file is encrypted in the zip archive"));
+        }
+        if !matches!(self.method, STORED | DEFLATED) {
+            let message = format!(
+                "the file is compressed with method {} of zip; only stored and deflated files can be read",
+                self.method
+            );
+            return Err(rejected(RejectCode::Unsupported, message));
+        }
+        if self.size.max(self.compressed) > MAX_MEMBER_BYTES {
+            let message = format!(
+                "the file has {} bytes, more than {MAX_MEMBER_BYTES}",
+                self.size.max(self.compressed)
+            );
+            return Err(rejected(RejectCode::TooLarge, message));
+        }
+        Ok(())
+    }
+
+    fn decompressed(&self, bytes: Vec<u8>) -> Result<Vec<u8>, Broken> {
+        let bytes = match self.method {
+            STORED => bytes,
+            _ => {
+                let mut out = Vec::with_capacity(self.size as usize);
+                // One byte more than declared, to notice that there are more.
+                DeflateDecoder::new(bytes.as_slice()).take(self.size + 1).read_to_end(&mut out).map_err(
+                    |e| {
+                        rejected(
+                            RejectCode::Corrupt,
+                            format!("the compressed data in the zip archive are damaged ({e})"),
+                        )
+                    },
+                )?;
+                out
+            }
+        };
+        if bytes.len() as u64 != self.size {
+            return Err(rejected(
+                RejectCode::Corrupt,
+                "the file has another size than the zip archive declares",
+            ));
+        }
+        let mut crc = Crc::new();
+        crc.update(&bytes);
+        if crc.sum() != self.crc {
+            return Err(rejected(
+                RejectCode::Corrupt,
+                "the checksum of the file in the zip archive is wrong",
+            ));
+        }
+        Ok(bytes)
+    }
+}
+
+fn rejected(code: RejectCode, message: impl Into<String>) -> Broken {
+    Broken::Damaged(Reject::new(code, message))
+}

@@ -1,0 +1,31 @@
+//! Zip archives as folders: every image in an archive is a file of the source, read by its offset.
+//!
+//! Only the central directory is read when a run is planned. Members are decompressed one by one, on the threads that convert
+//! them.
+
+mod directory;
+mod expand;
+mod member;
+#[cfg(test)]
+mod tests;
+
+pub use self::directory::{Directory, ZipEntry};
+pub use self::expand::{ExpandedZip, expand};
+pub use self::member::ZipMember;
+
+/// The extension of archives.
+const EXTENSION: &str = ".zip";
+
+/// Whether the name of a file says that it is a zip archive.
+pub fn is_zip(name: &str) -> bool {
+    stem(name) != name
+}
+
+/// `name` without the extension of an archive.
+pub fn stem(name: &str) -> &str {
+    let at = name.len().saturating_sub(EXTENSION.len());
+    match name.get(at..) {
+        Some(end) if end.eq_ignore_ascii_case(EXTENSION) => &name[..at],
+        _ => name,
+    }
+}

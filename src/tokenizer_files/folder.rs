@@ -1,0 +1,57 @@
+//! Finds the tokenizer file in a folder.
+
+use std::path::{Path, PathBuf};
+
+use super::{PARTS, has_extension, hub, save_command};
+use crate::error::{Error, Result};
+use crate::storage::stat;
+
+/// File names in order of preference. A `tokenizer.json` was made of the others.
+const NAMES: [&str; 5] =
+    ["tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "sentencepiece.model"];
+
+/// The tokenizer in `folder`, which may also be that of a model in the cache of the Hugging Face Hub.
+pub(super) fn find(folder: &Path) -> Result<PathBuf> {
+    if let Some(snapshot) = hub::snapshot(folder)? {
+        return find(&snapshot);
+    }
+    for name in NAMES {
+        let path = folder.join(name);
+        if stat(&path)?.is_some() {
+            return Ok(path);
+        }
+    }
+    let mut files = names_in(folder)?;
+    files.sort_unstable();
+    for extension in ["model", "tiktoken"] {
+        let mut fitting = files.iter().filter(|name| has_extension(Path::new(name), extension));
+        match (fitting.next(), fitting.next()) {
+            (Some(one), None) => return Ok(folder.join(one)),
+            (Some(one), Some(other)) => {
+                return Err(Error::usage(format!("the folder has several tokenizers: {one}, {other}"))
+                    .at_path(folder)
+                    .help("name the file"));
+            }
+            _ => {}
+        }
+    }
+    let parts: Vec<&str> = PARTS.into_iter().filter(|part| files.iter().any(|name| name == part)).collect();
+    let looked = format!("{}, *.model, *.tiktoken", NAMES.join(", "));
+    let (message, help) = match parts.is_empty() {
+        true => ("the folder has no tokenizer".to_owned(), format!("looked for {looked}")),
+        false => (
+            format!("the folder has no complete tokenizer, only {}", parts.join(", ")),
+            format!("looked for {looked}; to make one: {}", save_command(&folder.display().to_string())),
+        ),
+    };
+    Err(Error::usage(message).at_path(folder).help(help))
+}
+
+/// Names in a folder, without those that are not UTF-8.
+pub(super) fn names_in(folder: &Path) -> Result<Vec<String>> {
+    let list = || -> std::io::Result<Vec<String>> {
+        let names = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
+        names.filter_map(Result::transpose).collect()
+    };
+    list().map_err(|e| Error::io("list the folder", folder, e))
+}

@@ -1,0 +1,98 @@
+//! The local cache of the Hugging Face Hub, as its client lays it out:
+//! `models--ORG--NAME/refs/main` holds a revision, `models--ORG--NAME/snapshots/REVISION` the files.
+
+use std::path::{Path, PathBuf};
+
+use super::folder;
+use crate::error::{Error, Result};
+use crate::source::read_file;
+use crate::storage::stat;
+
+/// Bytes of the longest name of a model.
+const MAX_NAME: usize = 96;
+
+/// The cache.
+pub(super) struct HubCache(PathBuf);
+
+impl HubCache {
+    /// The cache that the environment of this process names.
+    pub(super) fn of_process() -> Self {
+        Self::of(|name| std::env::var(name).ok())
+    }
+
+    /// The cache that the Hub client uses with these environment variables.
+    pub(super) fn of(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let home = variable("HOME").unwrap_or_else(|| ".".to_owned());
+        let path = |value: String| match value
+            .strip_prefix('~')
+            .filter(|rest| rest.is_empty() || rest.starts_with('/'))
+        {
+            Some(rest) => PathBuf::from(format!("{home}{rest}")),
+            None => PathBuf::from(value),
+        };
+        let given = variable("HF_HUB_CACHE").or_else(|| variable("HUGGINGFACE_HUB_CACHE"));
+        Self(given.map(path).unwrap_or_else(|| {
+            let hugging_face = variable("HF_HOME").map(path).unwrap_or_else(|| {
+                let caches = variable("XDG_CACHE_HOME").map(path);
+                caches.unwrap_or_else(|| Path::new(&home).join(".cache")).join("huggingface")
+            });
+            hugging_face.join("hub")
+        }))
+    }
+
+    /// Whether `name` is a valid model name: `name` or `org/name`.
+    pub(super) fn is_model(name: &str) -> bool {
+        let is_part = |part: &str| {
+            !part.is_empty()
+                && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+                && !part.starts_with(['-', '.'])
+                && !part.contains("--")
+                && !part.contains("..")
+        };
+        name.len() <= MAX_NAME && name.split('/').count() <= 2 && name.split('/').all(is_part)
+    }
+
+    /// Where the model would be.
+    pub(super) fn folder(&self, model: &str) -> PathBuf {
+        self.0.join(format!("models--{}", model.replace('/', "--")))
+    }
+
+    /// The tokenizer of a model; `None` when the cache does not have the model.
+    pub(super) fn find(&self, model: &str) -> Result<Option<PathBuf>> {
+        let folder = self.folder(model);
+        snapshot(&folder)?.map(|snapshot| folder::find(&snapshot)).transpose()
+    }
+}
+
+/// The files of the revision `main` in the folder of a model; `None` when it is no such folder. Without a revision `main`, the only
+/// one.
+pub(super) fn snapshot(folder: &Path) -> Result<Option<PathBuf>> {
+    let snapshots = folder.join("snapshots");
+    if !stat(&snapshots)?.is_some_and(|meta| meta.is_dir()) {
+        return Ok(None);
+    }
+    let main = folder.join("refs").join("main");
+    if stat(&main)?.is_some() {
+        let revision = read_file(&main)?;
+        let revision = String::from_utf8_lossy(&revision).trim().to_owned();
+        let is_name = !revision.is_empty() && revision.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let path = snapshots.join(&revision);
+        return match is_name && stat(&path)?.is_some() {
+            true => Ok(Some(path)),
+            false => Err(Error::usage(format!("the cache has no files of the revision {revision:?}"))
+                .at_path(main)
+                .help("download the model again, or name the folder of another revision")),
+        };
+    }
+    let mut names = folder::names_in(&snapshots)?;
+    names.sort_unstable();
+    match &names[..] {
+        [one] => Ok(Some(snapshots.join(one))),
+        _ => Err(Error::usage(format!(
+            "the cache does not say which revision is main, and has {} of them",
+            names.len()
+        ))
+        .at_path(snapshots)
+        .help("name the folder of a revision")),
+    }
+}

@@ -1,0 +1,167 @@
+//! Finds a tokenizer by name: a file, a folder, a model in the cache of the Hugging Face Hub, an encoding in the cache of
+//! tiktoken. Whatever the file is, the result is a `tokenizer.json`. Nothing is ever downloaded.
+
+mod folder;
+mod hub;
+mod rank_cache;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use dsconvert_tokens::{LoadError, TiktokenEncoding, is_rank_file, sentencepiece_to_json, tiktoken_to_json};
+
+use self::hub::HubCache;
+use self::rank_cache::RankCache;
+use crate::error::{Error, Result};
+use crate::source::read_file;
+use crate::storage::stat;
+use crate::transform::text::usage_error;
+
+/// Accepted names, for help texts.
+const NAMES: &str = "a tokenizer.json, a SentencePiece .model or a .tiktoken file, a folder that holds one, a model in the local Hugging \
+                     Face cache (org/model), a tiktoken encoding in its cache (cl100k_base), or the word bytes";
+
+/// Files that are only parts of a tokenizer.
+const PARTS: [&str; 9] = [
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+    "vocab.bpe",
+    "encoder.json",
+    "added_tokens.json",
+    "special_tokens_map.json",
+    "tokenizer_config.json",
+    "config.json",
+];
+
+/// A tokenizer as the bytes of a `tokenizer.json`.
+#[derive(Debug)]
+pub struct TokenizerFile {
+    /// The file that was read.
+    pub path: PathBuf,
+    /// The bytes of the file, or what it was converted to.
+    pub json: Vec<u8>,
+}
+
+/// The tokenizer called `name`.
+///
+/// # Errors
+///
+/// No such tokenizer exists: the error lists the paths that were tried. The file cannot be read or converted: the error has the
+/// command that converts it.
+pub fn find(name: &str) -> Result<TokenizerFile> {
+    find_in(name, &HubCache::of_process(), &RankCache::of_process())
+}
+
+fn find_in(name: &str, hub: &HubCache, ranks: &RankCache) -> Result<TokenizerFile> {
+    let path = Path::new(name);
+    if let Some(meta) = stat(path)? {
+        return match meta.is_dir() {
+            true => open(&folder::find(path)?, None),
+            false => open(path, None),
+        };
+    }
+    if let Some((encoding, path)) = name.split_once(':')
+        && let Some(encoding) = TiktokenEncoding::named(encoding)
+    {
+        return open(Path::new(path), Some(encoding));
+    }
+    let mut looked = vec![path.to_path_buf()];
+    if HubCache::is_model(name) && !is_file_name(path) {
+        if let Some(file) = hub.find(name)? {
+            return open(&file, None);
+        }
+        looked.push(hub.folder(name));
+    }
+    if let Some(encoding) = TiktokenEncoding::named(name) {
+        if let Some(file) = ranks.find(encoding)? {
+            return open(&file, Some(encoding));
+        }
+        looked.push(ranks.file(encoding));
+    }
+    Err(missing(name, &looked))
+}
+
+fn missing(name: &str, looked: &[PathBuf]) -> Error {
+    let looked: Vec<String> = looked.iter().map(|path| path.display().to_string()).collect();
+    let help = match TiktokenEncoding::named(name) {
+        Some(_) => format!(
+            "nothing is downloaded; to fill the cache: python -c \"import tiktoken; tiktoken.get_encoding('{name}')\""
+        ),
+        None if HubCache::is_model(name) && name.contains('/') && !is_file_name(Path::new(name)) => {
+            format!("nothing is downloaded; to fill the cache: {}", save_command(name))
+        }
+        None => format!("--tokenizer takes {NAMES}"),
+    };
+    Error::usage(format!("there is no such tokenizer; looked for {}", looked.join(", "))).help(help)
+}
+
+/// The command that saves the tokenizer of a model or a folder as a `tokenizer.json`.
+fn save_command(name: &str) -> String {
+    format!(
+        "python -c \"from transformers import AutoTokenizer; AutoTokenizer.from_pretrained('{name}').save_pretrained('DIR')\", \
+         then --tokenizer DIR"
+    )
+}
+
+/// The tokenizer in a file. `encoding` has what a tiktoken file does not say; `None` when its name says it.
+fn open(path: &Path, encoding: Option<&'static TiktokenEncoding>) -> Result<TokenizerFile> {
+    let found = |json| TokenizerFile { path: path.to_path_buf(), json };
+    let unusable = |error: LoadError| usage_error(error).at_path(path).help(damaged_help(path));
+    let has_name = |name: &&str| path.file_name().is_some_and(|own| own == *name);
+    if encoding.is_none()
+        && let Some(name) = PARTS.iter().find(|name| has_name(name))
+    {
+        let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let help = save_command(&folder.unwrap_or(Path::new(".")).display().to_string());
+        return Err(Error::usage(format!("a {name} is only a part of a tokenizer")).at_path(path).help(help));
+    }
+    let bytes = read_file(path).map_err(|e| e.help(format!("--tokenizer takes {NAMES}")))?;
+    let is_ranks = is_rank_file(&bytes);
+    if let Some(encoding) = encoding {
+        return tiktoken_to_json(&bytes, encoding).map(found).map_err(unusable);
+    }
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    if is_ranks || has_extension(path, "tiktoken") {
+        let encoding = TiktokenEncoding::named(stem).ok_or_else(|| unknown_pattern(path))?;
+        return tiktoken_to_json(&bytes, encoding).map(found).map_err(unusable);
+    }
+    if has_extension(path, "model") {
+        return sentencepiece_to_json(&bytes).map(found).map_err(unusable);
+    }
+    Ok(found(bytes))
+}
+
+/// What to do about a file that cannot be used.
+fn damaged_help(path: &Path) -> String {
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    format!(
+        "download the file again if it is incomplete or a Git LFS pointer (git lfs pull); where transformers can load the \
+         folder: {}",
+        save_command(&folder.display().to_string())
+    )
+}
+
+/// Whether the name is that of a file, and of no model of the hub.
+fn is_file_name(path: &Path) -> bool {
+    ["json", "model", "tiktoken", "txt"].iter().any(|extension| has_extension(path, extension))
+}
+
+fn has_extension(path: &Path, extension: &str) -> bool {
+    path.extension().is_some_and(|own| own.eq_ignore_ascii_case(extension))
+}
+
+/// The error of a tiktoken file of an encoding that is not known.
+fn unknown_pattern(path: &Path) -> Error {
+    let names: Vec<&str> = TiktokenEncoding::all().iter().map(|encoding| encoding.name).collect();
+    Error::usage("a tiktoken file does not say how to split a text, and its name is not that of a known encoding")
+        .at_path(path)
+        .help(format!(
+            "name the encoding whose pattern and special tokens it has, as --tokenizer {}:{} ({}); for another one: python -c \"from \
+             transformers.integrations.tiktoken import convert_tiktoken_to_fast; convert_tiktoken_to_fast(ENCODING, 'DIR')\"",
+            names[0],
+            path.display(),
+            names.join(", "),
+        ))
+}

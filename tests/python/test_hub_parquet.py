@@ -1,0 +1,180 @@
+"""Images in Parquet files of the Hugging Face Hub, written by the real `datasets` library, become records."""
+
+import io
+import json
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+NAMES = ["tench", "ant", "zebra"]
+
+
+def picture(i, form="PNG"):
+    """The bytes of an image of its own size and colours."""
+    pixels = np.random.default_rng(i).integers(0, 256, (8 + i % 5, 12, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, form)
+    return file.getvalue()
+
+
+def rows(count):
+    return {
+        "image": [{"bytes": picture(i), "path": f"{i}.png"} for i in range(count)],
+        "label": [[2, 0, 1, None][i % 4] for i in range(count)],
+        "caption": [f"picture {i}" for i in range(count)],
+        "boxes": [[[i, 1.5]] for i in range(count)],
+    }
+
+
+FEATURES = datasets.Features({
+    "image": datasets.Image(),
+    "label": datasets.ClassLabel(names=NAMES),
+    "caption": datasets.Value("string"),
+    "boxes": datasets.Sequence(datasets.Sequence(datasets.Value("float32"))),
+})
+
+
+def hub(folder, count=90, features=FEATURES, **more):
+    """Files as they are on the Hub: two of one split, one of another."""
+    table = datasets.Dataset.from_dict({**rows(count), **more}, features=features)
+    data = folder / "data"
+    data.mkdir(parents=True)
+    (folder / "README.md").write_text("# A dataset")
+    for i, name in enumerate(["train-00000-of-00002", "train-00001-of-00002", "validation-00000-of-00001"]):
+        table.shard(3, i, contiguous=True).to_parquet(data / f"{name}.parquet", batch_size=7)
+    return folder
+
+
+def records(out, split):
+    found = pa.concat_tables([pq.read_table(file) for file in sorted((out / split).glob("*.parquet"))]).to_pylist()
+    return [{**record, "image": record["image"]["bytes"]} for record in found]
+
+
+def test_rows_written_by_the_library_become_records(dsconvert, tmp_path):
+    source = hub(tmp_path / "pets")
+    out = tmp_path / "out"
+    dsconvert("images", source, "--out", out, "--encode", "png", "--quiet")
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["schema"]["class_names"] == NAMES
+    assert {name: split["records"] for name, split in manifest["splits"].items()} == {"train": 60, "validation": 30}
+    expected = rows(90)
+    found = records(out, "train") + records(out, "validation")
+    assert [record["key"] for record in found[:2]] == [f"pets/data/train-00000-of-00002.parquet#{i}" for i in range(2)]
+    for i, record in enumerate(found):
+        given = np.asarray(Image.open(io.BytesIO(expected["image"][i]["bytes"])))
+        assert np.array_equal(np.asarray(Image.open(io.BytesIO(record["image"]))), given), i
+        assert record["label"] == expected["label"][i]
+        assert record["caption"] == expected["caption"][i]
+        assert json.loads(record["boxes"]) == expected["boxes"][i]
+
+
+def test_the_dataset_is_the_same_on_one_thread_and_on_several(dsconvert, tmp_path):
+    source = hub(tmp_path / "pets")
+    for threads in [1, 4]:
+        dsconvert("images", source, "--out", tmp_path / f"out{threads}", "--threads", threads, "--quiet")
+    one, several = (records(tmp_path / f"out{threads}", "train") for threads in [1, 4])
+    assert one == several
+
+
+def test_columns_of_bytes_and_labels_of_text(dsconvert, tmp_path):
+    labels = ["dog", "cat", None, "dog"]
+    table = pa.table({
+        "img": pa.array([picture(i, "JPEG") for i in range(4)], pa.binary()),
+        "label": labels,
+        "width": [1, 2, 3, 4],
+        "day": pa.array([1, 2, 3, 4], pa.date32()),
+    })
+    # Without a declaration, `img` and `image` are the names of such columns.
+    pq.write_table(table, tmp_path / "plain.parquet")
+    done = dsconvert("images", tmp_path / "plain.parquet", "--out", tmp_path / "out")
+    assert 'left out: "width", "day"' in done.stderr
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    assert manifest["schema"]["class_names"] == ["cat", "dog"]
+    found = records(tmp_path / "out", "train")
+    assert [record["label"] for record in found] == [1, 0, None, 1]
+    assert all(record["image"] == picture(i, "JPEG") for i, record in enumerate(found))
+    # Integers without names are ordinals; --classes gives them names.
+    pq.write_table(table.set_column(1, "label", pa.array([1, 0, 1, 7])), tmp_path / "plain.parquet")
+    classes = tmp_path / "classes.txt"
+    classes.write_text("a\nb\n")
+    options = ["--classes", classes, "--max-rejects", "1", "--quiet"]
+    dsconvert("images", tmp_path / "plain.parquet", "--out", tmp_path / "named", *options)
+    assert [record["label"] for record in records(tmp_path / "named", "train")] == [1, 0, 1]
+
+
+def test_rows_that_cannot_be_records_are_rejected(dsconvert, tmp_path):
+    given = rows(8)
+    given["image"][1] = None
+    given["image"][2] = {"bytes": b"no image", "path": None}
+    given["image"][3] = {"bytes": picture(3)[:40], "path": None}
+    given["image"][4] = {"bytes": None, "path": "elsewhere/4.png"}
+    given["label"][5] = 9
+    given["label"][6] = -1
+    members = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    table = pa.table({"image": pa.array(given["image"], members), "label": pa.array(given["label"], pa.int64())})
+    declared = {"info": {"features": {"image": {"_type": "Image"}, "label": {"_type": "ClassLabel", "names": NAMES}}}}
+    pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps(declared)}), tmp_path / "a.parquet")
+    dsconvert("images", tmp_path / "a.parquet", "--out", tmp_path / "out", "--max-rejects", "5", "--quiet")
+    rejects = [json.loads(line) for line in (tmp_path / "out/rejects.jsonl").read_text().splitlines()]
+    assert [(reject["origin"], reject["code"]) for reject in rejects] == [
+        ("a.parquet#1", "missing-field"), ("a.parquet#2", "unknown-type"), ("a.parquet#3", "truncated"),
+        ("a.parquet#4", "missing-field"), ("a.parquet#5", "unknown-label"),
+    ]
+    assert "only its path \"elsewhere/4.png\"" in rejects[3]["message"]
+    # Minus one is how the library stores that there is no label.
+    assert [record["label"] for record in records(tmp_path / "out", "train")] == [2, None, None]
+
+
+def test_damaged_files_are_rejected_and_others_converted(dsconvert, tmp_path):
+    source = hub(tmp_path / "pets")
+    file = source / "data/train-00001-of-00002.parquet"
+    file.write_bytes(file.read_bytes()[:-9])
+    dsconvert("images", source, "--out", tmp_path / "out", "--max-rejects", "1", "--quiet")
+    (reject,) = [json.loads(line) for line in (tmp_path / "out/rejects.jsonl").read_text().splitlines()]
+    assert reject["origin"] == "pets/data/train-00001-of-00002.parquet"
+    assert len(records(tmp_path / "out", "train")) == 30
+
+
+def test_sources_that_do_not_fit_together_are_refused(dsconvert, tmp_path):
+    source = hub(tmp_path / "pets")
+    (source / "data/more.png").write_bytes(picture(1))
+    refused = dsconvert("images", source, "--out", tmp_path / "out", status=2)
+    assert "others are not, such as pets/data/more.png" in refused.stderr
+    (source / "data/more.png").unlink()
+    other = datasets.Dataset.from_dict({"image": rows(2)["image"]}, features=datasets.Features({"image": datasets.Image()}))
+    other.to_parquet(source / "data/train-other.parquet")
+    refused = dsconvert("images", source, "--out", tmp_path / "out", status=2)
+    assert "the columns differ from those of" in refused.stderr
+    # Parquet files without images are skipped.
+    pq.write_table(pa.table({"text": ["a"]}), source / "data/train-other.parquet")
+    dsconvert("images", source, "--out", tmp_path / "out", "--quiet")
+    assert json.loads((tmp_path / "out/manifest.json").read_text())["sources"]["skipped"] == 2
+
+
+def test_a_plan_is_predicted_and_converted_in_parts(dsconvert, tmp_path):
+    source = hub(tmp_path / "pets")
+    dry = dsconvert("images", source, "--out", tmp_path / "dry", "--dry-run", "--sample", "20")
+    assert all(name in dry.stdout for name in NAMES), dry.stdout
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    dsconvert("images", source, "--out", whole, "--quiet")
+    dsconvert("plan", "images", source, "--out", parts)
+    for part in ["1/2", "2/2"]:
+        dsconvert("run", parts, "--part", part)
+    dsconvert("merge", parts)
+    assert records(parts, "train") == records(whole, "train")
+
+
+@pytest.mark.parametrize("brand, name", [(b"avif", "AVIF"), (b"heic", "HEIF")])
+def test_photographs_of_unreadable_types_are_rejected_by_name(brand, name, dsconvert, tmp_path):
+    source = tmp_path / "photos"
+    source.mkdir()
+    (source / "a.png").write_bytes(picture(1))
+    (source / f"b.{brand.decode()}").write_bytes(b"\0\0\0\x20ftyp" + brand + bytes(100))
+    dsconvert("images", source, "--out", tmp_path / "out", "--max-rejects", "1")
+    (reject,) = [json.loads(line) for line in (tmp_path / "out/rejects.jsonl").read_text().splitlines()]
+    assert reject["code"] == "unsupported"
+    assert f"{name} images cannot be read by this build; convert them to PNG or JPEG first" in reject["message"]
