@@ -305,7 +305,7 @@ mod tests {
         let mut source = vec![0, 2, 1, 3, 3, 2, 4, 3, 5, 5, 4, 4, 0, 0, 1, 125];
         let symbols: u8 = 162;
         // 1/0/0, 0/1, 0/2 and so on: any that are valid.
-        source.extend((0..symbols).map(|n| if n == 3 { 0 } else { n / 10 % 16 << 4 | (n % 10 + 1) }));
+        source.extend((0..symbols).map(|n| if n == 3 { 0 } else { (n / 10 % 16) << 4 | (n % 10 + 1) }));
         Table::new(&source, true).unwrap()
     }
 

@@ -57,13 +57,8 @@ impl Backend for Avx2 {
 /// The samples from column `x` on.
 #[inline(always)]
 fn columns_at(row: &[u8], x: usize) -> Option<__m256i> {
-    match row.get(x..x + COLUMNS) {
-        Some(row) => match row.first_chunk::<COLUMNS>() {
-            Some(row) => Some(pulp::cast(*row)),
-            None => None,
-        },
-        None => None,
-    }
+    let row = row.get(x..x + COLUMNS)?.first_chunk::<COLUMNS>()?;
+    Some(pulp::cast(*row))
 }
 
 impl Avx2 {

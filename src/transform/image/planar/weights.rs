@@ -48,7 +48,7 @@ impl Weights {
             values: vec![0; axis.count * stride],
             taps: 1,
             stride,
-            span: usize::MAX..0,
+            span: Range { start: usize::MAX, end: 0 },
         };
         let per_sample = (1.0 / scale) as f32;
         let mut exact = vec![0.0; stride];
