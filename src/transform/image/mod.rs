@@ -8,7 +8,8 @@
 //!           sniff, container, source   decode_*  resize    pixels          pixels  pixels  encode
 //! ```
 //!
-//! From JPEG to JPEG, where the colours stay as they are, each component goes this way by itself ([`planar`]).
+//! From JPEG to JPEG of another size, where the colours stay as they are, each component goes this way by itself
+//! (`planar`).
 //!
 //! ```
 //! use bytes::Bytes;

@@ -110,7 +110,8 @@ impl ImageTransform {
         Ok(Outcome::Converted(self.encoded(&source, encoded, pixels.size(), lenient)))
     }
 
-    /// Converts a JPEG to a JPEG without RGB in between; `None` where that is not possible or options need RGB.
+    /// Resizes a JPEG to a JPEG without RGB in between; `None` where that is not possible or options need RGB. What keeps
+    /// its size is encoded again from the pixels that others decode.
     pub(super) fn convert_planar(
         &self,
         source: &CheckedImage<'_>,
@@ -127,6 +128,7 @@ impl ImageTransform {
         let is_plain = frame.process == jpeg::Process::Sequential
             && frame.precision == 8
             && self.options.color == Color::Rgb
+            && plan.resized != plan.source
             && plan.canvas == plan.crop.size
             && plan.canvas.longer() <= encoding.max_side();
         if !is_plain || self.jpeg_profile(header, scratch).is_some() {

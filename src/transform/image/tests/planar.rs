@@ -50,7 +50,7 @@ fn colours_and_places_are_those_of_the_way_through_rgb() {
                 for texts in [
                     vec![("resize", "shorter:31")],
                     vec![("resize", "shorter:120"), ("crop", "center:77x61")],
-                    vec![("resize", "none"), ("crop", "center:33x21")],
+                    vec![("resize", "longer:63"), ("crop", "center:33x21")],
                     vec![("resize", "longer:400"), ("enlarge", "true"), ("filter", "catmullrom")],
                     vec![("resize", "exact:40x90"), ("filter", "bilinear")],
                 ] {
@@ -113,6 +113,7 @@ fn common_files_go_this_way_and_others_do_not() {
     };
     assert!(goes(&plain, &[("resize", "shorter:20")]));
     assert!(!goes(&progressive, &[("resize", "shorter:20")]));
+    assert!(!goes(&plain, &[("crop", "center:20x20")]), "nothing is resized");
     for other in [("encode", "jpeg:90:444"), ("encode", "png"), ("color", "gray"), ("pad", "99x99")] {
         assert!(!goes(&plain, &[("resize", "shorter:20"), other]), "{other:?}");
     }
