@@ -74,6 +74,23 @@ impl Engine for Dsconvert {
     }
 }
 
+/// The transform with RGB in between, as for other outputs than JPEG, and libjpeg-turbo-rs to encode.
+struct ThroughRgb(ImageTransform, Scratch);
+
+impl Engine for ThroughRgb {
+    fn name(&self) -> &'static str {
+        "dsconvert, through RGB"
+    }
+
+    fn convert(&mut self, jpeg: &Bytes) -> Option<Stages> {
+        let pixels = self.0.pixels(jpeg, &mut self.1, || ()).ok()?;
+        let (w, h) = (pixels.width as usize, pixels.height as usize);
+        libjpeg_turbo_rs::compress(pixels.samples, w, h, PixelFormat::Rgb, QUALITY, Subsampling::S420)
+            .ok()?;
+        Some(Stages::default())
+    }
+}
+
 /// libjpeg-turbo-rs, fast_image_resize and libjpeg-turbo-rs in a bare loop through RGB.
 struct Turbo {
     task: Task,
@@ -227,7 +244,8 @@ fn engines(task: Task) -> Vec<Box<dyn Engine>> {
     };
     let image = |is_stock| ImageCrate { task, is_stock, resizer: Resizer::new(), resized: Vec::new() };
     vec![
-        Box::new(Dsconvert(ImageTransform::new(options).unwrap(), Scratch::new())),
+        Box::new(Dsconvert(ImageTransform::new(options.clone()).unwrap(), Scratch::new())),
+        Box::new(ThroughRgb(ImageTransform::delivering(options).unwrap(), Scratch::new())),
         Box::new(TurboPlanes { task, resizer: Resizer::new(), planes: Default::default() }),
         Box::new(turbo(true)),
         Box::new(turbo(false)),

@@ -17,7 +17,7 @@ mod region;
 mod scale;
 mod structure;
 
-pub use baseline::{BaselineDecoder, BaselineRequest, Declined};
+pub use baseline::{BaselineDecoder, BaselineRequest, Declined, PlanesRequest, StoredPlane, StoredPlanes};
 pub use color::{cmyk_to_rgb, invert_cmyk, luma};
 pub use decoder::Decoder;
 pub use error::{Error, ErrorKind};

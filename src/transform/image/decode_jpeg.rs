@@ -40,6 +40,12 @@ pub(super) fn reduced(size: Size, reduction: u32) -> Size {
     Size::new(size.width.div_ceil(reduction), size.height.div_ceil(reduction))
 }
 
+/// Rejects a file too small for its pixels.
+pub(super) fn check_file_size(source: &CheckedImage<'_>) -> Result<(), Reject> {
+    let (size, stored) = (source.structure.size, source.bytes.len() as u64);
+    container::decoded_bytes(size.pixels(), stored, MAX_PIXELS_PER_BYTE).map(drop)
+}
+
 /// What a JPEG is decoded to.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
@@ -62,8 +68,7 @@ impl Asked<'_> {
     pub(super) fn decode(&self, scratch: &mut Scratch) -> Result<bool, Reject> {
         let is_cmyk = self.header.frame.components == 4;
         if !self.options.lenient {
-            let (size, stored) = (self.source.structure.size, self.source.bytes.len() as u64);
-            container::decoded_bytes(size.pixels(), stored, MAX_PIXELS_PER_BYTE)?;
+            check_file_size(self.source)?;
         }
         let (format, channels) = match (self.options.color, self.profile) {
             (Color::Gray, None | Some(Conversion::Table(_))) => (PixelFormat::Grayscale, 1),

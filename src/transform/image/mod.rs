@@ -8,6 +8,9 @@
 //!           sniff, container, source   decode_*  resize    pixels          pixels  pixels  encode
 //! ```
 //!
+//! From JPEG to JPEG of another size, where the colours stay as they are, each component goes this way by itself
+//! (`planar`).
+//!
 //! ```
 //! use bytes::Bytes;
 //! use dsconvert::transform::image::{ImageOptions, ImageTransform, Outcome, Scratch};
@@ -41,6 +44,7 @@ mod metadata;
 mod options;
 mod outcome;
 mod pixels;
+mod planar;
 mod resize;
 mod scratch;
 mod source;

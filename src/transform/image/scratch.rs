@@ -8,6 +8,7 @@ use dsconvert_jpeg::BaselineDecoder;
 
 use super::icc::Profiles;
 use super::pixels::Pixels;
+use super::planar::Planar;
 
 /// What is kept from image to image unless told otherwise: the buffers of a photo of about 16 megapixels.
 pub const DEFAULT_KEPT_BYTES: usize = 192 << 20;
@@ -20,6 +21,7 @@ pub struct Scratch {
     pub(super) resized: Pixels,
     pub(super) resizer: fast_image_resize::Resizer,
     pub(super) profiles: Profiles,
+    pub(super) planar: Planar,
     most_kept_bytes: usize,
 }
 
@@ -44,6 +46,7 @@ impl Scratch {
             resized: Pixels::default(),
             resizer: fast_image_resize::Resizer::default(),
             profiles: Profiles::default(),
+            planar: Planar::default(),
             most_kept_bytes: bytes,
         }
     }
@@ -60,6 +63,7 @@ impl Scratch {
             + self.decoded.data.capacity()
             + self.resized.data.capacity()
             + self.resizer.size_of_internal_buffers()
+            + self.planar.kept_bytes()
     }
 
     /// Gives back what is more than may be kept.
@@ -70,6 +74,7 @@ impl Scratch {
                 *buffer = Vec::new();
             }
             self.resizer.reset_internal_buffers();
+            self.planar = Planar::default();
         }
     }
 }

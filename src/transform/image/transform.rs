@@ -85,6 +85,9 @@ impl ImageTransform {
         let plan = self.plan(&source)?;
         let may_pass = !lenient && self.may_pass(&source, &plan);
 
+        if !may_pass && let Some(file) = self.convert_planar(&source, &plan, scratch)? {
+            return Ok(Outcome::Converted(self.encoded(&source, file, plan.canvas, lenient)));
+        }
         let decoded = match &source.jpeg {
             Some(header) => self.decode_jpeg(&source, header, &plan, may_pass, scratch)?,
             None => self.decode_other(&source, scratch)?,
@@ -105,6 +108,40 @@ impl ImageTransform {
         let pixels = &scratch.decoded;
         let encoded = encode::encode(pixels, self.encoding(&source))?;
         Ok(Outcome::Converted(self.encoded(&source, encoded, pixels.size(), lenient)))
+    }
+
+    /// Resizes a JPEG to a JPEG without RGB in between; `None` where that is not possible or options need RGB. What keeps
+    /// its size is encoded again from the pixels that others decode.
+    pub(super) fn convert_planar(
+        &self,
+        source: &CheckedImage<'_>,
+        plan: &SizePlan,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Vec<u8>>, Reject> {
+        let encoding = self.encoding(source);
+        let (Some(header), Encode::Jpeg { quality, subsampling: Subsampling::S420 }) =
+            (&source.jpeg, encoding)
+        else {
+            return Ok(None);
+        };
+        let frame = header.frame;
+        let is_plain = frame.process == jpeg::Process::Sequential
+            && frame.precision == 8
+            && self.options.color == Color::Rgb
+            && plan.resized != plan.source
+            && plan.canvas == plan.crop.size
+            && plan.canvas.longer() <= encoding.max_side();
+        if !is_plain || self.jpeg_profile(header, scratch).is_some() {
+            return Ok(None);
+        }
+        if !self.options.lenient {
+            decode_jpeg::check_file_size(source)?;
+        }
+        let size = source.structure.size;
+        let reduction =
+            decode_jpeg::reduction(header, size, plan.stored_resized(source.structure.orientation));
+        let Scratch { planar, baseline, .. } = scratch;
+        Ok(planar.convert(source, plan, reduction, self.options.filter, quality, baseline))
     }
 
     /// Refuses what the options do not let through: animation and damage. True when there is damage that they do.

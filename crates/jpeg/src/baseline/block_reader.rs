@@ -1,14 +1,14 @@
 //! Coefficients of one block after the other.
 
 use super::declined::Declined;
-use super::huffman::{END_OF_BLOCK, Entry, MAX_ENTRY_BITS, Table};
+use super::huffman::{END_OF_BLOCK, Entry, MAX_ENTRY_BITS, MAX_PAIR_BITS, Table};
 use super::scan::PADDING;
 use crate::block::{Block, ZIGZAG_INDEX};
 
 /// Bits guaranteed after a refill.
 const REFILLED: u32 = 56;
-/// Symbols with their values guaranteed per refill.
-const PER_REFILL: u32 = REFILLED / MAX_ENTRY_BITS;
+/// Pairs per refill, so that any coefficient may follow.
+const PER_REFILL: u32 = (REFILLED - MAX_ENTRY_BITS) / MAX_PAIR_BITS;
 
 /// The coefficients of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,9 +56,15 @@ impl<'a> BlockReader<'a> {
             }
         }
         let value = entry.value(self.bits);
-        self.bits <<= entry.bits() & 63;
-        self.count -= entry.bits();
+        self.consume(entry.bits());
         Ok((entry, value))
+    }
+
+    /// Steps over `bits`.
+    #[inline(always)]
+    fn consume(&mut self, bits: u32) {
+        self.bits <<= bits & 63;
+        self.count -= bits;
     }
 
     /// The DC coefficient of a block, stored as the difference to the block before.
@@ -80,7 +86,7 @@ impl<'a> BlockReader<'a> {
         block: &mut Block,
     ) -> Result<BlockContent, Declined> {
         block[0] = self.dc(dc, last)?;
-        self.read_ac(ac, |k, value| block[usize::from(ZIGZAG_INDEX[k] & 63)] = value)
+        self.read_ac(ac, |k, value| block[usize::from(ZIGZAG_INDEX[k & 63] & 63)] = value)
     }
 
     /// Skips a block.
@@ -99,10 +105,43 @@ impl<'a> BlockReader<'a> {
     ) -> Result<BlockContent, Declined> {
         // A local copy stays in registers.
         let mut reader = *self;
+        // The last coefficient.
         let mut k = 0;
         'block: loop {
             reader.refill()?;
             for _ in 0..PER_REFILL {
+                let pair = table.pair(reader.bits);
+                if pair.bits() == 0 {
+                    break;
+                }
+                let (first, last) = (k + pair.step(), k + pair.last_step());
+                if last < 63 {
+                    reader.consume(pair.bits());
+                    // Where there is no second one, the first takes its place.
+                    found(last as usize, pair.second_value());
+                    found(first as usize, pair.value());
+                    k = last;
+                    continue;
+                }
+                if first >= 63 {
+                    // What follows is of the next block.
+                    reader.consume(pair.first_bits());
+                    if first == 63 {
+                        found(63, pair.value());
+                    }
+                    k = first;
+                } else {
+                    reader.consume(pair.bits());
+                    found(first as usize, pair.value());
+                    if last == 63 {
+                        found(63, pair.second_value());
+                    }
+                    // Not the first of the block, even if its end is.
+                    k = if last >= END_OF_BLOCK { END_OF_BLOCK + 1 } else { last };
+                }
+                break 'block;
+            }
+            if reader.count >= MAX_ENTRY_BITS {
                 let (entry, value) = reader.next(table)?;
                 k += entry.step();
                 if k >= 63 {

@@ -5,8 +5,10 @@ use super::frame::Frame;
 use super::huffman::TableCache;
 use super::planes::Planes;
 use super::request::BaselineRequest;
-use super::rows::DecodeJob;
+use super::rows::{DecodeJob, Needs};
 use super::scan::ScanData;
+use super::stored_planes::{PlanesRequest, StoredPlanes};
+use super::upsample::WritePixels;
 use crate::idct::{Backend, Portable};
 use crate::pixel_format::PixelFormat;
 
@@ -66,6 +68,24 @@ impl BaselineDecoder {
         self.decode_with(Portable, bytes, request, out)
     }
 
+    /// Decodes the components of the file `bytes` that `request` needs, as they are stored. They stay in this decoder until
+    /// it decodes again.
+    ///
+    /// # Errors
+    ///
+    /// As [`decode_into`](Self::decode_into).
+    pub fn decode_planes(
+        &mut self,
+        bytes: &[u8],
+        request: PlanesRequest,
+    ) -> Result<StoredPlanes<'_>, Declined> {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(v3) = pulp::x86::V3::try_new() {
+            return self.planes_with(crate::idct::Avx2(v3), bytes, request);
+        }
+        self.planes_with(Portable, bytes, request)
+    }
+
     /// The size of the image and whether it is grayscale, if this decoder may decode it.
     pub(crate) fn size(&mut self, bytes: &[u8]) -> Result<(usize, usize, bool), Declined> {
         let frame = Frame::read(bytes, &mut self.tables)?;
@@ -80,17 +100,48 @@ impl BaselineDecoder {
         request: BaselineRequest,
         out: &mut [u8],
     ) -> Result<(), Declined> {
+        let BaselineRequest { size, scale, region, format, reads_to_end, .. } = request;
+        if format == PixelFormat::Cmyk || request.sample_count() != Some(out.len()) {
+            return Err(Declined);
+        }
+        let needs =
+            Needs { scale, region, reads_to_end, has_chroma: format == PixelFormat::Rgb, is_upsampled: true };
+        let is_gray = self.decode_samples(backend, bytes, size, needs)?;
+        backend.run(WritePixels { backend, is_gray, planes: &mut self.planes, request, out });
+        Ok(())
+    }
+
+    /// As [`Self::decode_planes`], with the code for one kind of processor.
+    pub(super) fn planes_with(
+        &mut self,
+        backend: impl Backend,
+        bytes: &[u8],
+        request: PlanesRequest,
+    ) -> Result<StoredPlanes<'_>, Declined> {
+        let PlanesRequest { size, scale, region, reads_to_end } = request;
+        let needs = Needs { scale, region, reads_to_end, has_chroma: true, is_upsampled: false };
+        let is_gray = self.decode_samples(backend, bytes, size, needs)?;
+        let chroma = (!is_gray).then(|| [self.planes.view(1), self.planes.view(2)]);
+        Ok(StoredPlanes { luma: self.planes.view(0), chroma })
+    }
+
+    /// Decodes what `needs` says into the planes. True when the image is grayscale.
+    fn decode_samples(
+        &mut self,
+        backend: impl Backend,
+        bytes: &[u8],
+        size: (usize, usize),
+        needs: Needs,
+    ) -> Result<bool, Declined> {
         let frame = Frame::read(bytes, &mut self.tables)?;
-        let BaselineRequest { size, scale, region, format, .. } = request;
+        let Needs { scale, region, .. } = needs;
         if (frame.width, frame.height) != size
-            || format == PixelFormat::Cmyk
             || !region.fits(scale.of_side(frame.width), scale.of_side(frame.height))
-            || request.sample_count() != Some(out.len())
         {
             return Err(Declined);
         }
         self.scan.read(frame.scan)?;
-        let job = DecodeJob { frame: &frame, request };
-        job.run(backend, &self.tables, &self.scan, &mut self.planes, out)
+        DecodeJob { frame: &frame, needs }.run(backend, &self.tables, &self.scan, &mut self.planes)?;
+        Ok(frame.sampling.is_gray)
     }
 }

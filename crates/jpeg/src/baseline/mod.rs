@@ -8,6 +8,7 @@
 //! [`Avx2`](crate::idct::Avx2) writes the transform with its instructions. Results do not depend on it.
 
 mod block_reader;
+mod coded_blocks;
 mod declined;
 mod decoder;
 mod frame;
@@ -17,6 +18,7 @@ mod request;
 mod rows;
 mod scan;
 mod store;
+mod stored_planes;
 #[cfg(test)]
 mod tests;
 mod upsample;
@@ -24,3 +26,4 @@ mod upsample;
 pub use declined::Declined;
 pub use decoder::BaselineDecoder;
 pub use request::BaselineRequest;
+pub use stored_planes::{PlanesRequest, StoredPlane, StoredPlanes};

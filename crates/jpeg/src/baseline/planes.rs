@@ -5,10 +5,10 @@
 
 use std::ops::Range;
 
-use super::block_reader::BlockContent;
+use super::coded_blocks::CodedBlocks;
 use super::declined::Declined;
 use super::frame::{Frame, Sampling};
-use crate::block::Block;
+use super::stored_planes::StoredPlane;
 use crate::memory;
 use crate::region::Region;
 use crate::scale::Scale;
@@ -36,8 +36,9 @@ pub(super) struct PlaneShape {
 const MIN_FANCY_WIDTH: usize = 3;
 
 impl PlaneShape {
-    /// The shapes of luma and of both chroma components of `frame` at `scale`.
-    pub(super) fn of(frame: &Frame<'_>, scale: Scale) -> Result<[Self; 2], Declined> {
+    /// The shapes of luma and of both chroma components of `frame` at `scale`. Where chroma is not to be upsampled, it
+    /// keeps the stored relation to luma.
+    pub(super) fn of(frame: &Frame<'_>, scale: Scale, is_upsampled: bool) -> Result<[Self; 2], Declined> {
         let side = scale.block_side();
         let Sampling { columns, rows, .. } = frame.sampling;
         let luma = Self {
@@ -50,7 +51,7 @@ impl PlaneShape {
             height: scale.of_side(frame.height),
         };
         // Twice the samples where that gives the full resolution in both directions (jdmaster.c of libjpeg).
-        let (chroma_side, spread) = if scale != Scale::Full && (columns, rows) == (2, 2) {
+        let (chroma_side, spread) = if is_upsampled && scale != Scale::Full && (columns, rows) == (2, 2) {
             (2 * side, (1, 1))
         } else {
             (side, (columns, rows))
@@ -64,10 +65,15 @@ impl PlaneShape {
             width: luma.width.div_ceil(spread.0),
             height: luma.height.div_ceil(spread.1),
         };
-        if spread.0 > 1 && chroma.is_fancy && chroma.width < MIN_FANCY_WIDTH {
+        if is_upsampled && spread.0 > 1 && chroma.is_fancy && chroma.width < MIN_FANCY_WIDTH {
             return Err(Declined);
         }
         Ok([luma, chroma])
+    }
+
+    /// Blocks per MCU.
+    pub(super) fn blocks(&self) -> usize {
+        self.columns * self.rows
     }
 
     /// Output pixels per MCU, across and down.
@@ -107,8 +113,8 @@ pub(super) struct Planes {
     strides: [usize; 3],
     /// Position of the first sample in the image, per component.
     pub(super) origins: [(usize, usize); 3],
-    /// Coefficients of one row of MCUs. All are zero after a successful decode.
-    pub(super) blocks: Vec<(Block, BlockContent)>,
+    /// Coefficients of some MCUs.
+    pub(super) blocks: CodedBlocks,
     /// Chroma of one row at full resolution.
     pub(super) upsampled: [Vec<u8>; 2],
 }
@@ -116,7 +122,7 @@ pub(super) struct Planes {
 impl Planes {
     pub(super) fn kept_bytes(&self) -> usize {
         let samples: usize = self.samples.iter().chain(&self.upsampled).map(Vec::capacity).sum();
-        samples + self.blocks.capacity() * size_of::<(Block, BlockContent)>()
+        samples + self.blocks.kept_bytes()
     }
 
     pub(super) fn reshape(
@@ -148,6 +154,14 @@ impl Planes {
     #[inline(always)]
     pub(super) fn plane(&mut self, component: usize) -> (&mut [u8], usize) {
         (&mut self.samples[component], self.strides[component])
+    }
+
+    /// A component whose samples were decoded.
+    pub(super) fn view(&self, component: usize) -> StoredPlane<'_> {
+        let PlaneShape { width, height, spread, .. } = self.shapes[component];
+        let (left, top) = self.origins[component];
+        let (samples, stride) = (&self.samples[component], self.strides[component]);
+        StoredPlane { samples, stride, left, top, width, height, spread }
     }
 
     /// The samples of row `y` of a component, from its first decoded column.

@@ -3,7 +3,7 @@
 use super::block_reader::BlockContent;
 use super::declined::Declined;
 use crate::block::{Block, QuantTable};
-use crate::idct::{Backend, MAX_COEFFICIENT, dc_sample, four, two};
+use crate::idct::{Backend, MAX_COEFFICIENT, dc_sample};
 
 /// Transforms `block`, which is not dequantized, to `side` × `side` samples (8, 4, 2 or 1) at the start of `plane`, whose
 /// rows have `stride` samples. All coefficients are zero afterwards.
@@ -35,8 +35,8 @@ pub(super) fn store(
     *block = [0; 64];
     match side {
         8 => put(&backend.samples(&coefficients), plane, stride),
-        4 => put(&four(&coefficients), plane, stride),
-        _ => put(&two(&coefficients), plane, stride),
+        4 => put(&backend.four(&coefficients), plane, stride),
+        _ => put(&backend.two(&coefficients), plane, stride),
     }
 }
 

@@ -3,7 +3,7 @@
 use libjpeg_turbo_rs::{Decoder, Encoder, JpegError, PixelFormat as TurboFormat, ScalingFactor, Subsampling};
 use proptest::prelude::*;
 
-use super::{BaselineDecoder, BaselineRequest, Declined};
+use super::{BaselineDecoder, BaselineRequest, Declined, PlanesRequest, StoredPlane, StoredPlanes};
 use crate::idct::Portable;
 use crate::{PixelFormat, Region, Scale};
 
@@ -64,6 +64,12 @@ fn picture(width: usize, height: usize, channels: usize, seed: u64, noise: u32) 
     pixels
 }
 
+/// A plane with its place, for comparison.
+fn owned(plane: StoredPlane<'_>) -> (Vec<u8>, [usize; 5], (usize, usize)) {
+    let StoredPlane { samples, stride, left, top, width, height, spread } = plane;
+    (samples.to_vec(), [stride, left, top, width, height], spread)
+}
+
 fn encode(
     pixels: &[u8],
     (width, height): (usize, usize),
@@ -117,6 +123,61 @@ proptest! {
             Ok(found) => prop_assert!(found == expected),
             // Only what the documentation excludes.
             Err(Declined) => prop_assert!(color && subsampling != Subsampling::S444 && width < 5),
+        }
+    }
+
+    /// Whole components as libjpeg-turbo decodes them, and parts of them; on every kind of processor.
+    #[test]
+    fn planes_are_those_of_libjpeg_turbo(
+        (width, height) in (1usize..90, 1usize..90),
+        color: bool,
+        subsampling in subsampling(),
+        quality in 25u8..=100,
+        seed: u64,
+        place in (0.0f64..1.0, 0.0f64..1.0, 0.0f64..1.0, 0.0f64..1.0),
+        reduction in prop_oneof![Just(1usize), Just(2), Just(4), Just(8)],
+    ) {
+        let stored = if color { 3 } else { 1 };
+        let bytes = encode(&picture(width, height, stored, seed, 40), (width, height), stored, quality, subsampling);
+        let scale = Scale::from_denominator(reduction as u32).unwrap();
+        let (full_width, full_height) = (width, height);
+        let (width, height) = (width.div_ceil(reduction), height.div_ceil(reduction));
+        let (left, top) = ((place.0 * width as f64) as usize, (place.1 * height as f64) as usize);
+        let region = Region {
+            left,
+            top,
+            width: 1 + (place.2 * (width - left - 1) as f64) as usize,
+            height: 1 + (place.3 * (height - top - 1) as f64) as usize,
+        };
+        let request = PlanesRequest { size: (full_width, full_height), scale, region, reads_to_end: true };
+        let (mut decoder, mut portable) = (BaselineDecoder::default(), BaselineDecoder::default());
+        let found = decoder.decode_planes(&bytes, request).unwrap();
+        let by_portable = portable.planes_with(Portable, &bytes, request).unwrap();
+        prop_assert_eq!(found.chroma.is_some(), color);
+        let raw = Decoder::new(&bytes[..]).unwrap().decode_raw().unwrap();
+        let gray = reduced_reference(&bytes, reduction, 1).unwrap();
+        let all = |planes: StoredPlanes<'_>| planes.chroma.map_or(vec![planes.luma], |[cb, cr]| vec![planes.luma, cb, cr]).into_iter().map(owned).collect::<Vec<_>>();
+        prop_assert!(all(found) == all(by_portable), "two kinds of processor disagree");
+        for (c, plane) in [Some(found.luma)].into_iter().chain(found.chroma.map_or([None; 2], |planes| planes.map(Some))).flatten().enumerate() {
+            let (across, down) = plane.spread;
+            prop_assert_eq!((plane.width, plane.height), (width.div_ceil(across), height.div_ceil(down)));
+            // All samples that belong to pixels of the region.
+            for y in top / down..(top + region.height).div_ceil(down) {
+                for x in left / across..(left + region.width).div_ceil(across) {
+                    let sample = plane.samples[(y - plane.top) * plane.stride + x - plane.left];
+                    match (c, reduction) {
+                        (_, 1) => prop_assert_eq!(sample, raw.planes[c][y * raw.plane_widths[c] + x]),
+                        (0, _) => prop_assert_eq!(sample, gray[y * width + x]),
+                        _ => {
+                            // The mean of the samples it stands for, about.
+                            let rows = (y * reduction..(y + 1) * reduction).flat_map(|y| (x * reduction..(x + 1) * reduction).map(move |x| (x, y)));
+                            let sum: u32 = rows.map(|(x, y)| u32::from(raw.planes[c][y * raw.plane_widths[c] + x])).sum();
+                            let mean = sum / (reduction * reduction) as u32;
+                            prop_assert!(mean.abs_diff(sample.into()) < 60, "{mean} {sample}");
+                        }
+                    }
+                }
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! From planes to pixels: chroma upsampling, then color conversion.
 
+use pulp::NullaryFnOnce;
+
 use super::planes::{PlaneShape, Planes};
 use super::request::BaselineRequest;
 use crate::color::ycbcr_to_rgb;
@@ -7,9 +9,27 @@ use crate::idct::{Backend, GROUP};
 use crate::pixel_format::PixelFormat;
 use crate::region::Region;
 
+/// Converts the planes to pixels.
+pub(super) struct WritePixels<'a, B> {
+    pub(super) backend: B,
+    pub(super) is_gray: bool,
+    pub(super) planes: &'a mut Planes,
+    pub(super) request: BaselineRequest,
+    pub(super) out: &'a mut [u8],
+}
+
+impl<B: Backend> NullaryFnOnce for WritePixels<'_, B> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        write(self.backend, self.is_gray, self.planes, self.request, self.out);
+    }
+}
+
 /// Writes the requested pixels to `out`.
 #[inline(always)]
-pub(super) fn write(
+fn write(
     backend: impl Backend,
     is_gray: bool,
     planes: &mut Planes,

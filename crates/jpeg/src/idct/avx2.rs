@@ -12,6 +12,10 @@ use super::constants::{
     FIX_1_175875602, FIX_1_501321110, FIX_1_847759065, FIX_1_961570560, FIX_2_053119869, FIX_2_562915447,
     FIX_3_072711026, MAX_COEFFICIENT, MAX_ENERGY, PASS1_BITS,
 };
+use super::reduced::{
+    FIX_0_211164243, FIX_0_509795579, FIX_0_601344887, FIX_0_720959822, FIX_0_850430095, FIX_1_061594337,
+    FIX_1_272758580, FIX_1_451774981, FIX_2_172734803, FIX_3_624509785, FOUR_BITS, TWO_BITS,
+};
 use crate::block::{Block, QuantTable};
 
 /// Bits that each pass shifts right by.
@@ -39,6 +43,45 @@ const ODD_2: (Pair, Pair) =
     ((FIX_1_175875602, -FIX_2_562915447 + FIX_1_175875602), (FIX_3_072711026 - FIX_2_562915447 + Z3, Z3));
 const ODD_3: (Pair, Pair) =
     ((FIX_1_501321110 - FIX_0_899976223 + Z4, Z4), (FIX_1_175875602, -FIX_0_899976223 + FIX_1_175875602));
+
+/// For the transform to four samples.
+const FOUR_ODD_0: (Pair, Pair) = ((FIX_2_562915447, -FIX_0_601344887), (FIX_0_899976223, -FIX_0_509795579));
+const FOUR_ODD_1: (Pair, Pair) = ((FIX_1_061594337, FIX_1_451774981), (-FIX_2_172734803, -FIX_0_211164243));
+/// For the transform to two samples.
+const TWO_ODD: (Pair, Pair) = ((FIX_3_624509785, FIX_0_850430095), (-FIX_1_272758580, -FIX_0_720959822));
+
+/// The factors of eight columns for each of the four samples of a row; for two rows.
+const FOUR: [[i16; 16]; 4] = {
+    let (c0, c2, c6) = (2 * ONE, FIX_1_847759065, -FIX_0_765366865);
+    let ((c1, c5), (c3, c7)) = FOUR_ODD_0;
+    let ((d1, d5), (d3, d7)) = FOUR_ODD_1;
+    [
+        for_two_rows([c0, c1, c2, c3, 0, c5, c6, c7]),
+        for_two_rows([c0, d1, -c2, d3, 0, d5, -c6, d7]),
+        for_two_rows([c0, -d1, -c2, -d3, 0, -d5, -c6, -d7]),
+        for_two_rows([c0, -c1, c2, -c3, 0, -c5, c6, -c7]),
+    ]
+};
+
+/// The factors of eight columns for the two samples of a row, times −1.
+const TWO_LEFT: [i16; 16] = {
+    let ((c1, c5), (c3, c7)) = TWO_ODD;
+    for_two_rows([-4 * ONE, -c1, 0, -c3, 0, -c5, 0, -c7])
+};
+/// See [`TWO_LEFT`].
+const TWO_RIGHT: [i16; 16] = {
+    let ((c1, c5), (c3, c7)) = TWO_ODD;
+    for_two_rows([-4 * ONE, c1, 0, c3, 0, c5, 0, c7])
+};
+
+const fn for_two_rows(factors: [i32; 8]) -> [i16; 16] {
+    let (mut both, mut n) = ([0; 16], 0);
+    while n < 16 {
+        both[n] = factors[n % 8] as i16;
+        n += 1;
+    }
+    both
+}
 
 /// Shuffle that interleaves the two groups of four values in each half.
 const INTERLEAVED: [u8; 32] = {
@@ -107,6 +150,53 @@ impl Backend for Avx2 {
     }
 
     #[inline(always)]
+    fn four(self, block: &Block) -> [[u8; 4]; 4] {
+        let [x04, x15, x26, x37]: [__m256i; 4] = pulp::cast(*block);
+        let avx2 = self.0.avx2;
+        // The rows of the first pass, each with its eight columns.
+        let rounding = self.0.avx._mm256_set1_epi32(1 << (FOUR_BITS.0 - 1));
+        let even = self.add(self.sum(x04, (2 * ONE, 0)), rounding);
+        let turn = self.sum(x26, (FIX_1_847759065, -FIX_0_765366865));
+        let (e0, e1) = (self.add(even, turn), self.sub(even, turn));
+        let o0 = self.add(self.sum(x15, FOUR_ODD_0.0), self.sum(x37, FOUR_ODD_0.1));
+        let o1 = self.add(self.sum(x15, FOUR_ODD_1.0), self.sum(x37, FOUR_ODD_1.1));
+        const FIRST: i32 = FOUR_BITS.0 as i32;
+        let r0 = self.shift::<FIRST>(self.add(e0, o0));
+        let r1 = self.shift::<FIRST>(self.add(e1, o1));
+        let r2 = self.shift::<FIRST>(self.sub(e1, o1));
+        let r3 = self.shift::<FIRST>(self.sub(e0, o0));
+        let (upper, lower) = (self.four_of_rows(r0, r1), self.four_of_rows(r2, r3));
+        let words = avx2._mm256_packs_epi32(upper, lower);
+        let samples: [[u8; 4]; 8] = pulp::cast(avx2._mm256_packus_epi16(words, words));
+        // Two rows in each half.
+        [samples[0], samples[4], samples[1], samples[5]]
+    }
+
+    #[inline(always)]
+    fn two(self, block: &Block) -> [[u8; 2]; 2] {
+        let [x04, x15, _, x37]: [__m256i; 4] = pulp::cast(*block);
+        let avx2 = self.0.avx2;
+        let rounding = self.0.avx._mm256_set1_epi32(1 << (TWO_BITS.0 - 1));
+        // One is too large by one for 16 bits, minus one is not.
+        let even = self.sub(rounding, self.sum(x04, (-4 * ONE, 0)));
+        let odd = self.add(self.sum(x15, TWO_ODD.0), self.sum(x37, TWO_ODD.1));
+        const FIRST: i32 = TWO_BITS.0 as i32;
+        let rows =
+            self.row_pair(self.shift::<FIRST>(self.add(even, odd)), self.shift::<FIRST>(self.sub(even, odd)));
+        // All factors are negative, for the same reason.
+        let left = avx2._mm256_madd_epi16(rows, pulp::cast(TWO_LEFT));
+        let right = avx2._mm256_madd_epi16(rows, pulp::cast(TWO_RIGHT));
+        let sums = avx2._mm256_hadd_epi32(left, right);
+        let sums = avx2._mm256_hadd_epi32(sums, sums);
+        const SECOND: i32 = TWO_BITS.1 as i32;
+        let rounding = self.0.avx._mm256_set1_epi32((1 << (SECOND - 1)) + (128 << SECOND));
+        let values = self.shift::<SECOND>(self.sub(rounding, sums));
+        let words = avx2._mm256_packs_epi32(values, values);
+        let samples: [[u8; 2]; 16] = pulp::cast(avx2._mm256_packus_epi16(words, words));
+        [samples[0], samples[8]]
+    }
+
+    #[inline(always)]
     fn interleave(self, planes: &[[u8; GROUP]; 3], out: &mut [u8; 3 * GROUP]) {
         let halves: [[__m128i; 2]; 3] = pulp::cast(*planes);
         let first = self.pixels(halves[0][0], halves[1][0], halves[2][0]);
@@ -151,6 +241,30 @@ impl Avx2 {
             self.shift::<BITS>(self.sub(e1, o2)),
             self.shift::<BITS>(self.sub(e0, o3)),
         ]
+    }
+
+    /// Two rows of eight values of 32 bits, in 16 bits: one in each half.
+    #[inline(always)]
+    fn row_pair(self, first: __m256i, second: __m256i) -> __m256i {
+        self.0.avx2._mm256_permute4x64_epi64::<0b11_01_10_00>(self.0.avx2._mm256_packs_epi32(first, second))
+    }
+
+    /// The second pass of the transform to four samples, for two rows: each half has the samples of one.
+    #[inline(always)]
+    fn four_of_rows(self, first: __m256i, second: __m256i) -> __m256i {
+        let avx2 = self.0.avx2;
+        let rows = self.row_pair(first, second);
+        let left = avx2._mm256_hadd_epi32(
+            avx2._mm256_madd_epi16(rows, pulp::cast(FOUR[0])),
+            avx2._mm256_madd_epi16(rows, pulp::cast(FOUR[1])),
+        );
+        let right = avx2._mm256_hadd_epi32(
+            avx2._mm256_madd_epi16(rows, pulp::cast(FOUR[2])),
+            avx2._mm256_madd_epi16(rows, pulp::cast(FOUR[3])),
+        );
+        const SECOND: i32 = FOUR_BITS.1 as i32;
+        let rounding = self.0.avx._mm256_set1_epi32((1 << (SECOND - 1)) + (128 << SECOND));
+        self.shift::<SECOND>(self.add(avx2._mm256_hadd_epi32(left, right), rounding))
     }
 
     /// Sixteen pixels of three samples.

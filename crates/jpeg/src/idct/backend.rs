@@ -17,6 +17,12 @@ pub(crate) trait Backend: Copy {
     /// The samples of a block of coefficients, row by row.
     fn samples(self, block: &Block) -> [[u8; 8]; 8];
 
+    /// The samples of a block of coefficients at half the size. `block` is the result of [`dequantize`](Self::dequantize).
+    fn four(self, block: &Block) -> [[u8; 4]; 4];
+
+    /// As [`four`](Self::four), at a quarter of the size.
+    fn two(self, block: &Block) -> [[u8; 2]; 2];
+
     /// Interleaves red, green and blue.
     fn interleave(self, planes: &[[u8; GROUP]; 3], out: &mut [u8; 3 * GROUP]);
 }

@@ -6,6 +6,7 @@ use super::constants::{
     FIX_1_175875602, FIX_1_501321110, FIX_1_847759065, FIX_1_961570560, FIX_2_053119869, FIX_2_562915447,
     FIX_3_072711026, MAX_COEFFICIENT, MAX_ENERGY, PASS1_BITS, sample,
 };
+use super::reduced;
 use crate::block::{Block, QuantTable, index_of};
 
 /// Code for any processor.
@@ -39,6 +40,16 @@ impl Backend for Portable {
         let columns = pass(rows, CONST_BITS - PASS1_BITS);
         let rows = pass(transpose(columns), CONST_BITS + PASS1_BITS + 3);
         transpose(rows).map(|row| row.map(sample))
+    }
+
+    #[inline(always)]
+    fn four(self, block: &Block) -> [[u8; 4]; 4] {
+        reduced::four(block)
+    }
+
+    #[inline(always)]
+    fn two(self, block: &Block) -> [[u8; 2]; 2] {
+        reduced::two(block)
     }
 
     #[inline(always)]

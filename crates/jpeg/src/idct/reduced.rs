@@ -1,42 +1,38 @@
 //! The transform to 4×4 or 2×2 samples: that of libjpeg (`jidctred.c`), which prunes the transform of Loeffler, Ligtenberg
 //! and Moschytz. Coefficients that the smaller block cannot show are left out.
 
-use super::constants::{CONST_BITS, PASS1_BITS, sample};
+use super::constants::{
+    CONST_BITS, FIX_0_765366865, FIX_0_899976223, FIX_1_847759065, FIX_2_562915447, PASS1_BITS, sample,
+};
 use crate::block::{Block, index_of};
 
-const FIX_0_211164243: i32 = 1730;
-const FIX_0_509795579: i32 = 4176;
-const FIX_0_601344887: i32 = 4926;
-const FIX_0_720959822: i32 = 5906;
-const FIX_0_765366865: i32 = 6270;
-const FIX_0_850430095: i32 = 6967;
-const FIX_0_899976223: i32 = 7373;
-const FIX_1_061594337: i32 = 8697;
-const FIX_1_272758580: i32 = 10_426;
-const FIX_1_451774981: i32 = 11_893;
-const FIX_1_847759065: i32 = 15_137;
-const FIX_2_172734803: i32 = 17_799;
-const FIX_2_562915447: i32 = 20_995;
-const FIX_3_624509785: i32 = 29_692;
+pub(super) const FIX_0_211164243: i32 = 1730;
+pub(super) const FIX_0_509795579: i32 = 4176;
+pub(super) const FIX_0_601344887: i32 = 4926;
+pub(super) const FIX_0_720959822: i32 = 5906;
+pub(super) const FIX_0_850430095: i32 = 6967;
+pub(super) const FIX_1_061594337: i32 = 8697;
+pub(super) const FIX_1_272758580: i32 = 10_426;
+pub(super) const FIX_1_451774981: i32 = 11_893;
+pub(super) const FIX_2_172734803: i32 = 17_799;
+pub(super) const FIX_3_624509785: i32 = 29_692;
+
+/// Bits by which the passes to 4 and to 2 samples shift: one and two more than those to 8.
+pub(super) const FOUR_BITS: (u32, u32) = (CONST_BITS - PASS1_BITS + 1, CONST_BITS + PASS1_BITS + 3 + 1);
+pub(super) const TWO_BITS: (u32, u32) = (CONST_BITS - PASS1_BITS + 2, CONST_BITS + PASS1_BITS + 3 + 2);
 
 /// The 4×4 samples of `block`.
 #[inline(always)]
 pub(crate) fn four(block: &Block) -> [[u8; 4]; 4] {
-    let columns: [[i32; 4]; 8] =
-        std::array::from_fn(|c| four_of(column(block, c), CONST_BITS - PASS1_BITS + 1));
-    std::array::from_fn(|r| {
-        four_of(columns.map(|column| column[r]), CONST_BITS + PASS1_BITS + 3 + 1).map(sample)
-    })
+    let columns: [[i32; 4]; 8] = std::array::from_fn(|c| four_of(column(block, c), FOUR_BITS.0));
+    std::array::from_fn(|r| four_of(columns.map(|column| column[r]), FOUR_BITS.1).map(sample))
 }
 
 /// The 2×2 samples of `block`.
 #[inline(always)]
 pub(crate) fn two(block: &Block) -> [[u8; 2]; 2] {
-    let columns: [[i32; 2]; 8] =
-        std::array::from_fn(|c| two_of(column(block, c), CONST_BITS - PASS1_BITS + 2));
-    std::array::from_fn(|r| {
-        two_of(columns.map(|column| column[r]), CONST_BITS + PASS1_BITS + 3 + 2).map(sample)
-    })
+    let columns: [[i32; 2]; 8] = std::array::from_fn(|c| two_of(column(block, c), TWO_BITS.0));
+    std::array::from_fn(|r| two_of(columns.map(|column| column[r]), TWO_BITS.1).map(sample))
 }
 
 #[inline(always)]
@@ -70,4 +66,33 @@ fn two_of(x: [i32; 8], bits: u32) -> [i32; 2] {
 #[inline(always)]
 fn descale(value: i32, bits: u32) -> i32 {
     (value + (1 << (bits - 1))) >> bits
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::{Avx2, Backend, Portable};
+    use crate::block::QuantTable;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        /// Up to the most energy that a block may have.
+        #[test]
+        fn all_processors_find_the_same_samples(
+            seed in prop::collection::vec((0usize..64, -2048i16..=2048), 1..64),
+            shift in 0u32..11,
+        ) {
+            let Some(v3) = pulp::x86::V3::try_new() else { return Ok(()) };
+            let mut block = [0; 64];
+            for (at, value) in seed {
+                block[at] = value >> shift;
+            }
+            let Some(block) = Portable.dequantize(&block, &QuantTable([1; 64])) else { return Ok(()) };
+            prop_assert_eq!(Avx2(v3).four(&block), Portable.four(&block));
+            prop_assert_eq!(Avx2(v3).two(&block), Portable.two(&block));
+            prop_assert_eq!(Avx2(v3).samples(&block), Portable.samples(&block));
+        }
+    }
 }

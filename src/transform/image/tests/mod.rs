@@ -3,6 +3,7 @@
 mod files;
 mod hostile;
 mod passthrough;
+mod planar;
 mod policy;
 mod properties;
 mod quality;

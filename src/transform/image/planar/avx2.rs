@@ -1,0 +1,169 @@
+//! Resampling for processors with AVX2: one instruction multiplies sixteen values with their weights and adds neighbours.
+//! Sums of whole numbers do not depend on their order, so nothing differs from [`Portable`].
+
+use std::arch::x86_64::__m256i;
+
+use pulp::x86::V3;
+
+use super::backend::{Backend, HORIZONTAL_SHIFT, VERTICAL_SHIFT};
+use super::portable::Portable;
+use super::weights::{GROUP, Weights};
+
+/// Columns of the vertical pass that are computed together.
+const COLUMNS: usize = 32;
+/// Samples of the horizontal pass that are computed together.
+const SAMPLES: usize = 8;
+
+/// Code for processors with AVX2.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Avx2(pub(super) V3);
+
+// No closures here: they would be compiled for the baseline CPU.
+impl Backend for Avx2 {
+    fn run<F: pulp::NullaryFnOnce>(self, work: F) -> F::Output {
+        self.0.vectorize(work)
+    }
+
+    #[inline(always)]
+    fn vertical(self, rows: &[&[u8]], weights: &[i16], out: &mut [i16]) {
+        let width = out.len();
+        if width < COLUMNS {
+            return Portable.vertical(rows, weights, out);
+        }
+        let mut x = 0;
+        loop {
+            if let Some(out) = out[x..].first_chunk_mut() {
+                *out = self.columns(rows, weights, x);
+            }
+            if x + COLUMNS == width {
+                break;
+            }
+            // The last columns overlap those before.
+            x = (x + COLUMNS).min(width - COLUMNS);
+        }
+    }
+
+    #[inline(always)]
+    fn horizontal(self, row: &[i16], weights: &Weights, out: &mut [u8]) {
+        match weights.stride / GROUP {
+            1 => self.sums::<1>(row, weights, out),
+            2 => self.sums::<2>(row, weights, out),
+            3 => self.sums::<3>(row, weights, out),
+            _ => Portable.horizontal(row, weights, out),
+        }
+    }
+}
+
+/// The samples from column `x` on.
+#[inline(always)]
+fn columns_at(row: &[u8], x: usize) -> Option<__m256i> {
+    let row = row.get(x..x + COLUMNS)?.first_chunk::<COLUMNS>()?;
+    Some(pulp::cast(*row))
+}
+
+impl Avx2 {
+    /// [`COLUMNS`] columns of the vertical pass, from column `x` on.
+    #[inline(always)]
+    fn columns(self, rows: &[&[u8]], weights: &[i16], x: usize) -> [i16; COLUMNS] {
+        let V3 { avx, avx2, .. } = self.0;
+        let zero = avx._mm256_setzero_si256();
+        let mut sums = [avx._mm256_set1_epi32(1 << (VERTICAL_SHIFT - 1)); 4];
+        let (pairs, _) = rows.as_chunks::<2>();
+        for (rows, weights) in pairs.iter().zip(weights.as_chunks::<2>().0) {
+            let (Some(a), Some(b)) = (columns_at(rows[0], x), columns_at(rows[1], x)) else { break };
+            let weights = avx._mm256_set1_epi32(pulp::cast(*weights));
+            // The two samples of each column side by side.
+            let (low, high) = (avx2._mm256_unpacklo_epi8(a, b), avx2._mm256_unpackhi_epi8(a, b));
+            let wide = [
+                avx2._mm256_unpacklo_epi8(low, zero),
+                avx2._mm256_unpackhi_epi8(low, zero),
+                avx2._mm256_unpacklo_epi8(high, zero),
+                avx2._mm256_unpackhi_epi8(high, zero),
+            ];
+            for i in 0..4 {
+                sums[i] = avx2._mm256_add_epi32(sums[i], avx2._mm256_madd_epi16(wide[i], weights));
+            }
+        }
+        for sum in &mut sums {
+            *sum = avx2._mm256_srai_epi32::<{ VERTICAL_SHIFT as i32 }>(*sum);
+        }
+        let (first, second) =
+            (avx2._mm256_packs_epi32(sums[0], sums[1]), avx2._mm256_packs_epi32(sums[2], sums[3]));
+        pulp::cast([
+            avx2._mm256_permute2x128_si256::<0x20>(first, second),
+            avx2._mm256_permute2x128_si256::<0x31>(first, second),
+        ])
+    }
+
+    /// The horizontal pass with weights of `GROUPS` groups.
+    #[inline(always)]
+    fn sums<const GROUPS: usize>(self, row: &[i16], weights: &Weights, out: &mut [u8]) {
+        let (listed, _) = weights.values.as_chunks::<GROUP>().0.as_chunks::<GROUPS>();
+        let (out_chunks, out_rest) = out.as_chunks_mut::<SAMPLES>();
+        let (start_chunks, start_rest) = weights.starts.as_chunks::<SAMPLES>();
+        let (weight_chunks, weight_rest) = listed.as_chunks::<SAMPLES>();
+        for ((out, starts), weights) in out_chunks.iter_mut().zip(start_chunks).zip(weight_chunks) {
+            *out = self.samples(row, starts, weights);
+        }
+        for ((out, &start), weights) in out_rest.iter_mut().zip(start_rest).zip(weight_rest) {
+            let sums: [i32; 8] = pulp::cast(self.products(row, start, weights));
+            let mut sum = 1 << (HORIZONTAL_SHIFT - 1);
+            for part in sums {
+                sum += part;
+            }
+            *out = (sum >> HORIZONTAL_SHIFT).clamp(0, 255) as u8;
+        }
+    }
+
+    /// The products of one sample of the horizontal pass, in eight sums.
+    #[inline(always)]
+    fn products<const GROUPS: usize>(
+        self,
+        row: &[i16],
+        start: usize,
+        weights: &[[i16; GROUP]; GROUPS],
+    ) -> __m256i {
+        let V3 { avx, avx2, .. } = self.0;
+        let mut sum = avx._mm256_setzero_si256();
+        if let Some(values) = row.get(start..start + GROUPS * GROUP) {
+            for (values, weights) in values.as_chunks::<GROUP>().0.iter().zip(weights) {
+                let products = avx2._mm256_madd_epi16(pulp::cast(*values), pulp::cast(*weights));
+                sum = avx2._mm256_add_epi32(sum, products);
+            }
+        }
+        sum
+    }
+
+    /// [`SAMPLES`] samples of the horizontal pass.
+    #[inline(always)]
+    fn samples<const GROUPS: usize>(
+        self,
+        row: &[i16],
+        starts: &[usize; SAMPLES],
+        weights: &[[[i16; GROUP]; GROUPS]; SAMPLES],
+    ) -> [u8; SAMPLES] {
+        let V3 { avx, avx2, .. } = self.0;
+        let mut sums = [avx._mm256_setzero_si256(); SAMPLES];
+        for k in 0..SAMPLES {
+            sums[k] = self.products(row, starts[k], &weights[k]);
+        }
+        let pair = [
+            avx2._mm256_hadd_epi32(sums[0], sums[1]),
+            avx2._mm256_hadd_epi32(sums[2], sums[3]),
+            avx2._mm256_hadd_epi32(sums[4], sums[5]),
+            avx2._mm256_hadd_epi32(sums[6], sums[7]),
+        ];
+        let first = avx2._mm256_hadd_epi32(pair[0], pair[1]);
+        let second = avx2._mm256_hadd_epi32(pair[2], pair[3]);
+        let sum = avx2._mm256_add_epi32(
+            avx2._mm256_permute2x128_si256::<0x20>(first, second),
+            avx2._mm256_permute2x128_si256::<0x31>(first, second),
+        );
+        let sum = avx2._mm256_add_epi32(sum, avx._mm256_set1_epi32(1 << (HORIZONTAL_SHIFT - 1)));
+        let values = avx2._mm256_srai_epi32::<{ HORIZONTAL_SHIFT as i32 }>(sum);
+        // Clamped to 16 bits, then to 8.
+        let words = avx2._mm256_packs_epi32(values, values);
+        let bytes: [[u8; 4]; 8] = pulp::cast(avx2._mm256_packus_epi16(words, words));
+        pulp::cast([bytes[0], bytes[4]])
+    }
+}

@@ -1,0 +1,112 @@
+//! The filters of a resize as functions of the distance.
+
+use std::sync::LazyLock;
+
+use super::super::lanczos::{SUPPORT, lanczos3};
+use super::super::text::Filter;
+
+/// A filter: how much a sample counts by its distance, in samples of the smaller of the two images.
+///
+/// A row of an image asks for it some thousand times. Lanczos is therefore interpolated between points close enough that
+/// the difference is a hundredth of the rounding of a weight. All arithmetic is of the kind that IEEE 754 fixes, so every
+/// processor finds the same.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kernel {
+    filter: Filter,
+    points: &'static [f32; POINTS],
+}
+
+/// Points per distance of one.
+const RESOLUTION: usize = 512;
+/// Points up to the support, and one to interpolate with.
+const POINTS: usize = SUPPORT as usize * RESOLUTION + 2;
+
+static LANCZOS: LazyLock<[f32; POINTS]> =
+    LazyLock::new(|| std::array::from_fn(|n| lanczos3(n as f64 / RESOLUTION as f64) as f32));
+
+/// The whole number next to `x`, the even one of two, where it has at most 22 bits. Added to a number whose last bit is
+/// worth one, `x` is rounded by the addition; a conversion would also look for numbers that do not fit.
+#[inline]
+pub(super) fn nearest(x: f32) -> i32 {
+    const LARGE: f32 = 1.5 * (1 << 23) as f32;
+    (x + LARGE).to_bits().wrapping_sub(LARGE.to_bits()).cast_signed()
+}
+
+impl Kernel {
+    pub(super) fn of(filter: Filter) -> Self {
+        Self { filter, points: &LANCZOS }
+    }
+
+    /// The distance from which on it is zero.
+    pub(super) fn support(self) -> f64 {
+        match self.filter {
+            Filter::Lanczos3 => SUPPORT,
+            Filter::CatmullRom => 2.0,
+            Filter::Bilinear => 1.0,
+            Filter::Box => 0.5,
+        }
+    }
+
+    /// Its value at the distance `x`.
+    #[inline]
+    pub(super) fn at(self, x: f32) -> f32 {
+        let distance = x.abs();
+        match self.filter {
+            Filter::Lanczos3 => {
+                let at = distance * RESOLUTION as f32;
+                // A point next to it, whichever where it is one itself.
+                let n = nearest(at - 0.5);
+                match self.points.get(n as usize..n as usize + 2) {
+                    Some(points) => points[0] + (points[1] - points[0]) * (at - n as f32),
+                    None => 0.0,
+                }
+            }
+            // Of Keys, with a slope of −1/2.
+            Filter::CatmullRom if distance < 1.0 => (1.5 * distance - 2.5) * distance * distance + 1.0,
+            Filter::CatmullRom if distance < 2.0 => {
+                ((2.5 - 0.5 * distance) * distance - 4.0) * distance + 2.0
+            }
+            Filter::Bilinear if distance < 1.0 => 1.0 - distance,
+            // One of two samples at the same distance.
+            Filter::Box if x > -0.5 && x <= 0.5 => 1.0,
+            _ => 0.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_one_in_the_middle_and_zero_at_whole_distances() {
+        for filter in [Filter::Lanczos3, Filter::CatmullRom, Filter::Bilinear, Filter::Box] {
+            let kernel = Kernel::of(filter);
+            assert!((kernel.at(0.0) - 1.0).abs() < 1e-6);
+            for distance in [1.0, 2.0, 3.0, 4.0] {
+                assert!(kernel.at(distance).abs() < 1e-6 && kernel.at(-distance).abs() < 1e-6, "{filter:?}");
+            }
+            assert_eq!(kernel.at(kernel.support() as f32 + 1e-3), 0.0);
+        }
+        assert!((Kernel::of(Filter::CatmullRom).at(0.5) - 0.5625).abs() < 1e-6);
+        assert!((Kernel::of(Filter::CatmullRom).at(1.5) + 0.0625).abs() < 1e-6);
+    }
+
+    #[test]
+    fn numbers_are_rounded() {
+        for (x, expected) in
+            [(0.0, 0), (-0.5, 0), (0.5, 0), (1.5, 2), (-1.4, -1), (20_000.6, 20_001), (-32_768.0, -32_768)]
+        {
+            assert_eq!(nearest(x), expected);
+        }
+    }
+
+    #[test]
+    fn interpolation_is_closer_than_a_weight_is_rounded() {
+        let kernel = Kernel::of(Filter::Lanczos3);
+        for n in 0..30_000 {
+            let x = n as f64 / 10_000.0;
+            assert!((f64::from(kernel.at(x as f32)) - lanczos3(x)).abs() < 3e-6, "{x}");
+        }
+    }
+}

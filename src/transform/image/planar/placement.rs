@@ -1,0 +1,141 @@
+//! Where the samples of the output lie in the components of the file.
+//!
+//! A sample stands for the pixels it covers, and its centre is theirs. That is how decoders read chroma of half the
+//! resolution, so colours do not move: neither against luma nor by the resize, the crop or the turn.
+
+use dsconvert_jpeg::{Region, StoredPlane};
+
+use super::super::exif::Orientation;
+use super::super::geometry::{Rect, Size};
+use super::weights::Axis;
+
+/// From the pixels of the output to those of the file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Placement {
+    /// Size of the file.
+    pub(super) source: Size,
+    /// The file is decoded at 1/`reduction` of its size.
+    pub(super) reduction: u32,
+    /// Size after the resize, as the file is stored.
+    pub(super) resized: Size,
+    /// What is kept of it.
+    pub(super) crop: Rect,
+    pub(super) orientation: Orientation,
+}
+
+/// One direction of a [`Placement`].
+struct Line {
+    /// Source pixels per pixel of the resized image.
+    scale: f64,
+    /// First pixel of the resized image that is kept.
+    start: f64,
+    /// Pixels that are kept.
+    length: u32,
+    is_mirrored: bool,
+}
+
+impl Placement {
+    /// The rows and columns of `plane` for an output of one sample per `per_sample` pixels in each direction, before it is
+    /// transposed.
+    pub(super) fn axes(&self, plane: &StoredPlane<'_>, per_sample: u32) -> (Axis, Axis) {
+        let (across, down) = self.lines();
+        (
+            across.axis(per_sample, plane.spread.0, plane.width),
+            down.axis(per_sample, plane.spread.1, plane.height),
+        )
+    }
+
+    /// The decoded pixels that a filter of `support` reads, whatever the resolution of chroma, and perhaps a few more.
+    pub(super) fn region(&self, support: f64) -> Region {
+        let (across, down) = self.lines();
+        let side = |side: u32| side.div_ceil(self.reduction) as usize;
+        let (columns, rows) =
+            (across.span(support, side(self.source.width)), down.span(support, side(self.source.height)));
+        Region { left: columns.start, top: rows.start, width: columns.len(), height: rows.len() }
+    }
+
+    fn lines(&self) -> (Line, Line) {
+        let (mirrors_columns, mirrors_rows) = mirrors(self.orientation);
+        let line = |source: u32, resized: u32, start: u32, length: u32, is_mirrored: bool| Line {
+            scale: f64::from(source) / f64::from(self.reduction) / f64::from(resized),
+            start: f64::from(start),
+            length,
+            is_mirrored,
+        };
+        let Rect { left, top, size } = self.crop;
+        (
+            line(self.source.width, self.resized.width, left, size.width, mirrors_columns),
+            line(self.source.height, self.resized.height, top, size.height, mirrors_rows),
+        )
+    }
+}
+
+impl Line {
+    fn axis(&self, per_sample: u32, spread: usize, length: usize) -> Axis {
+        let per_pixel = self.scale / spread as f64;
+        let half = f64::from(per_sample) / 2.0;
+        let (first, direction) =
+            if self.is_mirrored { (f64::from(self.length) - half, -1.0) } else { (half, 1.0) };
+        Axis {
+            first: (self.start + first) * per_pixel,
+            step: direction * f64::from(per_sample) * per_pixel,
+            count: self.length.div_ceil(per_sample) as usize,
+            length,
+        }
+    }
+
+    fn span(&self, support: f64, side: usize) -> std::ops::Range<usize> {
+        // Chroma of half the resolution reaches twice as far.
+        let reach = 2.0 * support * self.scale.max(1.0) + 2.0;
+        let start = (self.start * self.scale - reach).max(0.0) as usize;
+        let end = ((self.start + f64::from(self.length)) * self.scale + reach).ceil() as usize;
+        start.min(side - 1)..end.min(side)
+    }
+}
+
+/// Whether the columns and the rows of an image run against those of the upright one (before they are transposed, if they
+/// are).
+fn mirrors(orientation: Orientation) -> (bool, bool) {
+    match orientation {
+        Orientation::Upright | Orientation::Transpose => (false, false),
+        Orientation::FlipHorizontal | Orientation::Rotate270 => (true, false),
+        Orientation::Rotate180 | Orientation::Transverse => (true, true),
+        Orientation::FlipVertical | Orientation::Rotate90 => (false, true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plane(width: usize, height: usize, spread: (usize, usize)) -> StoredPlane<'static> {
+        StoredPlane { samples: &[], stride: width, left: 0, top: 0, width, height, spread }
+    }
+
+    /// Every sample of chroma has its centre between the two samples of luma that it covers, in the file and in the output.
+    #[test]
+    fn chroma_lies_in_the_middle_of_its_pixels() {
+        for orientation in (1..=8).filter_map(Orientation::from_tag) {
+            for (crop, reduction) in [((0, 0, 101, 77), 1), ((13, 6, 50, 41), 2)] {
+                let (left, top, width, height) = crop;
+                let placement = Placement {
+                    source: Size::new(333, 251),
+                    reduction,
+                    resized: Size::new(101, 77),
+                    crop: Rect { left, top, size: Size::new(width, height) },
+                    orientation,
+                };
+                let (across, down) = placement.axes(&plane(333, 251, (1, 1)), 1);
+                let (chroma_across, chroma_down) = placement.axes(&plane(167, 126, (2, 2)), 2);
+                for (luma, chroma) in [(across, chroma_across), (down, chroma_down)] {
+                    assert_eq!(chroma.count, luma.count.div_ceil(2));
+                    for n in 0..luma.count / 2 {
+                        let at = |axis: Axis, n: usize| axis.first + n as f64 * axis.step;
+                        let middle = (at(luma, 2 * n) + at(luma, 2 * n + 1)) / 2.0;
+                        assert!((at(chroma, n) * 2.0 - middle).abs() < 1e-9, "{orientation:?}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Resampling of one plane: columns first, whose sums are the cheaper ones, then rows, while they are in the cache.
+
+use std::ops::Range;
+
+use super::backend::Backend;
+use super::portable::Portable;
+use super::weights::Weights;
+
+/// A plane of samples.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plane<'a> {
+    /// Rows of `stride` samples, of which the first may lie inside the plane.
+    pub(super) samples: &'a [u8],
+    pub(super) stride: usize,
+    /// Position of the first of `samples` in the plane.
+    pub(super) left: usize,
+    pub(super) top: usize,
+}
+
+/// Writes the sums that `across` and `down` describe to `out`, row by row without gaps. `row` is a buffer. `None` when they need samples
+/// that `plane` does not have.
+pub(super) fn resample(
+    plane: Plane<'_>,
+    across: &Weights,
+    down: &Weights,
+    row: &mut Vec<i16>,
+    out: &mut [u8],
+) -> Option<()> {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(v3) = pulp::x86::V3::try_new() {
+        return resample_with(super::avx2::Avx2(v3), plane, across, down, row, out);
+    }
+    resample_with(Portable, plane, across, down, row, out)
+}
+
+/// As [`resample`], with the code for one kind of processor.
+pub(super) fn resample_with<B: Backend>(
+    backend: B,
+    plane: Plane<'_>,
+    across: &Weights,
+    down: &Weights,
+    row: &mut Vec<i16>,
+    out: &mut [u8],
+) -> Option<()> {
+    let (Range { start: first, end }, Range { start: top, end: bottom }) =
+        (across.span.clone(), down.span.clone());
+    let available = plane.samples.len() / plane.stride.max(1);
+    let is_inside = plane.left <= first
+        && end <= plane.left + plane.stride
+        && plane.top <= top
+        && bottom <= plane.top + available
+        && out.len() == across.starts.len() * down.starts.len();
+    if !is_inside || out.is_empty() {
+        return is_inside.then_some(());
+    }
+    // Sums are counted from the start of the row. What is left of them is never read.
+    row.clear();
+    row.resize(end + across.stride, 0);
+    backend.run(Resample { backend, plane, across, down, columns: (first, end), row, out });
+    Some(())
+}
+
+struct Resample<'a, B> {
+    backend: B,
+    plane: Plane<'a>,
+    across: &'a Weights,
+    down: &'a Weights,
+    /// The columns that are read: the first and the one after the last.
+    columns: (usize, usize),
+    row: &'a mut [i16],
+    out: &'a mut [u8],
+}
+
+impl<B: Backend> pulp::NullaryFnOnce for Resample<'_, B> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { backend, plane, across, down, columns: (first, end), row, out } = self;
+        // An even number: they are summed in pairs.
+        let taps = down.taps.next_multiple_of(2).min(down.stride);
+        let last = plane.samples.len() / plane.stride - 1;
+        let mut rows: Vec<&[u8]> = Vec::with_capacity(taps);
+        for (n, out) in out.chunks_exact_mut(across.starts.len()).enumerate() {
+            rows.clear();
+            for k in 0..taps {
+                // Weights of zero may be past the end.
+                let y = (down.starts[n] + k - plane.top).min(last);
+                rows.push(&plane.samples[y * plane.stride + first - plane.left..][..end - first]);
+            }
+            backend.vertical(&rows, down.of(n), &mut row[first..end]);
+            backend.horizontal(row, across, out);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The weights of a resampled row or column.
+
+use std::ops::Range;
+
+use super::kernel::{Kernel, nearest};
+
+/// Fractional bits of a weight.
+pub(super) const WEIGHT_BITS: u32 = 14;
+/// Weights are listed in groups of this many, filled up with zeros.
+pub(super) const GROUP: usize = 16;
+
+const ONE: i32 = 1 << WEIGHT_BITS;
+
+/// Where the samples of a resampled row or column lie in its source: sample `n` of `count` has its centre at
+/// `first + n × step`. Source sample `i` of `length` reaches from `i` to `i + 1`. A negative step mirrors.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Axis {
+    pub(super) first: f64,
+    pub(super) step: f64,
+    pub(super) count: usize,
+    pub(super) length: usize,
+}
+
+/// For each sample of an [`Axis`], the source samples it is the weighted sum of.
+#[derive(Debug)]
+pub(super) struct Weights {
+    /// The first source sample of each sum.
+    pub(super) starts: Vec<usize>,
+    /// The weights of each sum, `stride` of them.
+    pub(super) values: Vec<i16>,
+    /// Most source samples of a sum.
+    pub(super) taps: usize,
+    /// A multiple of [`GROUP`].
+    pub(super) stride: usize,
+    /// The source samples that are read.
+    pub(super) span: Range<usize>,
+}
+
+impl Weights {
+    /// The weights of `kernel`, stretched so that it covers every source sample where the row becomes shorter. They add
+    /// up to one, exactly.
+    pub(super) fn new(axis: Axis, kernel: Kernel) -> Self {
+        let scale = axis.step.abs().max(1.0);
+        let reach = kernel.support() * scale;
+        let stride = ((2.0 * reach) as usize + 1).next_multiple_of(GROUP);
+        let mut weights = Self {
+            starts: Vec::with_capacity(axis.count),
+            values: vec![0; axis.count * stride],
+            taps: 1,
+            stride,
+            span: Range { start: usize::MAX, end: 0 },
+        };
+        let per_sample = (1.0 / scale) as f32;
+        let mut exact = vec![0.0; stride];
+        for (n, values) in weights.values.chunks_exact_mut(stride).enumerate() {
+            let center = axis.first + n as f64 * axis.step;
+            // Samples whose centre the kernel reaches. Numbers below zero become zero.
+            let start = ((center - reach + 0.5) as usize).min(axis.length.saturating_sub(1));
+            let end =
+                ((center + reach + 0.5) as usize).clamp(start + 1, axis.length.max(1)).min(start + stride);
+            let exact = &mut exact[..end - start];
+            let mut sum = 0.0;
+            let mut distance = ((start as f64 + 0.5 - center) / scale) as f32;
+            for weight in exact.iter_mut() {
+                *weight = kernel.at(distance);
+                sum += *weight;
+                distance += per_sample;
+            }
+            if sum.abs() < 1e-6 {
+                // The kernel fits between two samples.
+                let nearest = (center as usize).clamp(start, end - 1);
+                exact[nearest - start] = 1.0;
+                sum = 1.0;
+            }
+            let start = start + quantize(exact, sum, values);
+            let taps = values.iter().rposition(|&value| value != 0).unwrap_or(0) + 1;
+            weights.starts.push(start);
+            weights.taps = weights.taps.max(taps);
+            weights.span = weights.span.start.min(start)..weights.span.end.max(start + taps);
+        }
+        weights
+    }
+
+    /// The weights of sample `n`.
+    #[inline(always)]
+    pub(super) fn of(&self, n: usize) -> &[i16] {
+        &self.values[n * self.stride..][..self.stride]
+    }
+}
+
+/// Writes the parts that `exact` has of `sum`, rounded, to the front of `values`, without the zeros at its start, whose
+/// number is returned. The largest takes what rounding leaves over.
+fn quantize(exact: &mut [f32], sum: f32, values: &mut [i16]) -> usize {
+    let (factor, mut rest, mut largest) = (ONE as f32 / sum, ONE, 0);
+    let mut most = f32::MIN;
+    for (n, weight) in exact.iter_mut().enumerate() {
+        if *weight > most {
+            (most, largest) = (*weight, n);
+        }
+        let rounded = nearest(*weight * factor);
+        *weight = rounded as f32;
+        rest -= rounded;
+    }
+    exact[largest] += rest as f32;
+    let zeros = exact.iter().take_while(|&&weight| weight == 0.0).count();
+    for (to, &weight) in values.iter_mut().zip(&exact[zeros..]) {
+        *to = nearest(weight) as i16;
+    }
+    zeros
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::text::Filter;
+    use super::*;
+
+    const FILTERS: [Filter; 4] = [Filter::Lanczos3, Filter::CatmullRom, Filter::Bilinear, Filter::Box];
+
+    #[test]
+    fn weights_add_up_to_one() {
+        for filter in FILTERS {
+            for (length, count) in [(1, 1), (1, 9), (9, 1), (500, 341), (341, 500), (1000, 7), (64, 64)] {
+                for mirrored in [false, true] {
+                    let step = length as f64 / count as f64;
+                    let axis = if mirrored {
+                        Axis { first: length as f64 - step / 2.0, step: -step, count, length }
+                    } else {
+                        Axis { first: step / 2.0, step, count, length }
+                    };
+                    let weights = Weights::new(axis, Kernel::of(filter));
+                    for n in 0..count {
+                        let sum: i32 = weights.of(n).iter().map(|&w| i32::from(w)).sum();
+                        assert_eq!(sum, ONE, "{filter:?} {axis:?} {n}");
+                        assert!(weights.of(n)[weights.taps..].iter().all(|&w| w == 0));
+                    }
+                    let span = &weights.span;
+                    assert!(span.start < span.end && span.end <= length, "{filter:?} {axis:?}: {span:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_change_each_sample_is_itself() {
+        let axis = Axis { first: 3.5, step: 1.0, count: 5, length: 20 };
+        for filter in FILTERS {
+            let weights = Weights::new(axis, Kernel::of(filter));
+            assert_eq!(
+                (weights.starts.as_slice(), weights.taps),
+                ([3, 4, 5, 6, 7].as_slice(), 1),
+                "{filter:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_negative_step_mirrors() {
+        let forward =
+            Weights::new(Axis { first: 1.2, step: 2.4, count: 20, length: 48 }, Kernel::of(Filter::Lanczos3));
+        let back = Weights::new(
+            Axis { first: 46.8, step: -2.4, count: 20, length: 48 },
+            Kernel::of(Filter::Lanczos3),
+        );
+        for n in 0..20 {
+            assert_eq!(forward.starts[n], back.starts[19 - n]);
+            assert_eq!(forward.of(n), back.of(19 - n));
+        }
+    }
+}
