@@ -53,12 +53,17 @@ class LocalCluster:
             "--num-cpus=1", f"--object-store-memory={OBJECT_STORE_BYTES}",
         ]
         before = alive_nodes()
-        process = subprocess.Popen(
-            [*inside, *start], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-        )
-        try:
+        for attempts_left in reversed(range(4)):
+            process = subprocess.Popen(
+                [*inside, *start], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+            )
             new = wait_for(lambda: alive_nodes() - before or process.poll() is not None, 120)
-            assert new is not True, process.stdout.read().decode()
+            if new is not True:
+                break
+            # Ray gives a node 30 s, which is little on a machine with other load.
+            said = process.stdout.read().decode()
+            assert attempts_left and "timed out during startup" in said, said
+        try:
             yield new.pop()
         finally:
             processes = [process.pid, *descendants(process.pid)]

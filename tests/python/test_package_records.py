@@ -223,7 +223,7 @@ def test_each_failure_has_its_class(corpus_in, tmp_path):
         dsconvert.open(tmp_path / "nothing")
     error = caught.value
     assert isinstance(error, dsconvert.IoError) and error.errno == 2 and error.kind == "io"
-    assert error.place.path == str(tmp_path / "nothing/manifest.json")
+    assert error.place.path == str(tmp_path / "nothing")
     with pytest.raises(ValueError) as caught:
         dsconvert.open(corpus_in("arrow").path, "tset")
     assert isinstance(caught.value, dsconvert.UsageError) and "train" in caught.value.remedy
