@@ -411,7 +411,9 @@ mod tests {
             let name = shard_name(split, unit, ordinal, Format::Protobuf);
             assert_eq!(unit_of_shard(&name), Some(unit), "{name}");
         }
-        for other in ["rejects.jsonl", "tokenizer.json", "train.records-0000.arrow", "a-1-2.pb", "shards.arrow"] {
+        for other in
+            ["rejects.jsonl", "tokenizer.json", "train.records-0000.arrow", "a-1-2.pb", "shards.arrow"]
+        {
             assert_eq!(unit_of_shard(other), None, "{other}");
         }
     }

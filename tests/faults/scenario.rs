@@ -31,6 +31,8 @@ enum Tested {
     RunBeside,
     /// `merge`, of finished units.
     Merge,
+    /// `--resume=repair` of a dataset with damaged shards.
+    Repair,
 }
 
 /// What is in the output directory before.
@@ -44,6 +46,8 @@ enum Before {
     KilledRun(u32),
     /// The dataset itself.
     Finished,
+    /// The dataset with an altered first shard, and without its last one.
+    Damaged,
     /// A dataset of other options.
     Other(&'static str),
     /// The same, while it was being overwritten and was killed at this share of its unlinks, in percent.
@@ -120,6 +124,13 @@ pub fn all(root: &Path) -> Vec<Scenario> {
             all.push(scenario.of(tested, &format!("{tested:?} {kind} {options}").to_lowercase()));
         }
     }
+    for (format, options, kind, source) in
+        [("msgpack", RICH, "text", &text), ("parquet", IMAGES, "images", &images)]
+    {
+        let options = format!("{options} --format {format}");
+        let scenario = Scenario::new(root, kind, source, &options, Before::Damaged, false);
+        all.push(scenario.of(Tested::Repair, &format!("repair {kind} {options}")));
+    }
     let mut add = |kind, source: &Path, options: &str, before, every_call| {
         all.push(Scenario::new(root, kind, source, options, before, every_call));
     };
@@ -146,7 +157,7 @@ impl Scenario {
         let doing = match &before {
             Before::Nothing | Before::Planned | Before::Converted => "convert".to_owned(),
             Before::KilledRun(at) => format!("resume after a kill at {at}%"),
-            Before::Finished => "resume when finished".to_owned(),
+            Before::Finished | Before::Damaged => "resume when finished".to_owned(),
             Before::Other(_) => "overwrite".to_owned(),
             Before::KilledOverwrite(_, at) => format!("resume an overwrite killed at {at}%"),
         };
@@ -191,6 +202,7 @@ impl Scenario {
             Tested::Plan => self.plan(out, ""),
             Tested::Run | Tested::RunBeside => run_command(out),
             Tested::Merge => merge_command(out),
+            Tested::Repair => self.args(out, &self.options, "--resume=repair"),
             Tested::Convert => {
                 let how = match self.before {
                     Before::Nothing => "",
@@ -212,6 +224,7 @@ impl Scenario {
             Tested::Plan => vec![run_command(out), merge_command(out)],
             Tested::Run | Tested::RunBeside if again => vec![run_command(out), merge_command(out)],
             Tested::Run | Tested::RunBeside | Tested::Merge => vec![merge_command(out)],
+            Tested::Repair => vec![self.command(out)],
             Tested::Convert | Tested::Verify(_) => {
                 // A dataset of other options is still there as a whole, or its removal goes on.
                 let how = if is_old { "--overwrite" } else { "--resume" };
@@ -262,6 +275,17 @@ impl Scenario {
                 remove(&target);
             }
             Before::Finished => copy(&out, &template),
+            Before::Damaged => {
+                copy(&out, &template);
+                let is_shard = |name: &&String| name.contains("-0000") && !name.starts_with("index/");
+                let mut shards = self.whole.iter().filter(|(name, _)| is_shard(name));
+                let (first, bytes) = shards.next().unwrap();
+                let (last, _) = shards.next_back().unwrap();
+                let mut altered = bytes.clone();
+                altered[bytes.len() / 2] ^= 1;
+                std::fs::write(template.join(first), altered).unwrap();
+                std::fs::remove_file(template.join(last)).unwrap();
+            }
             Before::KilledRun(percent) => killed(&options, "", "rename", percent, None),
             Before::Other(other) | Before::KilledOverwrite(other, _) => {
                 let old = self.root.join("old");
@@ -336,7 +360,14 @@ impl Scenario {
         left.retain(|name, _| !name.starts_with(".dsconvert/"));
         let is_whole = left == self.whole;
         let is_old = self.old.as_ref().is_some_and(|old| left == *old);
-        if left.contains_key("manifest.json") && !is_whole && !is_old {
+        // Shards are replaced one by one.
+        let is_either = |name: &String, bytes| {
+            self.whole.get(name) == Some(bytes)
+                || self.old.as_ref().is_some_and(|old| old.get(name) == Some(bytes))
+        };
+        let is_between =
+            self.tested == Tested::Repair && left.iter().all(|(name, bytes)| is_either(name, bytes));
+        if left.contains_key("manifest.json") && !is_whole && !is_old && !is_between {
             return Err(told(
                 &format!("a dataset that is not whole: {}", differences(&left, &self.whole)),
                 &ran,
@@ -349,11 +380,11 @@ impl Scenario {
                 Err(told("inspect has changed files", &ran))
             };
         }
-        let commits = matches!(self.tested, Tested::Convert | Tested::Merge);
+        let commits = matches!(self.tested, Tested::Convert | Tested::Merge | Tested::Repair);
         if end == End::Fine && commits && !is_whole {
             return Err(told("exit 0 without the dataset", &ran));
         }
-        if left.contains_key("manifest.json") && end != End::Fine {
+        if left.contains_key("manifest.json") && end != End::Fine && !is_between {
             let verified = run_plainly(&["inspect".to_owned(), path(&out), "--verify".to_owned()]);
             if verified.status != Some(0) {
                 return Err(told("a manifest, but --verify fails", &verified));
