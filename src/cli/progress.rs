@@ -78,7 +78,7 @@ impl<'a> Display<'a> {
             match &self.kind {
                 Kind::Bar(bar) => {
                     if now.total_bytes > 0 && bar.length().is_none() {
-                        bar.set_style(style("{percent:>3}% {bar:10} {msg}"));
+                        bar.set_style(style("{percent:>3}% {bar:10} {wide_msg}"));
                         bar.set_length(now.total_bytes);
                     }
                     bar.set_position(now.source_bytes);
@@ -201,11 +201,10 @@ impl Rate {
     }
 }
 
-/// The line, at first without a share: the size of standard input is not known. It is not filled up to the width of the
-/// terminal: the `^C` that the terminal prints after it would start another line, and this one would stay.
+/// The line, at first without a share: the size of standard input is not known.
 fn bar() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    bar.set_style(style("{msg}"));
+    bar.set_style(style("{wide_msg}"));
     bar
 }
 

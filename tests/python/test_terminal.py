@@ -18,7 +18,8 @@ from conftest import FIXTURES
 CONTROL = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])|(\r)|(\n)|([^\x1b\r\n]+)|(\x1b.)")
 
 
-WIDTH = 80
+# Enough for the messages of these tests.
+WIDTH = 120
 
 
 def screen(output):
@@ -94,13 +95,11 @@ def test_an_interrupted_run_leaves_no_progress_line(on_terminal, tmp_path):
     )  # fmt: skip
     process.stdin.write(b"some words\n" * 200_000)
     # Standard input stays open: the run waits for more of it.
-    # Up to the end of a line: a key that is pressed while one is drawn would stand in it.
-    output = read_until(terminal, r"elapsed[^\r\n]*$")
+    output = read_until(terminal, "elapsed")
     assert re.search(r"\d items? [^\r]* elapsed", output)
     assert "%" not in output, "there is no share of what has no known size"
     process.send_signal(signal.SIGINT)
-    # What a terminal prints when the key is pressed.
-    output = read_until(terminal, None, output + "^C")
+    output = read_until(terminal, None, output)
     assert process.wait(30) == 130
     lines = [line for line in screen(output) if line]
     assert lines == ["error: stopped before the end", "  tip: run the same command with --resume to go on"]
