@@ -15,25 +15,21 @@ import subprocess
 import sys
 import time
 
-from versions import seconds
+from versions import in_turn, seconds
+
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "peers"))
 
 
 def loop(folder, resize, reduced):
     import cv2
-    import numpy as np
+    from images_opencv import convert
 
     cv2.setNumThreads(1)
-    files = [np.fromfile(path, np.uint8) for path in sorted(folder.rglob("*.[jJ]*")) if path.is_file()]
+    files = [path.read_bytes() for path in sorted(folder.rglob("*.[jJ]*")) if path.is_file()]
     flag = {1: cv2.IMREAD_COLOR, 2: cv2.IMREAD_REDUCED_COLOR_2, 4: cv2.IMREAD_REDUCED_COLOR_4}[reduced]
-    kind, wanted = resize.split(":")
     start = time.process_time()
     for data in files:
-        image = cv2.imdecode(data, flag)
-        side = (min if kind == "shorter" else max)(image.shape[:2])
-        if side > int(wanted):
-            size = [max(1, round(length * int(wanted) / side)) for length in image.shape[1::-1]]
-            image = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
-        cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, 90])
+        convert(data, resize, flag)
     print(time.process_time() - start)
 
 
@@ -50,13 +46,11 @@ def main():
     if args.loop:
         return loop(args.folder, args.resize, args.reduced)
     os.sched_setaffinity(0, {args.core})
-    pairs = []
-    for _ in range(args.pairs + 1):
-        peer = float(subprocess.check_output([sys.executable, *sys.argv, "--loop"]))
-        pairs.append((peer, seconds(args.binary, str(args.folder), args.resize, args.core)))
-    # The first pair fills the cache of the file system.
-    ratios = sorted(peer / own for peer, own in pairs[1:])
-    peer, own = (statistics.median(pair[i] for pair in pairs[1:]) for i in range(2))
+    (peer, own), ratios = in_turn(
+        lambda: float(subprocess.check_output([sys.executable, *sys.argv, "--loop"])),
+        lambda: seconds(args.binary, str(args.folder), args.resize, args.core),
+        args.pairs,
+    )
     print(f"{args.folder.name}, {args.resize}: OpenCV (1/{args.reduced}) {peer:.3f} s, dsconvert {own:.3f} s of CPU time (medians)")
     print(f"speed of dsconvert / OpenCV: median {statistics.median(ratios):.2f}, {ratios[0]:.2f} to {ratios[-1]:.2f}")
 

@@ -35,6 +35,13 @@ def seconds(binary, folder, resize, core):
         shutil.rmtree(scratch)
 
 
+def in_turn(first, second, pairs):
+    """CPU time of two measurements (medians), made in turn, and the sorted ratios of first to second."""
+    # The first pair fills the cache of the file system.
+    pairs = [(first(), second()) for _ in range(pairs + 1)][1:]
+    return [statistics.median(times) for times in zip(*pairs)], sorted(a / b for a, b in pairs)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=pathlib.Path)
@@ -43,12 +50,8 @@ def main():
     parser.add_argument("--pairs", type=int, default=9)
     parser.add_argument("--core", type=int, default=1)
     args = parser.parse_args()
-    pairs = []
-    for _ in range(args.pairs + 1):
-        pairs.append([seconds(binary, str(args.folder), args.resize, args.core) for binary in args.binaries])
-    # The first pair fills the cache of the file system.
-    ratios = sorted(before / after for before, after in pairs[1:])
-    before, after = (statistics.median(pair[i] for pair in pairs[1:]) for i in range(2))
+    runs = [lambda binary=binary: seconds(binary, str(args.folder), args.resize, args.core) for binary in args.binaries]
+    (before, after), ratios = in_turn(*runs, args.pairs)
     print(f"{args.folder.name}, {args.resize}: before {before:.3f} s, after {after:.3f} s of CPU time (medians)")
     print(f"speed after / before: median {statistics.median(ratios):.3f}, {ratios[0]:.3f} to {ratios[-1]:.3f}")
 

@@ -13,8 +13,9 @@ import cv2
 import numpy as np
 
 
-def convert(data, task):
-    image = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
+def convert(data, task, flag=cv2.IMREAD_COLOR):
+    """The bytes of a JPEG of quality 90. With another `flag`, such as IMREAD_REDUCED_COLOR_4, it is decoded at a fraction of its size."""
+    image = cv2.imdecode(np.frombuffer(data, np.uint8), flag)
     height, width = image.shape[:2]
     kind, wanted = task.split(":")
     side, wanted = (min if kind == "shorter" else max)(width, height), int(wanted)

@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use super::progress::Display;
 use super::signals::Watch;
-use super::values::{choice, parse, size, source};
+use super::values::{choice, parse, size, source, threads};
 use super::verbosity::{Verbosity, VerbosityArgs};
 use super::{Ending, inspect, print, summary};
 use crate::error::{Error, Result};
 use crate::format::Format;
 use crate::options::{
     DEFAULT_MEMORY_BYTES, DEFAULT_SEED, Existing, MIN_MEMORY_BYTES, MIN_SHARD_BYTES, MIN_UNIT_BYTES,
-    MaxRejects, OutputOptions, ResumeCheck, RunOptions, SourceSpec, SplitSpec, check_local, default_threads,
+    MaxRejects, OutputOptions, ResumeCheck, RunOptions, SourceSpec, SplitSpec, check_local,
 };
 use crate::panics;
 use crate::pipeline::testing::panic_point;
@@ -184,13 +184,10 @@ impl CommonArgs {
     }
 
     fn run_options(&self) -> Result<RunOptions> {
-        if self.threads == Some(0) {
-            return Err(Error::usage("--threads 0: at least one thread is needed"));
-        }
         Ok(RunOptions {
             // A dry run writes nothing.
             out: self.out.clone().unwrap_or_default(),
-            threads: self.threads.unwrap_or_else(default_threads),
+            threads: threads(self.threads)?,
             memory_bytes: size("--memory", &self.memory, MIN_MEMORY_BYTES)?,
             existing: match (self.resume, self.overwrite) {
                 (Some(check), _) => Existing::Resume(check.into()),

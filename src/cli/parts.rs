@@ -7,13 +7,11 @@ use clap::Subcommand;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 
 use super::common::drawn;
-use super::values::{parse, size};
+use super::values::{parse, size, threads};
 use super::verbosity::VerbosityArgs;
 use super::{Ending, examples, images, print, signals, summary, text};
 use crate::error::{Error, Result};
-use crate::options::{
-    Existing, MIN_MEMORY_BYTES, MaxRejects, ResumeCheck, RunOptions, check_local, default_threads,
-};
+use crate::options::{Existing, MIN_MEMORY_BYTES, MaxRejects, ResumeCheck, RunOptions, check_local};
 use crate::pipeline::{PartReport, Selection, Status, merge, ranges, run_units, status};
 use crate::printable::printable_path;
 
@@ -119,13 +117,6 @@ pub(super) fn plan(args: PlanArgs) -> Result<Ending> {
 
 fn check(verify: bool) -> ResumeCheck {
     if verify { ResumeCheck::Hashes } else { ResumeCheck::Sizes }
-}
-
-fn threads(given: Option<usize>) -> Result<usize> {
-    match given {
-        Some(0) => Err(Error::usage("--threads 0: at least one thread is needed")),
-        given => Ok(given.unwrap_or_else(default_threads)),
-    }
 }
 
 /// Converts a part.

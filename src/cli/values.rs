@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::error::{Error, Result};
-use crate::options::{Choice, SourceSpec, check_local, parse_size};
+use crate::options::{Choice, SourceSpec, check_local, default_threads, parse_size};
 use crate::storage::stat;
 
 /// What to do about a folder as the value of `--files-from`.
@@ -47,6 +47,14 @@ pub(super) fn size(name: &str, text: &str, least: u64) -> Result<u64> {
         );
     }
     Ok(bytes)
+}
+
+/// The value of `--threads`, by default the cores of this machine.
+pub(super) fn threads(given: Option<usize>) -> Result<usize> {
+    match given {
+        Some(0) => Err(Error::usage("--threads 0: at least one thread is needed")),
+        given => Ok(given.unwrap_or_else(default_threads)),
+    }
 }
 
 /// `PATH`, or `LABEL=PATH` when there is no file of that whole name.

@@ -323,3 +323,44 @@ fn convert<C: Conversion>(
     let seconds = piece.seconds + started.elapsed().as_secs_f64();
     Ok((outcomes, Observation { size: piece.size, seconds, ..Observation::default() }))
 }
+
+#[cfg(test)]
+pub(super) mod testing {
+    //! Predictions beside the runs that they predict.
+
+    use std::path::Path;
+
+    use super::{Estimate, Prediction, Stop};
+    use crate::error::Result;
+    use crate::options::{Existing, MaxRejects, RunOptions};
+    use crate::pipeline::{Job, Progress, Report};
+
+    pub(in crate::pipeline) fn run_options(out: &Path, threads: usize) -> RunOptions {
+        RunOptions {
+            out: out.to_owned(),
+            threads,
+            memory_bytes: 1 << 28,
+            existing: Existing::Refuse,
+            max_rejects: MaxRejects::Percent(100.0),
+        }
+    }
+
+    /// The prediction of `predict`, which is that of any number of threads and writes nothing, and what comes of the run.
+    pub(in crate::pipeline) fn compare<J: Job>(
+        job: &J,
+        predict: impl Fn(&J, &RunOptions, &Stop) -> Result<Prediction>,
+    ) -> (Prediction, Report) {
+        let out = tempfile::tempdir().unwrap();
+        let predict = |threads| {
+            let mut prediction = predict(job, &run_options(out.path(), threads), &Stop::default()).unwrap();
+            assert!(prediction.seconds.value > 0.0);
+            prediction.seconds = Estimate::default();
+            prediction
+        };
+        let prediction = predict(1);
+        assert_eq!(prediction, predict(3), "threads do not matter");
+        assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 0, "nothing is written");
+        let report = job.run(&run_options(out.path(), 2), &Progress::default(), &Stop::default()).unwrap();
+        (prediction, report)
+    }
+}

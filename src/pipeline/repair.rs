@@ -4,7 +4,7 @@
 //! stays committed all the time, and a repair that was interrupted goes on with the units that it has finished.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -37,14 +37,21 @@ impl DamagedFile {
         Error::corrupt(format!("the dataset is committed, but this file {}", self.why)).at_path(self.path)
     }
 
-    /// The unit it was made from, when it is a shard.
-    fn unit(&self) -> Option<u32> {
-        self.name().and_then(unit_of_shard)
+    /// As a shard; `None` when it is another file.
+    fn as_shard(&self) -> Option<DamagedShard<'_>> {
+        let name = self.path.file_name()?.to_str()?;
+        let split = self.path.parent()?.file_name()?.to_str()?;
+        Some(DamagedShard { file: self, split, name, unit: unit_of_shard(name)? })
     }
+}
 
-    fn name(&self) -> Option<&str> {
-        self.path.file_name()?.to_str()
-    }
+/// A shard that has to be made again.
+struct DamagedShard<'a> {
+    file: &'a DamagedFile,
+    split: &'a str,
+    name: &'a str,
+    /// The unit it was made from.
+    unit: u32,
 }
 
 /// The error of a dataset with damaged files, for a run that does not repair.
@@ -54,12 +61,12 @@ pub(super) fn refused(mut damaged: Vec<DamagedFile>) -> Result<()> {
     }
     let count = damaged.len();
     let first = damaged.swap_remove(0);
-    let help = match (first.unit(), count) {
-        (Some(_), 1) => "repair it with --resume=repair, or convert again with --overwrite".to_owned(),
-        (Some(_), _) => format!(
+    let help = match (first.as_shard().is_some(), count) {
+        (true, 1) => "repair it with --resume=repair, or convert again with --overwrite".to_owned(),
+        (true, _) => format!(
             "{count} files are damaged: repair them with --resume=repair, or convert again with --overwrite"
         ),
-        (None, _) => "restore the file, or convert again with --overwrite".to_owned(),
+        (false, _) => "restore the file, or convert again with --overwrite".to_owned(),
     };
     Err(first.into_error().help(help))
 }
@@ -115,10 +122,12 @@ impl Repair<'_> {
         damaged: Vec<DamagedFile>,
     ) -> Result<u64> {
         let count = damaged.len() as u64;
-        let (shards, others): (Vec<_>, Vec<_>) = damaged.into_iter().partition(|file| file.unit().is_some());
+        let (files, others): (Vec<_>, Vec<_>) =
+            damaged.into_iter().partition(|file| file.as_shard().is_some());
         for file in others {
             self.restore_tokenizer(job.tokenizer_json(), file)?;
         }
+        let shards: Vec<_> = files.iter().filter_map(DamagedFile::as_shard).collect();
         self.replace_shards(job, conversion, &shards)?;
         Ok(count)
     }
@@ -141,14 +150,13 @@ impl Repair<'_> {
         &self,
         job: &J,
         conversion: &C,
-        shards: &[DamagedFile],
+        shards: &[DamagedShard<'_>],
     ) -> Result<()> {
-        let wanted: BTreeSet<u32> = shards.iter().filter_map(DamagedFile::unit).collect();
-        for shard in shards {
-            let (name, unit) = (shard.name().unwrap_or_default(), shard.unit().unwrap_or_default());
-            let sources = listed(job.files_of_unit(unit).iter().map(|file| file.origin.clone()));
+        let wanted: BTreeSet<u32> = shards.iter().map(|shard| shard.unit).collect();
+        for DamagedShard { file, name, unit, .. } in shards {
+            let sources = listed(job.files_of_unit(*unit).iter().map(|file| file.origin.clone()));
             self.progress
-                .note(format!("{name} {}: unit {unit} is converted again, from {sources}", shard.why));
+                .note(format!("{name} {}: unit {unit} is converted again, from {sources}", file.why));
         }
         let dirs = UnitDirs::new(&self.dir.work());
         dirs.remove_leftovers()?;
@@ -164,28 +172,27 @@ impl Repair<'_> {
         // All are compared before the first is replaced: a shard that differs says that the conversion is another one.
         let made = shards.iter().map(|shard| self.made_again(&dirs, shard)).collect::<Result<Vec<_>>>()?;
         for (made, shard) in made.iter().zip(shards) {
-            if let Some(folder) = shard.path.parent() {
+            let path = &shard.file.path;
+            if let Some(folder) = path.parent() {
                 create_dir(folder)?;
             }
-            rename(made, &shard.path)?;
+            rename(made, path)?;
         }
         Ok(())
     }
 
     /// Where the shard is that its unit came out with, when it has the bytes that were committed.
-    fn made_again(&self, dirs: &UnitDirs, shard: &DamagedFile) -> Result<PathBuf> {
-        let (name, unit) = (shard.name().unwrap_or_default(), shard.unit().unwrap_or_default());
+    fn made_again(&self, dirs: &UnitDirs, shard: &DamagedShard<'_>) -> Result<PathBuf> {
+        let &DamagedShard { file, split, name, unit } = shard;
         let result = dirs.result(unit, &self.header.plan)?;
-        let is_split =
-            |split: &str| shard.path.parent().and_then(Path::file_name).is_some_and(|f| f == split);
-        let splits = result.splits.iter().filter(|split| is_split(&split.name));
+        let splits = result.splits.iter().filter(|made| made.name == split);
         let same = splits.flat_map(|split| &split.shards).find(|made| made.name == name);
-        match same.filter(|made| made.sha256 == shard.sha256) {
+        match same.filter(|made| made.sha256 == file.sha256) {
             Some(_) => Ok(dirs.done(unit).join(name)),
             None => Err(Error::corrupt(format!(
                 "unit {unit} does not come out as it was committed, so this shard stays as it is"
             ))
-            .at_path(&shard.path)
+            .at_path(&file.path)
             .help(
                 "the content of the sources, or the build of dsconvert, is another one than at the time: \
                  restore the file, or convert again with --overwrite",

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 use crate::source::read_file;
-use crate::storage::stat;
+use crate::storage::{hex, stat};
 
 /// Variables that name the cache, in order of precedence.
 const VARIABLES: [&str; 2] = ["TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"];
@@ -38,9 +38,7 @@ impl RankCache {
         if stat(&path)?.is_none() {
             return Ok(None);
         }
-        let digest = Sha256::digest(read_file(&path)?);
-        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        if digest != encoding.sha256 {
+        if hex(&Sha256::digest(read_file(&path)?)) != encoding.sha256 {
             return Err(Error::usage(format!("this is not the published file of {}", encoding.name))
                 .at_path(path)
                 .help(format!(

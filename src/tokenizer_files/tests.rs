@@ -3,6 +3,7 @@ use std::fs;
 use sha2::{Digest, Sha256};
 
 use super::*;
+use crate::storage::hex;
 
 fn empty_caches(dir: &Path) -> (HubCache, RankCache) {
     let hub = dir.join("hub").into_os_string().into_string().unwrap();
@@ -101,7 +102,7 @@ fn a_damaged_file_in_the_cache_of_tiktoken_is_not_used() {
     write(&ranks.file(encoding), "YQ== 0\n");
     let error = find_in("o200k_base", &hub, &ranks).unwrap_err();
     assert!(error.to_string().contains("this is not the published file of o200k_base"), "{error}");
-    let digest = Sha256::digest(b"YQ== 0\n").iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let digest = hex(&Sha256::digest(b"YQ== 0\n"));
     let mut published = *encoding;
     published.sha256 = digest.leak();
     assert_eq!(ranks.find(&published).unwrap(), Some(ranks.file(encoding)));

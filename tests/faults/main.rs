@@ -19,6 +19,7 @@
 
 mod inject;
 mod scenario;
+mod sources;
 #[path = "../shared/tree.rs"]
 mod tree;
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::inject::{Action, Fault, Library, Ran, counts, run_plainly, start_plainly};
+use crate::sources::{write_images, write_tables, write_text};
 use crate::tree::{Tree, tree};
 
 /// How a run with a fault ended.
@@ -459,55 +460,4 @@ fn copy(from: &Path, to: &Path) {
 /// Every file below `dir`, which need not be there.
 fn tree_if_any(dir: &Path) -> Tree {
     if dir.exists() { tree(dir) } else { Tree::new() }
-}
-
-/// Documents, some of them the same, one of them no JSON, in two files.
-fn write_text(dir: &Path) {
-    std::fs::create_dir_all(dir).unwrap();
-    for file in 0..2 {
-        let mut text = String::new();
-        for i in 0..14 {
-            let body = format!("document {} ", i % 11).repeat(i % 11 + 1);
-            let id = file * 100 + i;
-            text.push_str(&serde_json::json!({ "id": id, "text": body }).to_string());
-            text.push('\n');
-        }
-        std::fs::write(dir.join(format!("{file}.jsonl")), text).unwrap();
-    }
-}
-
-/// The same documents in other kinds of files.
-fn write_tables(dir: &Path) {
-    use std::io::Write;
-
-    std::fs::create_dir_all(dir).unwrap();
-    let documents: Vec<String> = (0..12).map(|i| format!("document number {i}")).collect();
-    std::fs::write(dir.join("a.csv"), format!("text\n{}\n", documents.join("\n"))).unwrap();
-    std::fs::write(dir.join("b.txt"), documents.join("\n")).unwrap();
-    let lines: String = documents.iter().map(|text| format!("{{\"text\":\"{text}\"}}\n")).collect();
-    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    gzip.write_all(lines.as_bytes()).unwrap();
-    std::fs::write(dir.join("c.jsonl.gz"), gzip.finish().unwrap()).unwrap();
-    std::fs::write(dir.join("d.jsonl.zst"), zstd::encode_all(lines.as_bytes(), 1).unwrap()).unwrap();
-    // Bytes that end too early: they are rejected, however reading goes.
-    std::fs::write(dir.join("e.jsonl.gz"), [0x1f, 0x8b, 8, 0, 0]).unwrap();
-}
-
-/// The smallest photographs of the fixtures in two classes, one of them twice, and a file that is no image.
-fn write_images(dir: &Path) {
-    let photos = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/photos");
-    let mut images: Vec<(String, Vec<u8>)> = tree(&photos)
-        .into_iter()
-        .filter(|(name, _)| [".jpg", ".png"].iter().any(|ending| name.ends_with(ending)))
-        .collect();
-    images.sort_by_key(|(name, bytes)| (bytes.len(), name.clone()));
-    for class in ["cat", "dog"] {
-        std::fs::create_dir_all(dir.join(class)).unwrap();
-    }
-    for (place, image) in [("cat/0", 0), ("cat/1", 1), ("dog/2", 2), ("dog/copy", 0)] {
-        let (name, bytes) = &images[image];
-        let ending = name.rsplit('.').next().unwrap();
-        std::fs::write(dir.join(format!("{place}.{ending}")), bytes).unwrap();
-    }
-    std::fs::write(dir.join("cat/not.jpg"), "this is no image").unwrap();
 }

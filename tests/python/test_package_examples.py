@@ -40,12 +40,13 @@ def run(tmp_path):
 
     def run(name, *args, processes=None):
         (tmp_path / name).write_text(PROGRAMS[name])
-        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"] if processes else []
+        # An unbuffered Python writes a line and its end one after the other, and the line of another rank may come in
+        # between. The launcher starts `python -u`, unless it is given the command itself.
+        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", "--no-python", sys.executable]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        # Unbuffered, a line and its end are written one after the other, and those of two ranks may come in between.
         environment.pop("PYTHONUNBUFFERED", None)
         done = subprocess.run(
-            [sys.executable, *launcher, name, *map(str, args)],
+            [sys.executable, *(launcher if processes else []), name, *map(str, args)],
             cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300,
         )
         assert done.returncode == 0, done.stdout + done.stderr

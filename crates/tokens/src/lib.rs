@@ -2,6 +2,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod bos_eos;
+mod bpe_model;
 mod build;
 mod engine;
 mod error;
@@ -11,7 +12,6 @@ mod growth;
 mod id_set;
 mod ids;
 mod info;
-mod json_map;
 mod load;
 mod options;
 mod outline;

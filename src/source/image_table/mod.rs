@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 use bytes::Bytes;
 use serde_json::Value as Json;
@@ -17,7 +17,7 @@ use super::PlannedFile;
 use super::metadata::{BESIDE_NAMES, Labels, cell, json};
 use super::stream::Broken;
 use super::text::parquet::{Groups, ParquetFile};
-use super::text::table::Found;
+use super::text::table::{Found, Rows};
 use crate::error::Result;
 use crate::sample::{Reject, RejectCode, Value};
 
@@ -137,11 +137,7 @@ impl ImageRows {
             return Ok(None);
         };
         Ok(Some(match found {
-            Found::Rows(rows) => FoundRows::Rows(ImageBatch {
-                first: rows.first(),
-                batch: rows.batch().clone(),
-                columns: Arc::clone(&self.columns),
-            }),
+            Found::Rows(rows) => FoundRows::Rows(ImageBatch { rows, columns: Arc::clone(&self.columns) }),
             Found::Broken { row, reject } => FoundRows::Broken { row, reject },
         }))
     }
@@ -149,8 +145,7 @@ impl ImageRows {
 
 /// Neighbouring rows.
 pub struct ImageBatch {
-    first: u64,
-    batch: RecordBatch,
+    rows: Rows,
     columns: Arc<ImageColumns>,
 }
 
@@ -169,27 +164,22 @@ pub struct ImageRow {
 impl ImageBatch {
     /// Number of rows.
     pub fn len(&self) -> usize {
-        self.batch.num_rows()
+        self.rows.len()
     }
 
     /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.rows.is_empty()
     }
 
     /// Bytes of the columns in memory.
     pub fn memory_bytes(&self) -> u64 {
-        self.batch.get_array_memory_size() as u64
+        self.rows.memory_bytes()
     }
 
     /// Takes the first `count` rows out.
     pub fn take(&mut self, count: usize) -> Self {
-        let count = count.min(self.len());
-        let taken =
-            Self { first: self.first, batch: self.batch.slice(0, count), columns: Arc::clone(&self.columns) };
-        self.first += count as u64;
-        self.batch = self.batch.slice(count, self.len() - count);
-        taken
+        Self { rows: self.rows.take_first(count), columns: Arc::clone(&self.columns) }
     }
 
     /// What the columns are.
@@ -199,14 +189,14 @@ impl ImageBatch {
 
     /// The rows in order.
     pub fn rows(&self) -> impl Iterator<Item = ImageRow> {
-        (0..self.len()).map(|row| {
-            let columns = &self.columns;
+        let (columns, batch) = (&self.columns, self.rows.batch());
+        (0..self.len()).map(move |row| {
             let kept = columns.kept.iter().zip(&columns.fields);
             ImageRow {
-                number: self.first + row as u64,
-                image: image(self.batch.column(columns.image), row),
-                label: columns.label.map_or(Json::Null, |at| json(self.batch.column(at), row)),
-                values: kept.map(|(&at, field)| cell(self.batch.column(at), row, field.ty)).collect(),
+                number: self.rows.first() + row as u64,
+                image: image(batch.column(columns.image), row),
+                label: columns.label.map_or(Json::Null, |at| json(batch.column(at), row)),
+                values: kept.map(|(&at, field)| cell(batch.column(at), row, field.ty)).collect(),
             }
         })
     }

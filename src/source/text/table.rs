@@ -189,10 +189,16 @@ impl Rows {
             bytes = bytes.saturating_add(columns.text_bytes(&self.batch, rows));
             rows += 1;
         }
-        let taken = Self { first: self.first, batch: self.batch.slice(0, rows) };
+        (self.take_first(rows), bytes)
+    }
+
+    /// Takes the first `count` rows out, or all there are.
+    pub fn take_first(&mut self, count: usize) -> Self {
+        let count = count.min(self.len());
+        let taken = Self { first: self.first, batch: self.batch.slice(0, count) };
         self.first = taken.end();
-        self.batch = self.batch.slice(rows, self.len() - rows);
-        (taken, bytes)
+        self.batch = self.batch.slice(count, self.len() - count);
+        taken
     }
 
     /// What the rows hold, in order, for `fields` of the types that the columns have.

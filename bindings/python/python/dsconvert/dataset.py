@@ -14,7 +14,7 @@ import numpy.typing as npt
 from . import _native
 from .errors import OutOfRangeError, Place, UsageError
 from .notebook import table
-from .source import Record, Source, Transform
+from .source import Opened, Record, Source, Transform
 
 if TYPE_CHECKING:
     # For type checkers, splits are datasets of torch: `DataLoader(split)` is well-typed. At run time torch needs only
@@ -32,7 +32,7 @@ MOST_SHOWN = 8
 """The most splits that the repr of a dataset lists."""
 
 
-class Split(MapDataset):
+class Split(Opened, MapDataset):
     """The records of one split: a sequence, and a map-style dataset for `torch.utils.data.DataLoader`.
 
     `dsconvert.open(path, "train")` and `dataset["train"]` return one. It can be pickled and used after a fork: in another
@@ -132,26 +132,6 @@ class Split(MapDataset):
         return Dataset(self._source, decode=self._decode, transform=self.transform, fields=self._fields)
 
     @property
-    def path(self) -> str:
-        """The directory of the dataset."""
-        return self._source.path
-
-    @property
-    def kind(self) -> str:
-        """`images` or `text`."""
-        return self._source.native().kind
-
-    @property
-    def format(self) -> str:
-        """`parquet`, `arrow`, `msgpack` or `protobuf`."""
-        return self._source.native().format
-
-    @property
-    def class_names(self) -> list[str]:
-        """Names of the classes, in the order of their labels. All splits have the same."""
-        return self._source.native().class_names
-
-    @property
     def fields(self) -> dict[str, str]:
         """Names and types of the fields of a record."""
         return dict(self._handle().fields)
@@ -201,7 +181,7 @@ class Split(MapDataset):
         return f"<dsconvert.Split {self.name!r} of {self.path!r}: {_count(self._length)} with {fields}>"
 
 
-class Dataset(MapDataset):
+class Dataset(Opened, MapDataset):
     """An opened dataset. `dataset["validation"]` is a split.
 
     Records are those of the default split, `train` or the only one, so a dataset is itself a map-style dataset for
@@ -304,34 +284,14 @@ class Dataset(MapDataset):
             self.split(name)
 
     @property
-    def path(self) -> str:
-        """The directory of the dataset."""
-        return self._source.path
-
-    @property
     def splits(self) -> list[str]:
         """Names of the splits, in order."""
         return self._source.native().splits
 
     @property
-    def kind(self) -> str:
-        """`images` or `text`."""
-        return self._source.native().kind
-
-    @property
-    def format(self) -> str:
-        """`parquet`, `arrow`, `msgpack` or `protobuf`."""
-        return self._source.native().format
-
-    @property
     def fingerprint(self) -> str:
         """Fingerprint of what the dataset was made from, and how."""
         return self._source.fingerprint
-
-    @property
-    def class_names(self) -> list[str]:
-        """Names of the classes, in the order of their labels."""
-        return self._source.native().class_names
 
     def describe(self) -> dict[str, Any]:
         """Counts, sizes, lengths and histograms, as `dsconvert inspect --json` shows them."""

@@ -16,6 +16,7 @@ numbers `int`, `float` and `bool`; what is missing is `None`."""
 
 Transform = Callable[[Record], Any]
 
+
 class Source:
     """A dataset that reopens itself in every process it gets to, by fork or by pickle."""
 
@@ -46,3 +47,29 @@ class Source:
     def __setstate__(self, state: tuple[str, dict[str, Any], str]) -> None:
         self.path, self.options, self.fingerprint = state
         self._process = 0
+
+
+class Opened:
+    """What a dataset and its splits tell of the dataset."""
+
+    _source: Source
+
+    @property
+    def path(self) -> str:
+        """The directory of the dataset."""
+        return self._source.path
+
+    @property
+    def kind(self) -> str:
+        """`images` or `text`."""
+        return self._source.native().kind
+
+    @property
+    def format(self) -> str:
+        """`parquet`, `arrow`, `msgpack` or `protobuf`."""
+        return self._source.native().format
+
+    @property
+    def class_names(self) -> list[str]:
+        """Names of the classes, in the order of their labels. All splits have the same."""
+        return self._source.native().class_names

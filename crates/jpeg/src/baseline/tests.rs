@@ -85,6 +85,17 @@ fn subsampling() -> impl Strategy<Value = Subsampling> {
     prop_oneof![Just(Subsampling::S420), Just(Subsampling::S444), Just(Subsampling::S422)]
 }
 
+/// The part of an image of `size` that starts at shares of its sides and takes shares of the rest.
+fn region_at((width, height): (usize, usize), place: (f64, f64, f64, f64)) -> Region {
+    let (left, top) = ((place.0 * width as f64) as usize, (place.1 * height as f64) as usize);
+    Region {
+        left,
+        top,
+        width: 1 + (place.2 * (width - left - 1) as f64) as usize,
+        height: 1 + (place.3 * (height - top - 1) as f64) as usize,
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -109,13 +120,7 @@ proptest! {
         let bytes = encoder.restart_blocks(restart).encode().unwrap();
         let size = (width, height);
         let (width, height) = (width.div_ceil(reduction), height.div_ceil(reduction));
-        let (left, top) = ((place.0 * width as f64) as usize, (place.1 * height as f64) as usize);
-        let region = Region {
-            left,
-            top,
-            width: 1 + (place.2 * (width - left - 1) as f64) as usize,
-            height: 1 + (place.3 * (height - top - 1) as f64) as usize,
-        };
+        let region = region_at((width, height), place);
         let channels = if is_gray_requested { 1 } else { 3 };
         let expected = reduced_reference(&bytes, reduction, channels).unwrap();
         let expected = crop(&expected, width, region, channels);
@@ -142,13 +147,8 @@ proptest! {
         let scale = Scale::from_denominator(reduction as u32).unwrap();
         let (full_width, full_height) = (width, height);
         let (width, height) = (width.div_ceil(reduction), height.div_ceil(reduction));
-        let (left, top) = ((place.0 * width as f64) as usize, (place.1 * height as f64) as usize);
-        let region = Region {
-            left,
-            top,
-            width: 1 + (place.2 * (width - left - 1) as f64) as usize,
-            height: 1 + (place.3 * (height - top - 1) as f64) as usize,
-        };
+        let region = region_at((width, height), place);
+        let Region { left, top, .. } = region;
         let request = PlanesRequest { size: (full_width, full_height), scale, region, reads_to_end: true };
         let (mut decoder, mut portable) = (BaselineDecoder::default(), BaselineDecoder::default());
         let found = decoder.decode_planes(&bytes, request).unwrap();

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use super::pieces::{Piece, Pieces};
 use super::proto::{ModelType, NormalizerSpec, PieceType};
 use super::{MEMBER, SentencePiece, parse};
+use crate::bpe_model::BpeModel;
 use crate::error::LoadError;
-use crate::json_map::as_map;
 
 /// The bytes of a `tokenizer.json` for a SentencePiece `.model` file, for [`Tokenizer::from_json`](crate::Tokenizer::from_json). Its
 /// ids are those of the package `sentencepiece`.
@@ -122,45 +122,37 @@ fn decoder(prefix: bool, model: &[u8]) -> Value {
 }
 
 #[derive(Serialize)]
-#[serde(tag = "type")]
+#[serde(untagged)]
 enum ModelPart<'a> {
-    Unigram {
-        unk_id: u32,
-        vocab: Vec<(&'a str, f64)>,
-        byte_fallback: bool,
-    },
-    #[serde(rename = "BPE")]
-    Bpe {
-        dropout: Option<f32>,
-        unk_token: &'a str,
-        continuing_subword_prefix: Option<()>,
-        end_of_word_suffix: Option<()>,
-        fuse_unk: bool,
-        byte_fallback: bool,
-        ignore_merges: bool,
-        #[serde(serialize_with = "as_map")]
-        vocab: Vec<(&'a str, u32)>,
-        merges: Vec<(&'a str, &'a str)>,
-    },
+    Unigram(UnigramModel<'a>),
+    Bpe(BpeModel<&'a str>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "Unigram")]
+struct UnigramModel<'a> {
+    unk_id: u32,
+    vocab: Vec<(&'a str, f64)>,
+    byte_fallback: bool,
 }
 
 impl<'a> ModelPart<'a> {
     fn unigram(pieces: &'a Pieces) -> Self {
         let vocab = pieces.all().iter().map(|piece| (piece.text.as_str(), f64::from(piece.score)));
-        ModelPart::Unigram {
+        ModelPart::Unigram(UnigramModel {
             unk_id: pieces.unknown(),
             vocab: vocab.collect(),
             byte_fallback: pieces.bytes().is_some(),
-        }
+        })
     }
 
     fn bpe(pieces: &'a Pieces) -> Self {
         let vocab: Vec<(&str, u32)> =
             (0u32..).zip(pieces.all()).map(|(id, piece)| (piece.text.as_str(), id)).collect();
         let unknown = pieces.get(pieces.unknown()).map_or("<unk>", |piece| piece.text.as_str());
-        ModelPart::Bpe {
+        ModelPart::Bpe(BpeModel {
             dropout: None,
-            unk_token: unknown,
+            unk_token: Some(unknown),
             continuing_subword_prefix: None,
             end_of_word_suffix: None,
             fuse_unk: true,
@@ -168,7 +160,7 @@ impl<'a> ModelPart<'a> {
             ignore_merges: false,
             vocab,
             merges: merges(pieces),
-        }
+        })
     }
 }
 

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 pub use self::encodings::{RankFile, TiktokenEncoding};
 use self::ranks::Ranks;
+use crate::bpe_model::BpeModel;
 use crate::error::LoadError;
-use crate::json_map::as_map;
 
 /// The bytes of a `tokenizer.json` for a tiktoken `file`, for [`Tokenizer::from_json`](crate::Tokenizer::from_json). `encoding` has what
 /// the file does not say; the file is one of tokens in Base64, or as [`TiktokenEncoding::file`] says.
@@ -66,8 +66,7 @@ fn convert(file: &[u8], encoding: &TiktokenEncoding) -> Result<Vec<u8>, String> 
             {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]}),
         post_processor: None,
         decoder: json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}),
-        model: Bpe {
-            ty: "BPE",
+        model: BpeModel {
             dropout: None,
             unk_token: None,
             continuing_subword_prefix: None,
@@ -93,23 +92,7 @@ struct File {
     pre_tokenizer: Value,
     post_processor: Option<()>,
     decoder: Value,
-    model: Bpe,
-}
-
-#[derive(Serialize)]
-struct Bpe {
-    #[serde(rename = "type")]
-    ty: &'static str,
-    dropout: Option<f32>,
-    unk_token: Option<String>,
-    continuing_subword_prefix: Option<()>,
-    end_of_word_suffix: Option<()>,
-    fuse_unk: bool,
-    byte_fallback: bool,
-    ignore_merges: bool,
-    #[serde(serialize_with = "as_map")]
-    vocab: Vec<(String, u32)>,
-    merges: Vec<(String, String)>,
+    model: BpeModel<String>,
 }
 
 /// The usual pattern where it makes the same ids, because the fast engines know it; otherwise that of tiktoken.

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::error::ErrorKind;
-use crate::options::{Existing, MaxRejects, OutputOptions, SourceSpec};
-use crate::pipeline::{ImagesOptions, Job, Naming, Progress, Report};
+use crate::options::{OutputOptions, SourceSpec};
+use crate::pipeline::predict::testing::{self, run_options};
+use crate::pipeline::{ImagesOptions, Naming, Report};
 use crate::sample::RejectCode;
 use crate::source::labels::Layout;
 use crate::transform::image::ImageOptions;
@@ -52,32 +53,9 @@ fn job(source: &Path, output: OutputOptions) -> ImagesJob {
     .unwrap()
 }
 
-fn run_options(out: &Path, threads: usize) -> RunOptions {
-    RunOptions {
-        out: out.to_owned(),
-        threads,
-        memory_bytes: 1 << 28,
-        existing: Existing::Refuse,
-        max_rejects: MaxRejects::Percent(100.0),
-    }
-}
-
 /// A prediction and what comes of it.
 fn compare(source: &Path, output: OutputOptions, sample: u64) -> (Prediction, Report) {
-    let out = tempfile::tempdir().unwrap();
-    let job = job(source, output);
-    let predict = |threads| {
-        let mut prediction =
-            job.predict(sample, &run_options(out.path(), threads), &Stop::default()).unwrap();
-        assert!(prediction.seconds.value > 0.0);
-        prediction.seconds = Estimate::default();
-        prediction
-    };
-    let prediction = predict(1);
-    assert_eq!(prediction, predict(3), "threads do not matter");
-    assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 0, "nothing is written");
-    let report = job.run(&run_options(out.path(), 2), &Progress::default(), &Stop::default()).unwrap();
-    (prediction, report)
+    testing::compare(&job(source, output), |job, options, stop| job.predict(sample, options, stop))
 }
 
 fn totals(report: &Report) -> (f64, f64) {

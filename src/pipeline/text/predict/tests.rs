@@ -10,9 +10,10 @@ use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 
 use crate::error::ErrorKind;
-use crate::options::{Existing, MaxRejects, OutputOptions, SourceSpec};
+use crate::options::{OutputOptions, SourceSpec};
 use crate::packing::Packing;
-use crate::pipeline::{Job, Progress, Report, TextOptions, TextShape};
+use crate::pipeline::predict::testing::{self, run_options};
+use crate::pipeline::{Report, TextOptions, TextShape};
 use crate::transform::text::{Tokenizer, TokenizerOptions};
 
 /// Documents of uneven lengths.
@@ -32,32 +33,9 @@ fn job(source: &Path, shape: TextShape, output: OutputOptions) -> TextJob {
     TextJob::plan(TextOptions { shape, ..TextOptions::new(sources, tokenizer, output) }).unwrap()
 }
 
-fn run_options(out: &Path, threads: usize) -> RunOptions {
-    RunOptions {
-        out: out.to_owned(),
-        threads,
-        memory_bytes: 1 << 28,
-        existing: Existing::Refuse,
-        max_rejects: MaxRejects::Percent(100.0),
-    }
-}
-
 /// A prediction and what comes of it.
 fn compare(source: &Path, shape: TextShape, output: OutputOptions, sample: u64) -> (Prediction, Report) {
-    let out = tempfile::tempdir().unwrap();
-    let job = job(source, shape, output);
-    let predict = |threads| {
-        let options = run_options(out.path(), threads);
-        let mut prediction = job.predict(sample, &options, &Stop::default()).unwrap();
-        assert!(prediction.seconds.value > 0.0);
-        prediction.seconds = Estimate::default();
-        prediction
-    };
-    let prediction = predict(1);
-    assert_eq!(prediction, predict(3), "threads do not matter");
-    assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 0, "nothing is written");
-    let report = job.run(&run_options(out.path(), 2), &Progress::default(), &Stop::default()).unwrap();
-    (prediction, report)
+    testing::compare(&job(source, shape, output), |job, options, stop| job.predict(sample, options, stop))
 }
 
 /// Records, tokens, bytes and shards of a run.
