@@ -9,6 +9,9 @@ mod dirs;
 mod lock;
 mod map;
 mod new_file;
+mod object_url;
+#[cfg(feature = "remote")]
+pub mod objects;
 mod paths;
 mod writeback;
 
@@ -18,6 +21,7 @@ pub use dirs::for_each_entry;
 pub use lock::DirLock;
 pub use new_file::hex;
 pub use new_file::{NewFile, Written, hash_file, write_file};
+pub use object_url::ObjectUrl;
 pub use paths::{
     DirItem, create_dir, find_link, is_empty_dir, list_dir, lstat, remove_dir_all, remove_empty_dir,
     remove_file, rename, resolve, stat, sync_dir,

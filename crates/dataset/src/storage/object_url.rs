@@ -1,0 +1,190 @@
+//! Addresses in object storage.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// Schemes of object stores: they can be read and written.
+const STORES: [&str; 7] = ["s3", "s3a", "gs", "az", "azure", "abfs", "abfss"];
+/// Schemes of web servers: files can be read one by one.
+const SERVERS: [&str; 2] = ["http", "https"];
+
+/// An address in object storage, as `s3://bucket/prefix`, without a slash at its end.
+///
+/// Paths of local files and addresses share a type in options and messages, [`Path`]: `s3://bucket/x` is a valid path, too. So
+/// an address is always told apart before a path is used.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct ObjectUrl {
+    text: String,
+    /// Bytes of `scheme://bucket`.
+    root: usize,
+}
+
+impl ObjectUrl {
+    /// The address that `path` is; `None` for a local path.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) for an unknown scheme, an address without a bucket, one with a password, and
+    /// one with a part that no object can be stored under (`..`, an empty part, a control character).
+    pub fn parse(path: &Path) -> Result<Option<Self>> {
+        let Some((text, scheme)) = path.to_str().and_then(|text| Some((text, scheme(text)?))) else {
+            return Ok(None);
+        };
+        let refuse =
+            |what: &str, help: &str| Err(Error::usage(format!("{text:?} {what}")).help(help.to_owned()));
+        let lower = scheme.to_ascii_lowercase();
+        if !STORES.contains(&lower.as_str()) && !SERVERS.contains(&lower.as_str()) {
+            return refuse(
+                &format!("is a URL, and {scheme}:// cannot be read or written"),
+                "name a local path, or an address that starts with s3://, gs://, az:// or https://",
+            );
+        }
+        let after = &text[scheme.len() + "://".len()..];
+        let after = after.trim_end_matches('/');
+        let bucket = after.split('/').next().unwrap_or_default();
+        if bucket.is_empty() {
+            return refuse("names no bucket", "write s3://bucket/prefix");
+        }
+        if bucket.contains('@') && !lower.starts_with("abfs") {
+            return Err(Error::usage("an address must not hold a password")
+                .help("credentials come from the environment, as AWS_ACCESS_KEY_ID"));
+        }
+        if after.chars().any(char::is_control) || after.split('/').any(|part| matches!(part, "" | "." | ".."))
+        {
+            return refuse("has a part that no object can be stored under", "leave out `..`, `.` and `//`");
+        }
+        let text = format!("{lower}://{after}");
+        let root = lower.len() + "://".len() + bucket.len();
+        Ok(Some(Self { text, root }))
+    }
+
+    /// Whether `path` looks like an address of any scheme.
+    pub fn is_url(path: &Path) -> bool {
+        path.to_str().and_then(scheme).is_some()
+    }
+
+    /// The address of what is called `relative` under this one.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) when `relative` is no plain relative path.
+    pub fn join(&self, relative: &str) -> Result<Self> {
+        let is_plain = |part: &str| !matches!(part, "" | "." | "..") && !part.chars().any(char::is_control);
+        if !relative.split('/').all(is_plain) || relative.contains('\\') {
+            return Err(Error::corrupt(format!("the path {relative:?} is not a plain relative path"))
+                .at_path(self.as_path()));
+        }
+        Ok(Self { text: format!("{}/{relative}", self.text), root: self.root })
+    }
+
+    /// `s3://bucket`
+    pub fn root(&self) -> &str {
+        &self.text[..self.root]
+    }
+
+    /// The key, or the prefix of keys, in the bucket; empty for the whole bucket.
+    pub fn key(&self) -> &str {
+        self.text[self.root..].trim_start_matches('/')
+    }
+
+    /// The scheme.
+    pub fn scheme(&self) -> &str {
+        self.text.split(':').next().unwrap_or_default()
+    }
+
+    /// Whether this is on a web server: what is there can be read, not listed and not written.
+    pub fn is_server(&self) -> bool {
+        SERVERS.contains(&self.scheme())
+    }
+
+    /// The address.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The address, where a path is wanted: in options and messages.
+    pub fn as_path(&self) -> &Path {
+        Path::new(&self.text)
+    }
+}
+
+impl fmt::Display for ObjectUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for ObjectUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.text, f)
+    }
+}
+
+impl From<&ObjectUrl> for PathBuf {
+    fn from(url: &ObjectUrl) -> Self {
+        url.as_path().to_owned()
+    }
+}
+
+/// `s3` of `s3://bucket/x`, by the rules of RFC 3986.
+fn scheme(text: &str) -> Option<&str> {
+    let (scheme, _) = text.split_once("://")?;
+    let mut bytes = scheme.bytes();
+    let is_scheme = bytes.next()?.is_ascii_alphabetic()
+        && bytes.all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    is_scheme.then_some(scheme)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Option<ObjectUrl>> {
+        ObjectUrl::parse(Path::new(text))
+    }
+
+    #[test]
+    fn addresses_are_told_from_paths() {
+        for path in ["s3:/bucket", "a/b://c", "://x", "1s://x", "x", ""] {
+            assert_eq!(parse(path).unwrap(), None, "{path}");
+            assert!(!ObjectUrl::is_url(Path::new(path)));
+        }
+        for (text, root, key) in [
+            ("s3://bucket", "s3://bucket", ""),
+            ("S3://bucket/", "s3://bucket", ""),
+            ("s3://bucket/a/b c/", "s3://bucket", "a/b c"),
+            ("https://host:80/x", "https://host:80", "x"),
+        ] {
+            let url = parse(text).unwrap().unwrap();
+            assert_eq!((url.root(), url.key()), (root, key));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_an_address_is_refused() {
+        for text in [
+            "a+b-c.d://x",
+            "file:///x",
+            "s3://",
+            "s3:///x",
+            "s3://b/../x",
+            "s3://b//x",
+            "s3://b/\n",
+            "s3://me:secret@b/x",
+        ] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_plain_paths_are_joined() {
+        let url = parse("s3://bucket/set").unwrap().unwrap();
+        assert_eq!(url.join("train/x.pb").unwrap().as_str(), "s3://bucket/set/train/x.pb");
+        for bad in ["", "/x", "../x", "a//b", "a/./b", "a\\b", "a\n"] {
+            assert!(url.join(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! A cache of objects in a local directory, which several processes share.
+//!
+//! An object is two files, named by the SHA-256 of its content, so that equal shards of several datasets are one:
+//!
+//! | file | bytes |
+//! |---|---|
+//! | `<sha256>.data` | the object, sparse: only the blocks that were fetched take space |
+//! | `<sha256>.blocks` | for each block 8 bytes, little-endian: XXH3-64 of its bytes, 0 when it is not there |
+//!
+//! A block is written before its hash. Each process compares a block with its hash when it first uses it, so that a power cut
+//! or a defective disk leads to another request, not to wrong bytes. Nothing is ever written twice with other bytes, so no lock is needed:
+//! two processes that miss the same block both fetch it.
+//!
+//! Objects are removed as a whole, the least recently opened first, when the blocks take more than the limit. Processes that
+//! have one open keep it until they close it.
+
+use std::fs::{File, FileTimes, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use rustix::fs::OFlags;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::super::map::map;
+use super::super::paths::{create_dir, list_dir, lstat, remove_file};
+use crate::error::{Error, Result};
+
+/// Bytes of a block: one request fetches one or more.
+pub(super) const BLOCK_BYTES: u64 = 1 << 20;
+/// Bytes that are fetched before the space is counted again.
+const COUNT_AFTER_BYTES: u64 = 256 << 20;
+
+/// Bytes of the name of an object, without its ending.
+const NAME_BYTES: usize = 64;
+const DATA: &str = "data";
+const BLOCKS: &str = "blocks";
+
+/// A directory for objects.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    dir: PathBuf,
+    most: u64,
+    /// Bytes that this process has written since it last counted.
+    uncounted: AtomicU64,
+}
+
+/// An object in the cache.
+#[derive(Debug)]
+pub(super) struct CachedFile {
+    cache: Cache,
+    path: PathBuf,
+    data: File,
+    /// All of `data`. Bytes of blocks that are not there are zero.
+    map: Bytes,
+    hashes: File,
+    /// 1 for blocks that this process has compared with their hash.
+    verified: Box<[AtomicU8]>,
+}
+
+impl Cache {
+    /// The cache in `dir`, which is created, of at most `most` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`](crate::error::ErrorKind): the directory cannot be made or read.
+    pub fn open(dir: &Path, most: u64) -> Result<Self> {
+        create_dir(dir)?;
+        let shared = Shared { dir: dir.to_owned(), most, uncounted: AtomicU64::new(0) };
+        let cache = Self { shared: Arc::new(shared) };
+        cache.make_room()?;
+        Ok(cache)
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.shared.dir
+    }
+
+    /// The object whose content has the hash `sha256`, and `bytes` bytes.
+    pub(super) fn file(&self, sha256: &str, bytes: u64) -> Result<CachedFile> {
+        if sha256.len() != NAME_BYTES || !sha256.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(Error::corrupt("a SHA-256 of the manifest is not one"));
+        }
+        let path = self.dir().join(format!("{sha256}.{DATA}"));
+        let data = open(&path)?;
+        let fail = |e| Error::io("prepare the file in the cache", &path, e);
+        if data.metadata().map_err(fail)?.len() != bytes {
+            data.set_len(bytes).map_err(fail)?;
+        }
+        let map = map(&data).map_err(fail)?;
+        let hashes = open(&self.dir().join(format!("{sha256}.{BLOCKS}")))?;
+        // The time tells which object was opened least recently. Where it cannot be set, another is removed.
+        let _ = hashes.set_times(FileTimes::new().set_modified(SystemTime::now()));
+        let blocks = usize::try_from(bytes.div_ceil(BLOCK_BYTES)).unwrap_or(usize::MAX);
+        let verified = std::iter::repeat_with(AtomicU8::default).take(blocks).collect();
+        Ok(CachedFile { cache: self.clone(), path, data, map, hashes, verified })
+    }
+
+    /// Counts bytes that were written, and now and then removes what no longer fits.
+    fn wrote(&self, bytes: u64) -> Result<()> {
+        let limit = COUNT_AFTER_BYTES.min(self.shared.most / 8).max(1);
+        if self.shared.uncounted.fetch_add(bytes, Ordering::Relaxed) + bytes < limit {
+            return Ok(());
+        }
+        self.shared.uncounted.store(0, Ordering::Relaxed);
+        self.make_room()
+    }
+
+    /// Removes the least recently opened objects until the others fit.
+    fn make_room(&self) -> Result<()> {
+        let mut objects = Vec::new();
+        let mut sum = 0;
+        for entry in list_dir(self.dir())? {
+            let name = entry.name.to_string_lossy().into_owned();
+            let Some(name) = name.strip_suffix(DATA).and_then(|name| name.strip_suffix('.')) else {
+                continue;
+            };
+            if name.len() != NAME_BYTES {
+                continue;
+            }
+            let hashes = self.dir().join(format!("{name}.{BLOCKS}"));
+            // Another process may have removed it meanwhile.
+            let Some(data) = lstat(&entry.path)? else { continue };
+            let opened = lstat(&hashes)?.and_then(|meta| meta.modified().ok());
+            let bytes = data.blocks() * 512;
+            sum += bytes;
+            objects.push((opened, bytes, entry.path, hashes));
+        }
+        objects.sort();
+        for (_, bytes, data, hashes) in objects {
+            if sum <= self.shared.most {
+                break;
+            }
+            // The hashes first: without them, no block counts as there.
+            remove_file(&hashes)?;
+            remove_file(&data)?;
+            sum -= bytes;
+        }
+        Ok(())
+    }
+}
+
+fn open(path: &Path) -> Result<File> {
+    let flags = OFlags::NOFOLLOW.bits().cast_signed();
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .custom_flags(flags)
+        .open(path)
+        .map_err(|e| Error::io("open the file in the cache", path, e))
+}
+
+impl CachedFile {
+    /// Whether the block is there, and is what was fetched.
+    pub(super) fn has(&self, block: u64) -> Result<bool> {
+        let Some(verified) = self.verified.get(block as usize) else { return Ok(false) };
+        if verified.load(Ordering::Acquire) == 1 {
+            return Ok(true);
+        }
+        let mut hash = [0; 8];
+        match self.hashes.read_exact_at(&mut hash, block * 8) {
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+            Err(e) => return Err(Error::io("read the cache", &self.path, e)),
+            Ok(()) => {}
+        }
+        let hash = u64::from_le_bytes(hash);
+        if hash == 0 || hash != hash_of(&self.block(block)) {
+            return Ok(false);
+        }
+        verified.store(1, Ordering::Release);
+        Ok(true)
+    }
+
+    /// Whether [`Self::has`] has said that the block is there.
+    pub(super) fn is_verified(&self, block: u64) -> bool {
+        self.verified.get(block as usize).is_some_and(|verified| verified.load(Ordering::Acquire) == 1)
+    }
+
+    /// Keeps a block that was fetched.
+    pub(super) fn keep(&self, block: u64, bytes: &[u8]) -> Result<()> {
+        let fail = |e| {
+            Error::io("write the cache", &self.path, e).help(
+                "free space, or give the cache less with cache_bytes; another directory is named by cache_dir",
+            )
+        };
+        self.data.write_all_at(bytes, block * BLOCK_BYTES).map_err(fail)?;
+        self.hashes.write_all_at(&hash_of(bytes).to_le_bytes(), block * 8).map_err(fail)?;
+        if let Some(verified) = self.verified.get(block as usize) {
+            verified.store(1, Ordering::Release);
+        }
+        self.cache.wrote(bytes.len() as u64)
+    }
+
+    /// All bytes; only those of blocks that are there are what they should be.
+    pub(super) fn map(&self) -> &Bytes {
+        &self.map
+    }
+
+    /// Whether the object was removed from the cache after it was opened.
+    pub(super) fn is_removed(&self) -> bool {
+        self.data.metadata().is_ok_and(|meta| meta.nlink() == 0)
+    }
+
+    fn block(&self, block: u64) -> Bytes {
+        let start = (block * BLOCK_BYTES).min(self.map.len() as u64);
+        let end = (start + BLOCK_BYTES).min(self.map.len() as u64);
+        self.map.slice(start as usize..end as usize)
+    }
+}
+
+/// XXH3-64, which is never 0 here: that says that there is no block.
+fn hash_of(bytes: &[u8]) -> u64 {
+    xxh3_64(bytes).max(1)
+}

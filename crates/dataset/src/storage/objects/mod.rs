@@ -1,0 +1,22 @@
+//! Object storage: datasets and sources under `s3://`, `gs://`, `az://` and `https://`.
+//!
+//! [`ObjectUrl`] is an address, [`Bucket`] the client of its store. All calls block; requests run on a runtime of their own
+//! ([`runtime`]) that starts with the first request of a process, never before a fork. The client is the crate
+//! `object_store`: it signs requests, tries again after failures of the network and of the server, and takes its credentials
+//! from the environment.
+
+mod bucket;
+mod cache;
+mod failure;
+mod held;
+mod remote_file;
+mod runtime;
+mod upload;
+
+#[cfg(test)]
+mod tests;
+
+pub use bucket::{Bucket, Created, Object};
+pub use cache::Cache;
+pub use remote_file::RemoteFile;
+pub use upload::Upload;

@@ -1,0 +1,116 @@
+//! The runtime on which requests run, one for each process.
+//!
+//! Threads do not survive a fork, so a process that was forked starts its own. What the parent had is leaked there: to drop it
+//! would wait for threads that are not in this process.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::future::Future;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+use object_store::ObjectStore;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::error::{Error, Result};
+
+/// Threads that serve connections. They only move bytes.
+const THREADS: usize = 2;
+/// How often a lock is tried before it counts as taken by a thread that is not in this process.
+const TRIES: u32 = 1000;
+
+/// What a process has for requests.
+pub(super) struct PerProcess {
+    runtime: Runtime,
+    clients: Mutex<HashMap<String, Arc<dyn ObjectStore>>>,
+}
+
+type Owned = Option<(u32, &'static PerProcess)>;
+
+static SHARED: Mutex<Owned> = Mutex::new(None);
+
+thread_local! {
+    /// What this thread has found last, so that it seldom needs the lock.
+    static KNOWN: Cell<Owned> = const { Cell::new(None) };
+}
+
+/// That of this process.
+///
+/// # Errors
+///
+/// The system refuses a thread.
+pub(super) fn current() -> Result<&'static PerProcess> {
+    let pid = std::process::id();
+    if let Some((owner, found)) = KNOWN.get()
+        && owner == pid
+    {
+        return Ok(found);
+    }
+    // The lock may have been taken when the process was forked; then this thread does without it.
+    let mut shared = None;
+    for _ in 0..TRIES {
+        match SHARED.try_lock() {
+            Ok(lock) => shared = Some(lock),
+            Err(std::sync::TryLockError::Poisoned(lock)) => shared = Some(lock.into_inner()),
+            Err(std::sync::TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+        }
+        if shared.is_some() {
+            break;
+        }
+    }
+    let found = match shared.as_deref() {
+        Some(&Some((owner, found))) if owner == pid => found,
+        _ => {
+            let fail = |e: io::Error| Error::io("start threads for object storage", Path::new(""), e);
+            let runtime = Builder::new_multi_thread()
+                .worker_threads(THREADS)
+                .thread_name("objects")
+                .enable_all()
+                .build()
+                .map_err(fail)?;
+            Box::leak(Box::new(PerProcess { runtime, clients: Mutex::default() }))
+        }
+    };
+    if let Some(shared) = shared.as_deref_mut() {
+        *shared = Some((pid, found));
+    }
+    KNOWN.set(Some((pid, found)));
+    Ok(found)
+}
+
+impl PerProcess {
+    /// The client called `name`, made by `make` when there is none.
+    pub(super) fn client(
+        &self,
+        name: &str,
+        make: impl FnOnce() -> Result<Arc<dyn ObjectStore>>,
+    ) -> Result<Arc<dyn ObjectStore>> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(name) {
+            return Ok(Arc::clone(client));
+        }
+        let client = make()?;
+        clients.insert(name.to_owned(), Arc::clone(&client));
+        Ok(client)
+    }
+
+    /// Starts `future`, and does not wait for it.
+    pub(super) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(future);
+    }
+
+    /// Runs `future` to its end. Works inside of other runtimes, too, where it blocks its thread.
+    pub(super) fn wait<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T> {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        self.runtime.spawn(async move {
+            // Nobody waits for it when the process ends.
+            let _ = sender.send(future.await);
+        });
+        receiver.recv().map_err(|_| Error::internal("a request to object storage ended without a result"))
+    }
+}

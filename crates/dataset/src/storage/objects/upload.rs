@@ -1,0 +1,168 @@
+//! Uploads in pieces.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use object_store::path::Path as Key;
+use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt, PutPayload};
+use sha2::{Digest, Sha256};
+use tokio::task::JoinSet;
+
+use super::super::new_file::{Written, hex};
+use super::super::object_url::ObjectUrl;
+use super::failure::failure;
+use super::runtime;
+use crate::error::Result;
+
+/// Bytes of a piece, to begin with. Stores take pieces of 5 MiB and more, and 10,000 of them.
+const PIECE_BYTES: usize = 8 << 20;
+/// Pieces of one size, before they become twice as large: 1,000 of 8 MiB, 1,000 of 16 MiB, … reach beyond 5 TiB, the most that an
+/// object can have.
+const PIECES_OF_A_SIZE: usize = 1000;
+/// Pieces that are on their way at a time; more wait to be written.
+const UNDER_WAY: usize = 4;
+
+/// An object that is being uploaded. It appears when [`Upload::finish`] returns, whole; dropped before, it never appears, and its pieces
+/// are removed where the store can be reached.
+pub struct Upload {
+    url: ObjectUrl,
+    client: Arc<dyn ObjectStore>,
+    key: Key,
+    /// Started with the second piece: what fits one is sent by one request.
+    pieces: Option<Pieces>,
+    piece: Vec<u8>,
+    sent: usize,
+    bytes: u64,
+    sha256: Sha256,
+}
+
+struct Pieces {
+    upload: Box<dyn MultipartUpload>,
+    under_way: JoinSet<object_store::Result<()>>,
+}
+
+impl Upload {
+    pub(super) fn start(url: ObjectUrl, client: Arc<dyn ObjectStore>, key: Key) -> Result<Self> {
+        Ok(Self {
+            url,
+            client,
+            key,
+            pieces: None,
+            piece: Vec::new(),
+            sent: 0,
+            bytes: 0,
+            sha256: Sha256::new(),
+        })
+    }
+
+    fn piece_bytes(&self) -> usize {
+        PIECE_BYTES << (self.sent / PIECES_OF_A_SIZE).min(8)
+    }
+
+    /// Sends the piece that is full, and waits until there is room for another.
+    fn send(&mut self) -> Result<()> {
+        let payload = PutPayload::from(std::mem::take(&mut self.piece));
+        self.sent += 1;
+        let (client, key) = (Arc::clone(&self.client), self.key.clone());
+        let started = self.pieces.take();
+        let sent = runtime::current()?.wait(async move {
+            let mut pieces = match started {
+                Some(pieces) => pieces,
+                None => Pieces { upload: client.put_multipart(&key).await?, under_way: JoinSet::new() },
+            };
+            while pieces.under_way.len() >= UNDER_WAY {
+                if let Some(done) = pieces.under_way.join_next().await
+                    && let Err(e) = flat(done)
+                {
+                    pieces.abort().await;
+                    return Err(e);
+                }
+            }
+            pieces.under_way.spawn(pieces.upload.put_part(payload));
+            Ok(pieces)
+        })?;
+        self.pieces = Some(sent.map_err(|e| failure("upload", &self.url, e))?);
+        Ok(())
+    }
+
+    /// Waits until the object is there, and says what it consists of.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`](crate::error::ErrorKind): a piece could not be sent. Then there is no object.
+    pub fn finish(mut self) -> Result<Written> {
+        let fail = |e| failure("upload", &self.url, e);
+        let last = PutPayload::from(std::mem::take(&mut self.piece));
+        let (client, key) = (Arc::clone(&self.client), self.key.clone());
+        match self.pieces.take() {
+            None => {
+                let put =
+                    runtime::current()?.wait(async move { client.put(&key, last).await.map(|_| ()) })?;
+                put.map_err(fail)?;
+            }
+            Some(mut pieces) => {
+                let done = runtime::current()?.wait(async move {
+                    if last.content_length() > 0 {
+                        pieces.under_way.spawn(pieces.upload.put_part(last));
+                    }
+                    while let Some(done) = pieces.under_way.join_next().await {
+                        if let Err(e) = flat(done) {
+                            pieces.abort().await;
+                            return Err(e);
+                        }
+                    }
+                    pieces.upload.complete().await.map(|_| ())
+                })?;
+                done.map_err(fail)?;
+            }
+        }
+        Ok(Written { bytes: self.bytes, sha256: hex(&std::mem::take(&mut self.sha256).finalize()) })
+    }
+}
+
+impl Pieces {
+    async fn abort(&mut self) {
+        self.under_way.abort_all();
+        // The pieces are not part of any object; the store's own rules remove them when this fails.
+        let _ = self.upload.abort().await;
+    }
+}
+
+fn flat(done: Result<object_store::Result<()>, tokio::task::JoinError>) -> object_store::Result<()> {
+    done?
+}
+
+impl Write for Upload {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let most = self.piece_bytes();
+        if self.piece.len() >= most {
+            self.send().map_err(io::Error::other)?;
+        }
+        let taken = bytes.len().min(most - self.piece.len());
+        self.piece.extend_from_slice(&bytes[..taken]);
+        self.sha256.update(&bytes[..taken]);
+        self.bytes += taken as u64;
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if let Some(mut pieces) = self.pieces.take()
+            && let Ok(runtime) = runtime::current()
+        {
+            runtime.spawn(async move { pieces.abort().await });
+        }
+    }
+}
+
+impl fmt::Debug for Upload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upload").field("url", &self.url).field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
