@@ -1,5 +1,7 @@
 //! Requests to one bucket.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +32,8 @@ const RETRY_SECONDS: u64 = 180;
 const RETRIES: usize = 20;
 /// How long a server may be silent.
 const SILENCE: Duration = Duration::from_secs(30);
+/// How long it may take to connect.
+const CONNECT: Duration = Duration::from_secs(10);
 
 /// What a store says about an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,10 +59,15 @@ pub enum Created {
     Other,
 }
 
+/// Settings of a store beside those of the environment, as `endpoint_url` or `aws_access_key_id`: the names that the environment has, in
+/// lower case.
+pub type Settings = BTreeMap<String, String>;
+
 /// The client of the store that an address is in. Cloning is cheap.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Bucket {
     root: ObjectUrl,
+    settings: Arc<Settings>,
 }
 
 impl Bucket {
@@ -68,13 +77,23 @@ impl Bucket {
     ///
     /// [`ErrorKind::Usage`] when the environment does not describe the store.
     pub fn of(url: &ObjectUrl) -> Result<Self> {
-        let bucket = Self { root: url.clone() };
+        Self::with(url, &Settings::new())
+    }
+
+    /// As [`Self::of`], where `settings` come before the environment.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`] when they, or the environment, do not describe the store.
+    pub fn with(url: &ObjectUrl, settings: &Settings) -> Result<Self> {
+        let bucket = Self { root: url.clone(), settings: Arc::new(settings.clone()) };
         bucket.client()?;
         Ok(bucket)
     }
 
     pub(super) fn client(&self) -> Result<Arc<dyn ObjectStore>> {
-        runtime::current()?.client(self.root.root(), || connect(&self.root))
+        let name = format!("{} {:?}", self.root.root(), self.settings);
+        runtime::current()?.client(&name, || connect(&self.root, &self.settings))
     }
 
     /// What is at `url`; `None` when there is nothing.
@@ -193,7 +212,11 @@ impl Bucket {
                 let (there, _) = self.get(url, u64::MAX)?;
                 Ok(if there == content { Created::Same } else { Created::Other })
             }
-            Err(e) => Err(failure("write", url, e)),
+            // The answer may have been lost after the object was created.
+            Err(e) => match self.get(url, content.len() as u64) {
+                Ok((there, _)) if there == content => Ok(Created::Same),
+                _ => Err(failure("write", url, e)),
+            },
         }
     }
 
@@ -267,6 +290,13 @@ impl Bucket {
     }
 }
 
+/// Without the settings, which may be secret.
+impl fmt::Debug for Bucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Bucket").field(&self.root.root()).finish()
+    }
+}
+
 fn key(url: &ObjectUrl) -> Result<Key> {
     Key::parse(url.key())
         .map_err(|e| Error::usage("no object can have this address").at_path(url.as_path()).caused_by(e))
@@ -278,56 +308,57 @@ fn object(url: ObjectUrl, meta: &ObjectMeta) -> Object {
 }
 
 /// A client with the credentials of the environment.
-fn connect(url: &ObjectUrl) -> Result<Arc<dyn ObjectStore>> {
+fn connect(url: &ObjectUrl, settings: &Settings) -> Result<Arc<dyn ObjectStore>> {
     let seconds = std::env::var("DSCONVERT_RETRY_SECONDS").ok().and_then(|text| text.parse().ok());
     let retry = RetryConfig {
         max_retries: RETRIES,
         retry_timeout: Duration::from_secs(seconds.unwrap_or(RETRY_SECONDS)),
         ..RetryConfig::default()
     };
-    let plain = |names: &[&str]| {
-        let is_plain = |name: &&str| std::env::var(name).is_ok_and(|url| url.starts_with("http://"));
-        names.iter().any(is_plain) || url.scheme() == "http"
-    };
-    let options = |names: &[&str]| {
-        ClientOptions::new()
-            .with_allow_http(plain(names))
-            .with_timeout_disabled()
-            .with_read_timeout(SILENCE)
-            .with_connect_timeout(Duration::from_secs(10))
-    };
+    let options = ClientOptions::new()
+        .with_allow_http(url.scheme() == "http" || has_plain_endpoint(settings))
+        .with_timeout_disabled()
+        .with_read_timeout(SILENCE)
+        .with_connect_timeout(CONNECT);
+    // A name that the store does not know is refused.
+    macro_rules! with_settings {
+        ($builder:expr) => {
+            settings.iter().try_fold($builder, |builder, (name, value)| {
+                Ok::<_, Failure>(builder.with_config(name.to_ascii_lowercase().parse()?, value))
+            })
+        };
+    }
     let root = url.root();
     let made: Result<Arc<dyn ObjectStore>, Failure> = match url.scheme() {
-        "s3" | "s3a" => AmazonS3Builder::from_env()
-            .with_url(root)
-            .with_conditional_put(S3ConditionalPut::ETagMatch)
-            .with_client_options(options(&["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"]))
-            .with_retry(retry)
-            .build()
-            .map(|store| Arc::new(store) as _),
-        "gs" => GoogleCloudStorageBuilder::from_env()
-            .with_url(root)
-            .with_client_options(options(&["GOOGLE_BASE_URL", "GOOGLE_STORAGE_BASE_URL"]))
-            .with_retry(retry)
-            .build()
-            .map(|store| Arc::new(store) as _),
-        "http" | "https" => HttpBuilder::new()
-            .with_url(root)
-            .with_client_options(options(&[]))
-            .with_retry(retry)
-            .build()
-            .map(|store| Arc::new(store) as _),
-        _ => MicrosoftAzureBuilder::from_env()
-            .with_url(root)
-            .with_client_options(options(&["AZURE_ENDPOINT", "AZURE_STORAGE_ENDPOINT"]))
-            .with_retry(retry)
-            .build()
-            .map(|store| Arc::new(store) as _),
+        "s3" | "s3a" => {
+            with_settings!(AmazonS3Builder::from_env().with_client_options(options)).and_then(|builder| {
+                let builder = builder.with_url(root).with_conditional_put(S3ConditionalPut::ETagMatch);
+                Ok(Arc::new(builder.with_retry(retry).build()?) as _)
+            })
+        }
+        "gs" => with_settings!(GoogleCloudStorageBuilder::from_env().with_client_options(options))
+            .and_then(|builder| Ok(Arc::new(builder.with_url(root).with_retry(retry).build()?) as _)),
+        "http" | "https" => with_settings!(HttpBuilder::new().with_client_options(options))
+            .and_then(|builder| Ok(Arc::new(builder.with_url(root).with_retry(retry).build()?) as _)),
+        _ => with_settings!(MicrosoftAzureBuilder::from_env().with_client_options(options))
+            .and_then(|builder| Ok(Arc::new(builder.with_url(root).with_retry(retry).build()?) as _)),
     };
     made.map_err(|e| {
-        Error::usage("the store cannot be used as the environment describes it")
-            .at_path(url.as_path())
-            .caused_by(e)
-            .help("docs/how-to/use-object-storage.md lists the variables")
+        Error::usage("the store cannot be used as it is described").at_path(url.as_path()).caused_by(e).help(
+            "the page \"Use object storage\" of the documentation lists the variables of the environment",
+        )
     })
+}
+
+/// Whether an endpoint that was named is without TLS: it was named on purpose.
+fn has_plain_endpoint(settings: &Settings) -> bool {
+    let is_plain = |name: &str, value: &str| {
+        let name = name.to_ascii_lowercase();
+        (name.contains("endpoint") || name.contains("base_url")) && value.starts_with("http://")
+    };
+    let stores = ["AWS_", "AZURE_", "GOOGLE_"];
+    settings.iter().any(|(name, value)| is_plain(name, value))
+        || std::env::vars().any(|(name, value)| {
+            stores.iter().any(|store| name.starts_with(store)) && is_plain(&name, &value)
+        })
 }

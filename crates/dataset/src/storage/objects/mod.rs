@@ -16,7 +16,7 @@ mod upload;
 #[cfg(test)]
 mod tests;
 
-pub use bucket::{Bucket, Created, Object};
+pub use bucket::{Bucket, Created, Object, Settings};
 pub use cache::Cache;
 pub use remote_file::RemoteFile;
 pub use upload::Upload;

@@ -1,1 +1,221 @@
+//! Against a server on loopback that fails on purpose.
 
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use objects::{Fault, Faults, Server};
+
+use super::*;
+use crate::error::ErrorKind;
+use crate::storage::ObjectUrl;
+
+fn url(text: &str) -> ObjectUrl {
+    ObjectUrl::parse(Path::new(text)).unwrap().unwrap()
+}
+
+fn bucket(server: &Server) -> Bucket {
+    let settings =
+        server.environment().into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
+    Bucket::with(&url("s3://bucket"), &settings).unwrap()
+}
+
+fn started(faults: Faults) -> (Server, Bucket) {
+    let server = Server::start(0, faults).unwrap();
+    let bucket = bucket(&server);
+    (server, bucket)
+}
+
+/// Bytes without a period that could hide a wrong offset.
+fn content(len: usize) -> Vec<u8> {
+    let mut state = 7u32;
+    std::iter::repeat_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    })
+    .take(len)
+    .collect()
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    use sha2::Digest;
+    crate::storage::hex(&sha2::Sha256::digest(bytes))
+}
+
+#[test]
+fn objects_are_written_read_listed_and_deleted_under_faults() {
+    let (server, bucket) = started(Faults { page: 3, ..Faults::usual(4, 1) });
+    for (name, len) in [("a/b.bin", 10), ("a-b", 0), ("a/ä &<ö>", 100_000), ("a/c", 1), ("b", 5), ("a/d", 2)]
+    {
+        let url = url(&format!("s3://bucket/set/{name}"));
+        let bytes = Bytes::from(content(len));
+        assert_ne!(bucket.create(&url, &bytes).unwrap(), Created::Other, "{name}");
+        assert_eq!(server.get(&format!("bucket/set/{name}")).unwrap(), bytes);
+        assert_eq!(bucket.get(&url, 1 << 20).unwrap().0, bytes);
+        assert_eq!(bucket.head(&url).unwrap().unwrap().bytes, len as u64);
+        assert_eq!(bucket.create(&url, &Bytes::from_static(b"other")).unwrap(), Created::Other);
+        bucket.put(&url, bytes.clone()).unwrap();
+    }
+    let list = |folder: &str| {
+        let mut keys = Vec::new();
+        bucket
+            .list(&url(folder), |object| {
+                keys.push(object.url.key().to_owned());
+                Ok(())
+            })
+            .unwrap();
+        keys
+    };
+    assert_eq!(
+        list("s3://bucket/set"),
+        ["set/a-b", "set/a/b.bin", "set/a/c", "set/a/d", "set/a/ä &<ö>", "set/b"]
+    );
+    assert_eq!(list("s3://bucket/set/a").len(), 4, "what only begins alike is not listed");
+    let gone = url("s3://bucket/set/b");
+    bucket.delete(&gone).unwrap();
+    bucket.delete(&gone).unwrap();
+    assert_eq!(bucket.head(&gone).unwrap(), None);
+    assert_eq!(bucket.get(&gone, 9).unwrap_err().kind(), ErrorKind::Io);
+    assert!(server.counts().faults > 0);
+}
+
+#[test]
+fn an_object_in_pieces_appears_when_it_is_whole() {
+    for faults in [Faults::default(), Faults::usual(5, 3)] {
+        let (server, bucket) = started(faults);
+        let bytes = content((20 << 20) + 17);
+        let at = url("s3://bucket/large");
+        let mut upload = bucket.upload(&at).unwrap();
+        for piece in bytes.chunks(1_000_003) {
+            upload.write_all(piece).unwrap();
+        }
+        assert_eq!(server.get("bucket/large"), None);
+        let written = upload.finish().unwrap();
+        assert_eq!((written.bytes, written.sha256), (bytes.len() as u64, sha256(&bytes)));
+        assert!(server.get("bucket/large").unwrap() == bytes);
+        let mut dropped = bucket.upload(&url("s3://bucket/never")).unwrap();
+        dropped.write_all(&bytes).unwrap();
+        drop(dropped);
+        assert_eq!(server.get("bucket/never"), None);
+    }
+}
+
+#[test]
+fn files_are_read_in_blocks_with_and_without_a_cache() {
+    let bytes = content((5 << 20) + 123);
+    let end = bytes.len() as u64;
+    let sha256 = sha256(&bytes);
+    let ranges = [0..10, end - 5..end, (1 << 20) - 3..(1 << 20) + 3, 0..end, 7..7, (3 << 20)..(3 << 20) + 1];
+    for seed in 0..3 {
+        let (server, bucket) = started(Faults::default());
+        server.put("bucket/x", bytes.clone());
+        server.set_faults(Faults::usual(if seed == 0 { 0 } else { 4 }, seed));
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(dir.path(), 1 << 30).unwrap();
+        for cached in [None, Some((&cache, sha256.as_str()))] {
+            let open = || RemoteFile::open(&bucket, url("s3://bucket/x"), end, cached).unwrap();
+            let file = open();
+            file.prefetch(&ranges[..2]).unwrap();
+            let before = server.counts().requests;
+            for range in &ranges[..2] {
+                let wanted = &bytes[range.start as usize..range.end as usize];
+                assert_eq!(file.read(range.clone()).unwrap(), wanted);
+                assert_eq!(file.lend(range.clone()), cached.map(|_| wanted));
+            }
+            assert_eq!(server.counts().requests, before, "what was fetched is kept");
+            for range in &ranges {
+                let wanted = &bytes[range.start as usize..range.end as usize];
+                assert!(file.read(range.clone()).unwrap() == wanted, "{range:?}");
+            }
+            let again = open();
+            let before = server.counts().requests;
+            assert!(again.read(0..end).unwrap() == bytes);
+            assert_eq!(
+                server.counts().requests == before,
+                cached.is_some(),
+                "another reader finds it in the cache"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_damaged_cache_costs_a_request_and_no_wrong_byte() {
+    let bytes = content(3 << 20);
+    let (server, bucket) = started(Faults::default());
+    server.put("bucket/x", bytes.clone());
+    let (dir, sha256) = (tempfile::tempdir().unwrap(), sha256(&bytes));
+    let cache = Cache::open(dir.path(), 1 << 30).unwrap();
+    let open = || RemoteFile::open(&bucket, url("s3://bucket/x"), 3 << 20, Some((&cache, &sha256))).unwrap();
+    assert!(open().read(0..3 << 20).unwrap() == bytes);
+    let data = dir.path().join(format!("{sha256}.data"));
+    let mut damaged = bytes.clone();
+    damaged[(1 << 20) + 5] ^= 1;
+    std::fs::write(&data, &damaged).unwrap();
+    let before = server.counts().requests;
+    assert!(open().read(0..3 << 20).unwrap() == bytes);
+    assert_eq!(server.counts().requests, before + 1);
+    std::fs::write(&data, b"short").unwrap();
+    assert!(open().read(0..3 << 20).unwrap() == bytes);
+}
+
+#[test]
+fn the_cache_keeps_its_limit() {
+    let (server, bucket) = started(Faults::default());
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path(), 4 << 20).unwrap();
+    for number in 0..6u8 {
+        let bytes = [content(1 << 20), vec![number]].concat();
+        server.put(&format!("bucket/{number}"), bytes.clone());
+        let end = bytes.len() as u64;
+        let at = url(&format!("s3://bucket/{number}"));
+        let file = RemoteFile::open(&bucket, at, end, Some((&cache, &sha256(&bytes)))).unwrap();
+        assert!(file.read(0..end).unwrap() == bytes);
+    }
+    let used: u64 = std::fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| std::os::unix::fs::MetadataExt::blocks(&entry.unwrap().metadata().unwrap()) * 512)
+        .sum();
+    assert!(used <= 5 << 20, "{used}");
+    assert!(used >= 2 << 20, "{used}");
+}
+
+#[test]
+fn an_object_that_is_replaced_is_never_mixed() {
+    let (server, bucket) = started(Faults::default());
+    let bytes = content(3 << 20);
+    server.put("bucket/x", bytes.clone());
+    let file = RemoteFile::open(&bucket, url("s3://bucket/x"), 3 << 20, None).unwrap();
+    file.read(0..1).unwrap();
+    let mut other = bytes;
+    other.reverse();
+    server.put("bucket/x", other);
+    let error = file.read(2 << 20..(2 << 20) + 1).unwrap_err();
+    assert!(error.kind() == ErrorKind::Io && error.to_string().contains("replaced"), "{error}");
+    server.put("bucket/x", b"short".to_vec());
+    let file = RemoteFile::open(&bucket, url("s3://bucket/x"), 3 << 20, None).unwrap();
+    assert!(file.read(0..1).is_err());
+}
+
+#[test]
+fn failures_say_what_to_do() {
+    let (server, bucket) = started(Faults { one_in: 1, kinds: vec![Fault::Denied], ..Faults::default() });
+    let error = bucket.head(&url("s3://bucket/x")).unwrap_err();
+    assert!(error.remedy().unwrap().contains("AWS_ACCESS_KEY_ID"), "{error}");
+    server.set_faults(Faults { latency: Duration::ZERO, ..Faults::default() });
+    let error = bucket.get(&url("s3://bucket/x"), 1).unwrap_err();
+    assert!(error.to_string().contains("no such object"), "{error}");
+    let unknown =
+        [("endpoint".to_owned(), server.endpoint()), ("colour".to_owned(), "red".to_owned())].into();
+    assert_eq!(Bucket::with(&url("s3://bucket"), &unknown).unwrap_err().kind(), ErrorKind::Usage);
+}
+
+#[test]
+fn requests_work_inside_of_another_runtime() {
+    let (server, bucket) = started(Faults::default());
+    server.put("bucket/x", b"hello".to_vec());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let read = runtime.block_on(async { bucket.get(&url("s3://bucket/x"), 9).unwrap().0 });
+    assert_eq!(&read[..], b"hello");
+}

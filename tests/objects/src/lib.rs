@@ -1,0 +1,258 @@
+//! An S3 server on loopback for tests of object storage.
+//!
+//! It keeps objects in memory and speaks as much of the protocol as clients need: objects with ranges and conditions, create-only
+//! PUT, listings in pages, uploads in parts. Signatures are not checked. On demand it fails: [`Faults`].
+//!
+//! Requests of the form `http://host:port/key` without a bucket that exists read from the bucket `web`, as from a web server.
+
+mod faults;
+mod http;
+mod store;
+
+use std::io::{self, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub use faults::{Fault, Faults};
+use http::{Request, Response};
+use store::Store;
+pub use store::Stored;
+
+/// Bytes of a body that are sent at a time.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// A running server. It ends with the value.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+/// What the server has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Requests that arrived.
+    pub requests: u64,
+    /// Requests that were failed on purpose.
+    pub faults: u64,
+    /// Bytes of bodies that were sent.
+    pub sent: u64,
+    /// Bytes of bodies that arrived.
+    pub received: u64,
+}
+
+#[derive(Debug)]
+struct Shared {
+    store: Mutex<Store>,
+    faults: Mutex<Faults>,
+    stopped: AtomicBool,
+    requests: AtomicU64,
+    failed: AtomicU64,
+    sent: AtomicU64,
+    received: AtomicU64,
+    /// When the line is free again, for [`Faults::bytes_per_second`].
+    line_free: Mutex<Instant>,
+}
+
+impl Server {
+    /// A server with an empty bucket called `bucket`, on a free port (or `port`).
+    ///
+    /// # Errors
+    ///
+    /// There is no port, or no thread.
+    pub fn start(port: u16, faults: Faults) -> io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", port))?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            store: Mutex::default(),
+            faults: Mutex::new(faults),
+            stopped: AtomicBool::new(false),
+            requests: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            line_free: Mutex::new(Instant::now()),
+        });
+        let accepting = Arc::clone(&shared);
+        thread::Builder::new().name("objects".into()).spawn(move || {
+            for stream in listener.incoming() {
+                if accepting.stopped.load(Ordering::SeqCst) {
+                    break;
+                }
+                let Ok(stream) = stream else { continue };
+                let shared = Arc::clone(&accepting);
+                // A client whose connection is closed tries again.
+                let _ = thread::Builder::new().spawn(move || shared.serve(&stream));
+            }
+        })?;
+        Ok(Self { address, shared })
+    }
+
+    /// `http://127.0.0.1:port`: the value of `AWS_ENDPOINT_URL`.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Variables that lead clients to this server.
+    pub fn environment(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("AWS_ENDPOINT_URL", self.endpoint()),
+            ("AWS_ACCESS_KEY_ID", "test".into()),
+            ("AWS_SECRET_ACCESS_KEY", "test".into()),
+            ("AWS_REGION", "us-east-1".into()),
+        ]
+    }
+
+    /// Stores an object; `key` starts with the bucket: `bucket/a/b.jpg`. The bucket is created.
+    pub fn put(&self, key: &str, content: impl Into<Vec<u8>>) {
+        self.shared.store().put(key, content.into());
+    }
+
+    /// The content of an object.
+    pub fn get(&self, key: &str) -> Option<Vec<u8>> {
+        self.shared.store().get(key).map(|stored| stored.content.to_vec())
+    }
+
+    /// Removes an object.
+    pub fn delete(&self, key: &str) {
+        self.shared.store().delete(key);
+    }
+
+    /// All keys that start with `prefix`, in order.
+    pub fn keys(&self, prefix: &str) -> Vec<String> {
+        self.shared.store().keys(prefix)
+    }
+
+    /// Uploads in parts that have neither been completed nor aborted.
+    pub fn open_uploads(&self) -> usize {
+        self.shared.store().uploads()
+    }
+
+    /// Changes how the server fails from now on.
+    pub fn set_faults(&self, faults: Faults) {
+        *self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
+    }
+
+    /// What it has done.
+    pub fn counts(&self) -> Counts {
+        let load = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
+        Counts {
+            requests: load(&self.shared.requests),
+            faults: load(&self.shared.failed),
+            sent: load(&self.shared.sent),
+            received: load(&self.shared.received),
+        }
+    }
+
+    /// Serves until the process ends.
+    pub fn wait(&self) {
+        loop {
+            thread::park();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.stopped.store(true, Ordering::SeqCst);
+        // The thread that accepts looks once more.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+impl Shared {
+    fn store(&self) -> std::sync::MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Serves one connection until it ends.
+    fn serve(&self, stream: &TcpStream) {
+        let _ = stream.set_nodelay(true);
+        let mut reader = BufReader::new(stream);
+        while let Ok(Some(request)) = Request::read(&mut reader) {
+            if self.stopped.load(Ordering::SeqCst) || self.answer(stream, &request).is_err() {
+                break;
+            }
+        }
+        let _ = stream.shutdown(std::net::Shutdown::Both);
+    }
+
+    fn answer(&self, mut stream: &TcpStream, request: &Request) -> io::Result<()> {
+        let closed = || io::Error::from(io::ErrorKind::ConnectionAborted);
+        if request.path == "/_counts" {
+            let load = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
+            let json = format!(
+                "{{\"requests\": {}, \"faults\": {}, \"sent\": {}, \"received\": {}}}",
+                load(&self.requests),
+                load(&self.failed),
+                load(&self.sent),
+                load(&self.received)
+            );
+            return Response::ok(json.into_bytes())
+                .write_head(&mut stream)
+                .and_then(|body| stream.write_all(&body));
+        }
+        let number = self.requests.fetch_add(1, Ordering::SeqCst);
+        self.received.fetch_add(request.body.len() as u64, Ordering::SeqCst);
+        let (fault, faults) = {
+            let faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+            (faults.of(number, request), faults.clone())
+        };
+        thread::sleep(faults.latency);
+        if let Some(fault) = fault {
+            self.failed.fetch_add(1, Ordering::SeqCst);
+            match fault {
+                Fault::Dead | Fault::Dropped => return Err(closed()),
+                Fault::Internal => {
+                    return self.send(stream, Response::error(500, "InternalError"), &faults, None);
+                }
+                Fault::SlowDown => return self.send(stream, Response::error(503, "SlowDown"), &faults, None),
+                Fault::Denied => {
+                    return self.send(stream, Response::error(403, "AccessDenied"), &faults, None);
+                }
+                Fault::LostResponse => {
+                    let _ = self.store().answer(request, &faults);
+                    return Err(closed());
+                }
+                Fault::Truncated => {
+                    let response = self.store().answer(request, &faults);
+                    let most = response.body.len() / 2;
+                    self.send(stream, response, &faults, Some(most))?;
+                    return Err(closed());
+                }
+                Fault::Slow => thread::sleep(Duration::from_millis(300)),
+            }
+        }
+        let response = self.store().answer(request, &faults);
+        self.send(stream, response, &faults, None)
+    }
+
+    /// Sends a response, or the first `most` bytes of its body.
+    fn send(
+        &self,
+        mut stream: &TcpStream,
+        response: Response,
+        faults: &Faults,
+        most: Option<usize>,
+    ) -> io::Result<()> {
+        let body = response.write_head(&mut stream)?;
+        let body = &body[..most.unwrap_or(body.len()).min(body.len())];
+        for piece in body.chunks(PIECE_BYTES) {
+            if let Some(rate) = faults.bytes_per_second {
+                let takes = Duration::from_secs_f64(piece.len() as f64 / rate as f64);
+                let until = {
+                    let mut free = self.line_free.lock().unwrap_or_else(PoisonError::into_inner);
+                    *free = (*free).max(Instant::now()) + takes;
+                    *free
+                };
+                thread::sleep(until.saturating_duration_since(Instant::now()));
+            }
+            stream.write_all(piece)?;
+            self.sent.fetch_add(piece.len() as u64, Ordering::SeqCst);
+        }
+        stream.flush()
+    }
+}
