@@ -11,9 +11,8 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
-use crate::manifest::{TOKENIZER_NAME, open_listed};
+use crate::manifest::TOKENIZER_NAME;
 use crate::reader::Dataset;
-use crate::storage::Access;
 
 /// Largest tokenizer that is read.
 const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
@@ -142,7 +141,7 @@ impl Vocabulary {
             if file.bytes > MAX_TOKENIZER_BYTES {
                 return Err(Error::corrupt("the tokenizer is too large to be one"));
             }
-            let blob = open_listed(dataset.path(), &file.path, file.bytes, Access::Read)?;
+            let blob = dataset.open_file(file)?;
             let json = blob.read(0, blob.len())?;
             if !is_expected(&json) {
                 return Err(Error::corrupt(

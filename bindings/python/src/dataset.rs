@@ -1,5 +1,6 @@
 //! Handles on datasets and their splits.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -24,7 +25,8 @@ pub(crate) struct Dataset(reader::Dataset);
 #[pymethods]
 impl Dataset {
     #[new]
-    #[pyo3(signature = (path, *, mmap, verify_checksums, open_shards, read_ahead_bytes))]
+    #[pyo3(signature = (path, *, mmap, verify_checksums, open_shards, read_ahead_bytes, cache_dir, cache_bytes, storage_options))]
+    #[expect(clippy::too_many_arguments, reason = "they are the keyword arguments of `dsconvert.open`")]
     fn new(
         py: Python<'_>,
         path: PathBuf,
@@ -32,6 +34,9 @@ impl Dataset {
         verify_checksums: bool,
         open_shards: Option<usize>,
         read_ahead_bytes: Option<u64>,
+        cache_dir: Option<PathBuf>,
+        cache_bytes: Option<u64>,
+        storage_options: Option<BTreeMap<String, String>>,
     ) -> PyResult<Self> {
         let access = if mmap { Access::Map } else { Access::Read };
         let mut options = reader::OpenOptions::new().access(access).verify_checksums(verify_checksums);
@@ -40,6 +45,15 @@ impl Dataset {
         }
         if let Some(bytes) = read_ahead_bytes {
             options = options.read_ahead_bytes(bytes);
+        }
+        if let Some(dir) = cache_dir {
+            options = options.cache_dir(dir);
+        }
+        if let Some(bytes) = cache_bytes {
+            options = options.cache_bytes(bytes);
+        }
+        for (name, value) in storage_options.unwrap_or_default() {
+            options = options.storage_option(name, value);
         }
         py.detach(|| options.open(path)).map(Self).map_err(raise)
     }

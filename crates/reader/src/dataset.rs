@@ -6,9 +6,9 @@ use std::sync::Arc;
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::format;
 use dsconvert_dataset::index::{IndexFile, Segment, ShardTable};
-use dsconvert_dataset::manifest::{Manifest, open_listed};
+use dsconvert_dataset::manifest::{FileEntry, Manifest};
 use dsconvert_dataset::schema::Schema;
-use dsconvert_dataset::storage::{Access, Blob};
+use dsconvert_dataset::storage::{Access, Blob, Location, RemoteOptions};
 
 use super::hash::check_sha256;
 use super::split::{Split, SplitState};
@@ -37,6 +37,7 @@ pub struct OpenOptions {
     verify_checksums: bool,
     open_shards: Option<usize>,
     read_ahead_bytes: u64,
+    remote: RemoteOptions,
 }
 
 impl Default for OpenOptions {
@@ -46,6 +47,7 @@ impl Default for OpenOptions {
             verify_checksums: true,
             open_shards: None,
             read_ahead_bytes: DEFAULT_READ_AHEAD_BYTES,
+            remote: RemoteOptions::default(),
         }
     }
 }
@@ -87,32 +89,54 @@ impl OpenOptions {
         self
     }
 
-    /// Opens the dataset in the directory `path`.
+    /// Keeps what is read from object storage in the directory `dir`, for later reads and for all processes of this machine.
+    /// Without it, some 256 MiB are kept in memory.
+    #[must_use]
+    pub fn cache_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.remote.cache_dir = Some(dir.into());
+        self
+    }
+
+    /// Bytes that the cache may hold, 64 GiB by default: the least recently opened shards are removed.
+    #[must_use]
+    pub fn cache_bytes(mut self, most: u64) -> Self {
+        self.remote.cache_bytes = Some(most);
+        self
+    }
+
+    /// Sets an option of the object store, as `endpoint_url`, `region` or `access_key_id`. It comes before the variable of the
+    /// environment (`AWS_ENDPOINT_URL`, …).
+    #[must_use]
+    pub fn storage_option(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.remote.settings.push((name.into(), value.into()));
+        self
+    }
+
+    /// Opens the dataset in the directory `path`, or at an address in object storage, as `s3://bucket/dataset` (with the feature
+    /// `remote`).
     ///
     /// Reads the manifest and the shard table; every other file is opened when it is first needed, and its size is
     /// checked then.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] when there is no dataset, [`ErrorKind::Unsupported`] when it is of a newer version or of a
-    /// format whose feature this build lacks, [`ErrorKind::Corrupt`] when manifest and shard table contradict each other.
+    /// [`ErrorKind::Io`] when there is no dataset, [`ErrorKind::Unsupported`] when it is of a newer version or needs a
+    /// feature that this build lacks, [`ErrorKind::Usage`] when an option does not apply, [`ErrorKind::Corrupt`] when manifest and shard table contradict each other.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Dataset> {
-        let dir = path.as_ref().to_owned();
-        let manifest = Manifest::read(&dir)?;
-        format::check_built(manifest.format).map_err(|e| e.at_path(&dir))?;
+        let location = Location::new(path.as_ref(), &self.remote)?;
+        let dir = location.path();
+        let manifest = Manifest::read_at(&location)?;
+        format::check_built(manifest.format).map_err(|e| e.at_path(dir))?;
         let file = &manifest.shard_table;
-        let blob = open_listed(&dir, &file.path, file.bytes, self.access)?;
+        let blob = location.open_whole(&file.path, file.bytes, &file.sha256, self.access)?;
         // Read once, so that what was hashed is what is parsed.
         let blob = Blob::from_bytes(blob.path(), blob.read(0, blob.len())?);
         check_sha256(&blob, &file.sha256, |_| {})?;
         let shards = ShardTable::read(Segment { blob, records: file.records })?;
-        check_shards(&manifest, &shards).map_err(|e| e.at_path(&dir))?;
+        check_shards(&manifest, &shards).map_err(|e| e.at_path(dir))?;
         let schema = Arc::new(manifest.schema.clone());
-        let common = Arc::new(Common { dir, manifest, shards, schema, options: self.clone() });
-        let names: Vec<String> = common.manifest.splits.keys().cloned().collect();
-        let splits =
-            names.into_iter().map(|name| SplitState::new(Arc::clone(&common), name)).map(Arc::new).collect();
-        Ok(Dataset { common, splits })
+        let common = Arc::new(Common { location, manifest, shards, schema, options: self.clone() });
+        Ok(Dataset::of(common))
     }
 
     /// How many shards of a split with `shards` of them stay open.
@@ -136,7 +160,7 @@ impl OpenOptions {
 /// What all splits share.
 #[derive(Debug)]
 pub(super) struct Common {
-    pub(super) dir: PathBuf,
+    pub(super) location: Location,
     pub(super) manifest: Manifest,
     pub(super) shards: ShardTable,
     pub(super) schema: Arc<Schema>,
@@ -144,14 +168,20 @@ pub(super) struct Common {
 }
 
 impl Common {
+    /// The directory or address, for messages.
+    pub(super) fn path(&self) -> &Path {
+        self.location.path()
+    }
+
     /// Opens a file that the manifest or the shard table lists.
-    pub(super) fn open(&self, path: &str, bytes: u64) -> Result<Blob> {
-        open_listed(&self.dir, path, bytes, self.options.access)
+    pub(super) fn open(&self, path: &str, bytes: u64, sha256: &str) -> Result<Blob> {
+        self.location.open(path, bytes, sha256, self.options.access)
     }
 
     /// Opens files of an index.
     pub(super) fn segments(&self, files: &[IndexFile]) -> Result<Vec<Segment>> {
-        files.iter().map(|f| Ok(Segment { blob: self.open(&f.path, f.bytes)?, records: f.records })).collect()
+        let open = |f: &IndexFile| self.location.open_whole(&f.path, f.bytes, &f.sha256, self.options.access);
+        files.iter().map(|f| Ok(Segment { blob: open(f)?, records: f.records })).collect()
     }
 }
 
@@ -172,9 +202,38 @@ impl Dataset {
         OpenOptions::new().open(path)
     }
 
-    /// The directory.
+    fn of(common: Arc<Common>) -> Self {
+        let names = common.manifest.splits.keys().cloned();
+        let splits = names.map(|name| Arc::new(SplitState::new(Arc::clone(&common), name))).collect();
+        Self { common, splits }
+    }
+
+    /// The same dataset, whose records are not compared with their checksums: for looking at some fields of many records.
+    #[must_use]
+    pub fn unverified(&self) -> Self {
+        let Common { location, manifest, shards, schema, options } = &*self.common;
+        let (location, manifest, shards) = (location.clone(), manifest.clone(), shards.clone());
+        let options = options.clone().verify_checksums(false);
+        Self::of(Arc::new(Common { location, manifest, shards, schema: Arc::clone(schema), options }))
+    }
+
+    /// The directory or address.
     pub fn path(&self) -> &Path {
-        &self.common.dir
+        self.common.path()
+    }
+
+    /// Where its files are.
+    pub fn location(&self) -> &Location {
+        &self.common.location
+    }
+
+    /// Opens a file that the manifest lists beside shards and indexes, as `rejects.jsonl`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`] when it is missing, [`ErrorKind::Corrupt`] when its size is another one.
+    pub fn open_file(&self, file: &FileEntry) -> Result<Blob> {
+        self.common.open(&file.path, file.bytes, &file.sha256)
     }
 
     /// What the dataset says about itself.

@@ -13,7 +13,7 @@ use dsconvert_dataset::schema::INPUT_IDS;
 use super::Split;
 use super::check::check_record;
 use super::record::Record;
-use super::split::Found;
+use super::split::Located;
 
 /// The token ids of one record.
 #[derive(Clone)]
@@ -60,7 +60,10 @@ impl Split {
         place: usize,
         look: impl FnOnce(&[Tokens<'_>]) -> T,
     ) -> Result<T> {
-        if let Some(stored) = self.stored_place(place) {
+        // From far away, ids are fetched together.
+        if let Some(stored) = self.stored_place(place)
+            && !self.state.common.location.is_remote()
+        {
             let found = self.locate_all(records)?;
             let shards: Vec<_> = found.chunk_by(|(a, _), (b, _)| a.entry.shard == b.entry.shard).collect();
             let first = shards.iter().filter_map(|of_shard| of_shard.first());
@@ -77,7 +80,7 @@ impl Split {
     /// should be. `readers` are those of `shards`.
     fn lend_ids<'a>(
         &self,
-        shards: &[&[(Found, usize)]],
+        shards: &[&[(Located, usize)]],
         readers: &'a [Arc<dyn ShardReader>],
         place: usize,
     ) -> Option<Vec<Tokens<'a>>> {

@@ -41,7 +41,7 @@ impl Split {
         let unit = common.schema.kind.length_unit();
         let index = LengthIndex::open(common.segments(&info.length_index)?, histogram, unit)?;
         if index.len() != self.len() {
-            return Err(Error::corrupt("the length index is that of another split").at_path(&common.dir));
+            return Err(Error::corrupt("the length index is that of another split").at_path(common.path()));
         }
         Ok(self.state.lengths.get_or_init(|| index))
     }
@@ -112,7 +112,7 @@ impl Split {
 
     fn indexes_disagree(&self) -> Error {
         Error::corrupt("the length index has it at another place than its length in the record index")
-            .at_path(&self.state.common.dir)
+            .at_path(self.state.common.path())
             .help("an index was altered; `dsconvert inspect --verify` tells which")
     }
 }

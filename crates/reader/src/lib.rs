@@ -78,6 +78,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod verify;
+mod warm;
 
 pub use dataset::{
     DEFAULT_MAPPED_SHARDS, DEFAULT_OPEN_SHARDS, DEFAULT_READ_AHEAD_BYTES, Dataset, OpenOptions,

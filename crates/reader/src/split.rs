@@ -41,7 +41,7 @@ impl SplitState {
 impl fmt::Debug for SplitState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Split")
-            .field("dataset", &self.common.dir)
+            .field("dataset", &self.common.path())
             .field("name", &self.name)
             .finish_non_exhaustive()
     }
@@ -253,6 +253,10 @@ impl Split {
         let wanted = self.locate_all(records)?;
         let mut out: Vec<Option<Result<Record>>> =
             std::iter::repeat_with(|| None).take(records.len()).collect();
+        // Once more than a few must be fetched from far away, many are at a time.
+        if self.state.common.location.has_fetched() && wanted.len() > 1 {
+            self.warm(&wanted);
+        }
         for of_shard in wanted.chunk_by(|(a, _), (b, _)| a.entry.shard == b.entry.shard) {
             self.get_of_shard(of_shard, &mut out)?;
         }
@@ -262,10 +266,10 @@ impl Split {
     }
 
     /// Reads records of one shard, sorted by place, into their places in `out`.
-    fn get_of_shard(&self, wanted: &[(Found, usize)], out: &mut [Option<Result<Record>>]) -> Result<()> {
+    fn get_of_shard(&self, wanted: &[(Located, usize)], out: &mut [Option<Result<Record>>]) -> Result<()> {
         let Some((first, _)) = wanted.first() else { return Ok(()) };
         let reader = self.open_shard(first.entry.shard)?;
-        let distinct: Vec<&[(Found, usize)]> =
+        let distinct: Vec<&[(Located, usize)]> =
             wanted.chunk_by(|(a, _), (b, _)| a.record == b.record).collect();
         let placed: Vec<Placed> =
             distinct.iter().filter_map(|same| Some(same.first()?.0.entry.placed())).collect();
@@ -292,7 +296,7 @@ impl Split {
         }
     }
 
-    fn read_many(&self, reader: &dyn ShardReader, at: &[Placed]) -> Result<Vec<sample::Record>> {
+    pub(super) fn read_many(&self, reader: &dyn ShardReader, at: &[Placed]) -> Result<Vec<sample::Record>> {
         match self.decoded_columns() {
             None => reader.get_many(at),
             Some(columns) => reader.get_columns(at, &columns),
@@ -336,7 +340,7 @@ impl Split {
     }
 
     /// Looks a record up. Record index and shard table must agree on the shard.
-    fn locate(&self, record: u64) -> Result<Found> {
+    fn locate(&self, record: u64) -> Result<Located> {
         self.check_range(record)?;
         let entry = self.unchecked_record_index()?.get(record)?;
         let shards = self.state.common.shards.split(self.name());
@@ -344,17 +348,17 @@ impl Split {
             Some(shards) => shards.of_record(record).map(|(shard, _, row)| (shard, row))?,
             None => return Err(Error::corrupt("the split has no shards").at_row(record)),
         };
-        let found = Found { record, row, entry };
+        let found = Located { record, row, entry };
         if entry.shard != shard {
             let what = format!("the record index names shard {}, the shard table {shard}", entry.shard);
-            let found = Found { entry: IndexEntry { shard, ..entry }, ..found };
+            let found = Located { entry: IndexEntry { shard, ..entry }, ..found };
             return Err(self.at(Error::corrupt(what), &found).help(ALTERED));
         }
         Ok(found)
     }
 
     /// Looks records up, each with its place in `records`, and puts them in their order on disk.
-    pub(super) fn locate_all(&self, records: &[u64]) -> Result<Vec<(Found, usize)>> {
+    pub(super) fn locate_all(&self, records: &[u64]) -> Result<Vec<(Located, usize)>> {
         let mut found = Vec::with_capacity(records.len());
         for (place, &record) in records.iter().enumerate() {
             found.push((self.locate(record)?, place));
@@ -373,7 +377,7 @@ impl Split {
                 Error::corrupt(format!("the record index names shard {shard} of {}", self.shards().len()))
             })?;
             let open = || {
-                let blob = common.open(&entry.path(), entry.bytes)?;
+                let blob = common.open(&entry.path(), entry.bytes, &entry.sha256)?;
                 format::open(common.manifest.format, Arc::clone(&common.schema), blob)
             };
             open().map_err(|e| e.at_shard(&entry.name))
@@ -381,7 +385,7 @@ impl Split {
     }
 
     /// Checks the stored values of a record and makes a record of this handle from them.
-    fn finish(&self, found: &Found, stored: sample::Record) -> Result<Record> {
+    fn finish(&self, found: &Located, stored: sample::Record) -> Result<Record> {
         if self.state.common.options.verifies() {
             check_record(&self.state.common.schema, &found.entry, &stored.values)
                 .map_err(|what| self.at(Error::corrupt(what), found).help(ALTERED))?;
@@ -404,7 +408,7 @@ impl Split {
         }
     }
 
-    fn at(&self, error: Error, found: &Found) -> Error {
+    fn at(&self, error: Error, found: &Located) -> Error {
         let error = error.at_row(found.row);
         match self.shards().get(found.entry.shard as usize) {
             Some(shard) => error.at_shard(&shard.name),
@@ -421,7 +425,7 @@ fn put(out: &mut [Option<Result<Record>>], place: usize, record: Result<Record>)
 
 /// A record that was looked up.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Found {
+pub(super) struct Located {
     /// Ordinal in the split.
     pub(super) record: u64,
     /// Ordinal in the shard.

@@ -3,6 +3,8 @@
 mod columns;
 mod damage;
 mod records;
+#[cfg(feature = "remote")]
+mod remote;
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

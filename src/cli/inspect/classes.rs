@@ -36,7 +36,7 @@ impl ClassCounts {
             let mut note = |error: &Error| {
                 first.get_or_insert_with(|| error.to_string());
             };
-            let counts = LabelCounts::of(&dataset, &split, access, &mut note);
+            let counts = LabelCounts::of(&dataset, &split, &mut note);
             match counts {
                 Ok(counts) => {
                     splits.insert(split.name().to_owned(), counts);

@@ -1,11 +1,10 @@
 //! How many records each class has.
 
+use super::Problems;
 use super::sample::evenly_spaced;
-use super::{Problems, ReportOptions};
 use crate::error::{Error, Result};
-use crate::reader::{Dataset, OpenOptions, Split};
+use crate::reader::{Dataset, Split};
 use crate::schema::LABEL;
-use crate::storage::Access;
 
 /// Records whose label is read.
 const MAX_RECORDS: u64 = 100_000;
@@ -50,15 +49,9 @@ impl LabelCounts {
     /// # Errors
     ///
     /// When the dataset cannot be opened.
-    pub(crate) fn of(
-        dataset: &Dataset,
-        split: &Split,
-        access: Access,
-        unreadable: &mut dyn FnMut(&Error),
-    ) -> Result<Self> {
+    pub(crate) fn of(dataset: &Dataset, split: &Split, unreadable: &mut dyn FnMut(&Error)) -> Result<Self> {
         // Without checksums, only the labels of parquet shards are decoded; `inspect --verify` checks the bytes.
-        let reopened = OpenOptions::new().access(access).verify_checksums(false).open(dataset.path())?;
-        let labels = reopened.split(split.name())?.select(&[LABEL])?;
+        let labels = dataset.unverified().split(split.name())?.select(&[LABEL])?;
         let mut found = Self { counts: vec![0; dataset.class_names().len()], ..Self::default() };
         let wanted: Vec<u64> = evenly_spaced(split.len(), MAX_RECORDS).collect();
         for chunk in wanted.chunks(CHUNK) {
@@ -88,15 +81,10 @@ impl LabelCounts {
 }
 
 /// Counts the labels of all records, or of evenly spaced ones. `None` when the dataset has no labels.
-pub(super) fn gather(
-    dataset: &Dataset,
-    split: &Split,
-    options: &ReportOptions<'_>,
-    problems: &mut Problems,
-) -> Option<Classes> {
+pub(super) fn gather(dataset: &Dataset, split: &Split, problems: &mut Problems) -> Option<Classes> {
     let names = dataset.class_names();
     dataset.schema().index_of(LABEL)?;
-    let found = LabelCounts::of(dataset, split, options.access, &mut |error| problems.unreadable(error));
+    let found = LabelCounts::of(dataset, split, &mut |error| problems.unreadable(error));
     let LabelCounts { counts, unlabelled, read } = problems.kept("labels cannot be read", found)?;
     let mut classes = Classes { classes: names.len() as u64, unlabelled, read, ..Classes::default() };
     let mut order: Vec<usize> = (0..counts.len()).collect();

@@ -67,7 +67,7 @@ pub(super) fn gather(
         stats.aspect = Histogram::of(aspects.collect(), false);
         stats.bytes = Histogram::of(bytes, true);
         stats.sizes = sizes;
-        stats.classes = classes::gather(dataset, split, options, problems);
+        stats.classes = classes::gather(dataset, split, problems);
     }
     let mut thumbnails = Thumbnails::new(dataset.manifest().raw_channels(), THUMBNAIL_SIDE);
     for ordinal in seeded(split.len(), options.thumbnails as u64, options.seed) {

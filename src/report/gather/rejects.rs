@@ -6,9 +6,7 @@ use serde::Deserialize;
 
 use super::Problems;
 use crate::error::Error;
-use crate::manifest::open_listed;
 use crate::reader::Dataset;
-use crate::storage::Access;
 
 /// Name of the file that lists rejects.
 const REJECTS_NAME: &str = "rejects.jsonl";
@@ -38,7 +36,7 @@ struct Line {
 }
 
 /// The first rejects of every reason, the most frequent reason first.
-pub(super) fn examples(dataset: &Dataset, access: Access, problems: &mut Problems) -> Vec<RejectExamples> {
+pub(super) fn examples(dataset: &Dataset, problems: &mut Problems) -> Vec<RejectExamples> {
     let manifest = dataset.manifest();
     let mut found: Vec<RejectExamples> = manifest
         .reject_codes
@@ -52,7 +50,7 @@ pub(super) fn examples(dataset: &Dataset, access: Access, problems: &mut Problem
         return found;
     };
     let read = || -> Result<(), Error> {
-        let blob = open_listed(dataset.path(), &file.path, file.bytes, access)?;
+        let blob = dataset.open_file(file)?;
         let failed = |e| Error::io("read", blob.path(), e);
         let bytes = blob.read(0, blob.len().min(MAX_BYTES))?;
         let mut reader = BufReader::new(&bytes[..]);

@@ -26,6 +26,9 @@ class Dataset:
         verify_checksums: bool,
         open_shards: int | None,
         read_ahead_bytes: int | None,
+        cache_dir: str | None,
+        cache_bytes: int | None,
+        storage_options: dict[str, str] | None,
     ) -> Dataset: ...
     @property
     def fingerprint(self) -> str: ...

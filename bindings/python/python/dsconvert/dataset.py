@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import operator
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
@@ -320,6 +320,9 @@ def open(
     verify_checksums: bool = ...,
     open_shards: int | None = ...,
     read_ahead_bytes: int | None = ...,
+    cache_dir: str | os.PathLike[str] | None = ...,
+    cache_bytes: int | None = ...,
+    storage_options: Mapping[str, str] | None = ...,
 ) -> Dataset: ...
 @overload
 def open(
@@ -333,6 +336,9 @@ def open(
     verify_checksums: bool = ...,
     open_shards: int | None = ...,
     read_ahead_bytes: int | None = ...,
+    cache_dir: str | os.PathLike[str] | None = ...,
+    cache_bytes: int | None = ...,
+    storage_options: Mapping[str, str] | None = ...,
 ) -> Split: ...
 def open(
     path: str | os.PathLike[str],
@@ -345,13 +351,17 @@ def open(
     verify_checksums: bool = True,
     open_shards: int | None = None,
     read_ahead_bytes: int | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+    cache_bytes: int | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Dataset | Split:
-    """Opens the dataset in the directory `path`, or one split of it.
+    """Opens the dataset in the directory `path` or at an address in object storage, or one split of it.
 
     Fields, splits and options are checked here, not when the first record is read.
 
     Args:
-        path: Directory that `dsconvert images` or `dsconvert text` has written.
+        path: Directory that `dsconvert images` or `dsconvert text` has written, or an address as `s3://bucket/dataset`
+            (`gs://`, `az://`, `https://`). Credentials come from the environment.
         split: Name of a split. With it, a `Split` is returned, without it the whole `Dataset`. Default: `None`.
         fields: Names of the fields that records have, in any order. Parquet reads no other columns when
             `verify_checksums` is off. Default: all fields.
@@ -365,6 +375,12 @@ def open(
             with its SHA-256 before the first length is returned. Default: `True`.
         open_shards: Most shards of a split that stay open, at least 1. Default: chosen by the library.
         read_ahead_bytes: Parquet only. Bytes of a row group that are read ahead. Default: chosen by the library.
+        cache_dir: Object storage only. Local directory that keeps what was read, for later epochs and for all processes
+            of the machine. Default: about 256 MiB are kept in the memory of each process.
+        cache_bytes: Most bytes that `cache_dir` holds: the shards that were opened least recently are removed. Default:
+            64 GiB.
+        storage_options: Object storage only. Options of the store that come before the environment, as
+            `{"endpoint_url": "http://localhost:9000", "region": "us-east-1"}`. Default: the environment.
 
     Raises:
         UsageError: There is no such split or field, or an option does not apply.
@@ -377,8 +393,12 @@ def open(
         "verify_checksums": verify_checksums,
         "open_shards": open_shards,
         "read_ahead_bytes": read_ahead_bytes,
+        "cache_dir": None if cache_dir is None else os.path.abspath(os.fspath(cache_dir)),
+        "cache_bytes": cache_bytes,
+        "storage_options": None if storage_options is None else dict(storage_options),
     }
-    source = Source(os.path.abspath(os.fspath(path)), options)
+    named = os.fspath(path)
+    source = Source(named if "://" in named else os.path.abspath(named), options)
     dataset = Dataset(source, fields=fields, decode=decode, transform=transform)
     if decode and dataset.kind != "images":
         raise UsageError("decode does not apply: the dataset holds text", place=Place(source.path))

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::Format;
 use crate::index::{IndexFile, LengthSummary, check_split_name};
 use crate::schema::{Kind, Schema};
-use crate::storage::{Access, Blob, resolve, stat};
+use crate::storage::{Access, Blob, Location, resolve, stat};
 use unique::check_unique_names;
 
 /// Name of the manifest in the output directory.
@@ -180,6 +180,21 @@ impl Manifest {
     /// [`ErrorKind::Io`] when there is none, [`ErrorKind::Unsupported`] when it is of a newer version,
     /// [`ErrorKind::Corrupt`] when it contradicts itself.
     pub fn read(dir: &Path) -> Result<Self> {
+        Self::read_at(&Location::local(dir))
+    }
+
+    /// Reads and checks the manifest of the dataset at `location`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`].
+    pub fn read_at(location: &Location) -> Result<Self> {
+        let dir = location.path();
+        if let Some(json) =
+            location.small_object(MANIFEST_NAME, MAX_MANIFEST_BYTES).map_err(|e| no_manifest(e, dir))?
+        {
+            return Self::parse(&json).map_err(|e| e.at_path(dir.join(MANIFEST_NAME)));
+        }
         let path = dir.join(MANIFEST_NAME);
         if stat(&path)?.is_none() && stat(dir)?.is_some_and(|meta| meta.is_dir()) {
             let help = if stat(&dir.join(".dsconvert"))?.is_some() {
@@ -319,7 +334,17 @@ pub fn resealed(manifest: &serde_json::Value) -> Result<Vec<u8>> {
     Ok(json)
 }
 
-/// Opens a file that the manifest lists, after checking its path and size.
+/// What to do when a prefix has no manifest.
+fn no_manifest(error: Error, address: &Path) -> Error {
+    match error.to_string().contains("no such object") {
+        true => Error::new(ErrorKind::Io, "there is no manifest.json, so this is not a dataset")
+            .at_path(address)
+            .help("check the address; a conversion that has not finished has no manifest yet"),
+        false => error,
+    }
+}
+
+/// Opens a file that the manifest of a local dataset lists, after checking its path and size.
 pub fn open_listed(dir: &Path, path: &str, bytes: u64, access: Access) -> Result<Blob> {
     Blob::open(&resolve(dir, path)?, access, Some(bytes))
 }

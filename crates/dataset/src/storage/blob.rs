@@ -9,6 +9,8 @@ use bytes::Bytes;
 use rustix::fs::OFlags;
 
 use super::map::map;
+#[cfg(feature = "remote")]
+use super::objects::RemoteFile;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How dataset files are read.
@@ -33,6 +35,8 @@ pub struct Blob {
 enum Data {
     Mapped(Bytes),
     File(Arc<File>),
+    #[cfg(feature = "remote")]
+    Remote(Arc<RemoteFile>),
 }
 
 impl Blob {
@@ -69,7 +73,13 @@ impl Blob {
         Self { path: Arc::new(path.to_owned()), len: bytes.len() as u64, data: Data::Mapped(bytes) }
     }
 
-    /// Path, for messages.
+    /// A blob over an object, of which is fetched what is read.
+    #[cfg(feature = "remote")]
+    pub fn from_remote(file: RemoteFile) -> Self {
+        Self { path: Arc::new(file.path().to_owned()), len: file.bytes(), data: Data::Remote(Arc::new(file)) }
+    }
+
+    /// Path or address, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -89,6 +99,8 @@ impl Blob {
         match &self.data {
             Data::Mapped(bytes) => Some(bytes),
             Data::File(_) => None,
+            #[cfg(feature = "remote")]
+            Data::Remote(_) => None,
         }
     }
 
@@ -104,6 +116,8 @@ impl Blob {
                 self.read_file(file, offset, &mut buffer)?;
                 Ok(Bytes::from(buffer))
             }
+            #[cfg(feature = "remote")]
+            Data::Remote(file) => file.read(offset..end),
         }
     }
 
@@ -119,6 +133,11 @@ impl Blob {
                 let mut array = [0; N];
                 self.read_file(file, offset, &mut array)?;
                 Ok(array)
+            }
+            #[cfg(feature = "remote")]
+            Data::Remote(file) => {
+                let bytes = file.read(offset..self.end_of(offset, N as u64)?)?;
+                bytes.first_chunk().copied().ok_or_else(|| self.too_short(offset, N as u64))
             }
         }
     }

@@ -6,6 +6,7 @@
 
 mod blob;
 mod dirs;
+mod location;
 mod lock;
 mod map;
 mod new_file;
@@ -13,11 +14,14 @@ mod object_url;
 #[cfg(feature = "remote")]
 pub mod objects;
 mod paths;
+#[cfg(feature = "remote")]
+mod remote;
 mod writeback;
 
 pub use blob::{Access, Blob};
 pub use dirs::contained;
 pub use dirs::for_each_entry;
+pub use location::{Location, RemoteOptions};
 pub use lock::DirLock;
 pub use new_file::hex;
 pub use new_file::{NewFile, Written, hash_file, write_file};

@@ -97,13 +97,13 @@ impl<'a> Checks<'a> {
         let rejected = manifest.reject_codes.values().try_fold(0u64, |sum, &n| sum.checked_add(n));
         if rejected != Some(manifest.counts.rejected) {
             let what = format!("the rejects by reason do not add up to {}", manifest.counts.rejected);
-            problems.push(Error::corrupt(what).at_path(self.common.dir.join(MANIFEST_NAME)));
+            problems.push(Error::corrupt(what).at_path(self.common.path().join(MANIFEST_NAME)));
         }
     }
 
     fn file(&self, path: &str, bytes: u64, sha256: &str, problems: &mut Problems) {
         let check = || {
-            let blob = self.common.open(path, bytes)?;
+            let blob = self.common.open(path, bytes, sha256)?;
             check_sha256(&blob, sha256, |bytes| self.hashed(bytes))?;
             let rejected = self.dataset.manifest().counts.rejected;
             if path == REJECTS && lines(&blob)? != rejected {
@@ -129,7 +129,7 @@ impl<'a> Checks<'a> {
                     "the distribution of lengths of split {:?} is not the one in the index",
                     split.name()
                 );
-                return Err(Error::corrupt(what).at_path(self.common.dir.join(MANIFEST_NAME)));
+                return Err(Error::corrupt(what).at_path(self.common.path().join(MANIFEST_NAME)));
             }
             Ok(())
         };
@@ -140,7 +140,7 @@ impl<'a> Checks<'a> {
 
     fn shard(&self, split: &Split, ordinal: u32, shard: &ShardEntry, problems: &mut Problems) {
         let named = |e: Error| e.at_shard(&shard.name);
-        let blob = match self.common.open(&shard.path(), shard.bytes) {
+        let blob = match self.common.open(&shard.path(), shard.bytes, &shard.sha256) {
             Ok(blob) => blob,
             Err(e) => return problems.push(named(e)),
         };
@@ -255,9 +255,13 @@ impl<'a> Checks<'a> {
         listed.insert(MANIFEST_NAME.to_owned());
         listed.extend(OF_THE_HUB.map(str::to_owned));
         let mut found = BTreeSet::new();
+        // Other objects under a prefix harm nobody.
+        if self.common.location.is_remote() {
+            return found;
+        }
         let mut folders = vec![String::new()];
         while let Some(folder) = folders.pop() {
-            let result = list_dir(&self.common.dir.join(&folder)).map(|entries| {
+            let result = list_dir(&self.common.path().join(&folder)).map(|entries| {
                 for entry in entries {
                     let name = entry.name.to_string_lossy().into_owned();
                     let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };

@@ -12,14 +12,14 @@
 //! two processes that miss the same block both fetch it.
 //!
 //! Objects are removed as a whole, the least recently opened first, when the blocks take more than the limit. Processes that
-//! have one open keep it until they close it.
+//! have one open keep it until they look again, after they have fetched some 256 MiB more.
 
 use std::fs::{File, FileTimes, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -35,6 +35,8 @@ pub(super) const BLOCK_BYTES: u64 = 1 << 20;
 /// Bytes that are fetched before the space is counted again.
 const COUNT_AFTER_BYTES: u64 = 256 << 20;
 
+/// How often a lock is tried before it counts as taken.
+const TRIES: u32 = 1000;
 /// Bytes of the name of an object, without its ending.
 const NAME_BYTES: usize = 64;
 const DATA: &str = "data";
@@ -52,12 +54,23 @@ struct Shared {
     most: u64,
     /// Bytes that this process has written since it last counted.
     uncounted: AtomicU64,
+    /// The files that this process may have open.
+    slots: Mutex<Vec<Weak<Slot>>>,
 }
 
-/// An object in the cache.
+/// An object in the cache. It is opened when it is first needed, and again after it was removed.
 #[derive(Debug)]
 pub(super) struct CachedFile {
     cache: Cache,
+    sha256: String,
+    bytes: u64,
+    slot: Arc<Slot>,
+}
+
+type Slot = Mutex<Option<Arc<OpenFile>>>;
+
+#[derive(Debug)]
+pub(super) struct OpenFile {
     path: PathBuf,
     data: File,
     /// All of `data`. Bytes of blocks that are not there are zero.
@@ -75,7 +88,8 @@ impl Cache {
     /// [`ErrorKind::Io`](crate::error::ErrorKind): the directory cannot be made or read.
     pub fn open(dir: &Path, most: u64) -> Result<Self> {
         create_dir(dir)?;
-        let shared = Shared { dir: dir.to_owned(), most, uncounted: AtomicU64::new(0) };
+        let shared =
+            Shared { dir: dir.to_owned(), most, uncounted: AtomicU64::new(0), slots: Mutex::default() };
         let cache = Self { shared: Arc::new(shared) };
         cache.make_room()?;
         Ok(cache)
@@ -91,19 +105,12 @@ impl Cache {
         if sha256.len() != NAME_BYTES || !sha256.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(Error::corrupt("a SHA-256 of the manifest is not one"));
         }
-        let path = self.dir().join(format!("{sha256}.{DATA}"));
-        let data = open(&path)?;
-        let fail = |e| Error::io("prepare the file in the cache", &path, e);
-        if data.metadata().map_err(fail)?.len() != bytes {
-            data.set_len(bytes).map_err(fail)?;
+        let slot = Arc::new(Slot::default());
+        if let Some(mut slots) = briefly(&self.shared.slots) {
+            slots.retain(|slot| slot.strong_count() > 0);
+            slots.push(Arc::downgrade(&slot));
         }
-        let map = map(&data).map_err(fail)?;
-        let hashes = open(&self.dir().join(format!("{sha256}.{BLOCKS}")))?;
-        // The time tells which object was opened least recently. Where it cannot be set, another is removed.
-        let _ = hashes.set_times(FileTimes::new().set_modified(SystemTime::now()));
-        let blocks = usize::try_from(bytes.div_ceil(BLOCK_BYTES)).unwrap_or(usize::MAX);
-        let verified = std::iter::repeat_with(AtomicU8::default).take(blocks).collect();
-        Ok(CachedFile { cache: self.clone(), path, data, map, hashes, verified })
+        Ok(CachedFile { cache: self.clone(), sha256: sha256.to_owned(), bytes, slot })
     }
 
     /// Counts bytes that were written, and now and then removes what no longer fits.
@@ -146,8 +153,33 @@ impl Cache {
             remove_file(&data)?;
             sum -= bytes;
         }
+        self.close_removed();
         Ok(())
     }
+
+    /// Closes files that were removed, by this process or another, so that their space is free when the last view of them is gone.
+    fn close_removed(&self) {
+        let slots = briefly(&self.shared.slots).map(|slots| slots.clone()).unwrap_or_default();
+        for slot in slots.iter().filter_map(Weak::upgrade) {
+            if let Some(mut slot) = briefly(&slot)
+                && slot.as_ref().is_some_and(|file| file.is_removed())
+            {
+                *slot = None;
+            }
+        }
+    }
+}
+
+/// What `mutex` holds, unless it is taken for long: by a thread that did not come along when this process was forked.
+fn briefly<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    for _ in 0..TRIES {
+        match mutex.try_lock() {
+            Ok(held) => return Some(held),
+            Err(TryLockError::Poisoned(held)) => return Some(held.into_inner()),
+            Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
+        }
+    }
+    None
 }
 
 fn open(path: &Path) -> Result<File> {
@@ -163,6 +195,43 @@ fn open(path: &Path) -> Result<File> {
 }
 
 impl CachedFile {
+    /// The object, opened.
+    pub(super) fn opened(&self) -> Result<Arc<OpenFile>> {
+        let mut slot = briefly(&self.slot);
+        if let Some(Some(file)) = slot.as_deref() {
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(OpenFile::open(self.cache.dir(), &self.sha256, self.bytes)?);
+        if let Some(slot) = slot.as_deref_mut() {
+            *slot = Some(Arc::clone(&file));
+        }
+        Ok(file)
+    }
+
+    /// Keeps a block that was fetched, in `file`, which [`Self::opened`] has returned.
+    pub(super) fn keep(&self, file: &OpenFile, block: u64, bytes: &[u8]) -> Result<()> {
+        file.keep(block, bytes)?;
+        self.cache.wrote(bytes.len() as u64)
+    }
+}
+
+impl OpenFile {
+    fn open(dir: &Path, sha256: &str, bytes: u64) -> Result<Self> {
+        let path = dir.join(format!("{sha256}.{DATA}"));
+        let data = open(&path)?;
+        let fail = |e| Error::io("prepare the file in the cache", &path, e);
+        if data.metadata().map_err(fail)?.len() != bytes {
+            data.set_len(bytes).map_err(fail)?;
+        }
+        let map = map(&data).map_err(fail)?;
+        let hashes = open(&dir.join(format!("{sha256}.{BLOCKS}")))?;
+        // The time tells which object was opened least recently. Where it cannot be set, another is removed.
+        let _ = hashes.set_times(FileTimes::new().set_modified(SystemTime::now()));
+        let blocks = usize::try_from(bytes.div_ceil(BLOCK_BYTES)).unwrap_or(usize::MAX);
+        let verified = std::iter::repeat_with(AtomicU8::default).take(blocks).collect();
+        Ok(Self { path, data, map, hashes, verified })
+    }
+
     /// Whether the block is there, and is what was fetched.
     pub(super) fn has(&self, block: u64) -> Result<bool> {
         let Some(verified) = self.verified.get(block as usize) else { return Ok(false) };
@@ -183,13 +252,7 @@ impl CachedFile {
         Ok(true)
     }
 
-    /// Whether [`Self::has`] has said that the block is there.
-    pub(super) fn is_verified(&self, block: u64) -> bool {
-        self.verified.get(block as usize).is_some_and(|verified| verified.load(Ordering::Acquire) == 1)
-    }
-
-    /// Keeps a block that was fetched.
-    pub(super) fn keep(&self, block: u64, bytes: &[u8]) -> Result<()> {
+    fn keep(&self, block: u64, bytes: &[u8]) -> Result<()> {
         let fail = |e| {
             Error::io("write the cache", &self.path, e).help(
                 "free space, or give the cache less with cache_bytes; another directory is named by cache_dir",
@@ -200,7 +263,7 @@ impl CachedFile {
         if let Some(verified) = self.verified.get(block as usize) {
             verified.store(1, Ordering::Release);
         }
-        self.cache.wrote(bytes.len() as u64)
+        Ok(())
     }
 
     /// All bytes; only those of blocks that are there are what they should be.
@@ -209,7 +272,7 @@ impl CachedFile {
     }
 
     /// Whether the object was removed from the cache after it was opened.
-    pub(super) fn is_removed(&self) -> bool {
+    fn is_removed(&self) -> bool {
         self.data.metadata().is_ok_and(|meta| meta.nlink() == 0)
     }
 

@@ -1,6 +1,7 @@
 //! Blocks of objects in memory, for datasets that are read without a cache on disk.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use bytes::Bytes;
@@ -8,28 +9,37 @@ use bytes::Bytes;
 /// Looks at the lock before it counts as taken: by a thread that did not come along when this process was forked.
 const TRIES: u32 = 1000;
 
-/// Blocks of one file, the last used stay. What cannot be held is only fetched again, so no call waits.
+/// A block: the number of its file among those that share the memory, and its own.
+pub(super) type Block = (u64, u64);
+
+/// Memory for blocks of several files; those that were used last stay. What cannot be held is only fetched again, so no call waits.
 #[derive(Debug)]
-pub(super) struct Held {
+pub struct Held {
     most: u64,
+    files: AtomicU64,
     blocks: Mutex<Blocks>,
 }
 
 #[derive(Debug, Default)]
 struct Blocks {
     /// Each with the time of its last use.
-    by_number: HashMap<u64, (Bytes, u64)>,
+    by_number: HashMap<Block, (Bytes, u64)>,
     bytes: u64,
     time: u64,
 }
 
 impl Held {
     /// Room for `most` bytes.
-    pub(super) fn new(most: u64) -> Self {
-        Self { most, blocks: Mutex::default() }
+    pub fn new(most: u64) -> Self {
+        Self { most, files: AtomicU64::new(0), blocks: Mutex::default() }
     }
 
-    pub(super) fn get(&self, block: u64) -> Option<Bytes> {
+    /// The number of a further file.
+    pub(super) fn file(&self) -> u64 {
+        self.files.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(super) fn get(&self, block: Block) -> Option<Bytes> {
         let mut blocks = self.lock()?;
         blocks.time += 1;
         let now = blocks.time;
@@ -38,7 +48,7 @@ impl Held {
         Some(bytes.clone())
     }
 
-    pub(super) fn keep(&self, block: u64, bytes: Bytes) {
+    pub(super) fn keep(&self, block: Block, bytes: Bytes) {
         let Some(mut blocks) = self.lock() else { return };
         blocks.time += 1;
         let (len, now) = (bytes.len() as u64, blocks.time);
@@ -74,12 +84,15 @@ mod tests {
     fn the_last_used_blocks_stay() {
         let held = Held::new(25);
         let block = |byte: u8| Bytes::from(vec![byte; 10]);
-        held.keep(1, block(1));
-        held.keep(2, block(2));
-        assert_eq!(held.get(1), Some(block(1)));
-        held.keep(3, block(3));
-        assert_eq!([held.get(1), held.get(2), held.get(3)], [Some(block(1)), None, Some(block(3))]);
-        held.keep(4, Bytes::from(vec![0; 30]));
-        assert_eq!(held.get(4), None, "what is larger than the room is not held");
+        held.keep((0, 1), block(1));
+        held.keep((0, 2), block(2));
+        assert_eq!(held.get((0, 1)), Some(block(1)));
+        held.keep((0, 3), block(3));
+        assert_eq!(
+            [held.get((0, 1)), held.get((0, 2)), held.get((0, 3))],
+            [Some(block(1)), None, Some(block(3))]
+        );
+        held.keep((0, 4), Bytes::from(vec![0; 30]));
+        assert_eq!(held.get((0, 4)), None, "what is larger than the room is not held");
     }
 }

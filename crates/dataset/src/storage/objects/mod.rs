@@ -18,5 +18,6 @@ mod tests;
 
 pub use bucket::{Bucket, Created, Object, Settings};
 pub use cache::Cache;
+pub use held::Held;
 pub use remote_file::RemoteFile;
 pub use upload::Upload;

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::{Bytes, BytesMut};
 
@@ -12,8 +13,6 @@ use super::cache::{BLOCK_BYTES, Cache, CachedFile};
 use super::held::Held;
 use crate::error::Result;
 
-/// Bytes of one object that are held in memory, without a cache.
-const HELD_BYTES: u64 = 64 << 20;
 /// Bytes that one request asks for at most.
 const REQUEST_BYTES: u64 = 8 << 20;
 
@@ -27,26 +26,37 @@ pub struct RemoteFile {
     /// The entity tag of the first answer: later ones must have it, too.
     etag: OnceLock<Option<String>>,
     kept: Kept,
+    /// Set by every fetch.
+    fetched: Option<Arc<AtomicBool>>,
 }
 
 #[derive(Debug)]
 enum Kept {
     Cached(CachedFile),
-    Held(Held),
+    Held { held: Arc<Held>, file: u64 },
 }
 
 impl RemoteFile {
-    /// The object at `url`, of `bytes` bytes. With a cache, `sha256` is the hash of its content. Sends nothing.
+    /// The object at `url`, of `bytes` bytes, whose content has the hash `sha256`: what is read is kept in `cache`. Sends nothing.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`](crate::error::ErrorKind): the cache cannot be used.
-    pub fn open(bucket: &Bucket, url: ObjectUrl, bytes: u64, cached: Option<(&Cache, &str)>) -> Result<Self> {
-        let kept = match cached {
-            Some((cache, sha256)) => Kept::Cached(cache.file(sha256, bytes)?),
-            None => Kept::Held(Held::new(HELD_BYTES)),
-        };
-        Ok(Self { bucket: bucket.clone(), url, bytes, etag: OnceLock::new(), kept })
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind): `sha256` is none.
+    pub fn cached(bucket: &Bucket, url: ObjectUrl, bytes: u64, cache: &Cache, sha256: &str) -> Result<Self> {
+        let kept = Kept::Cached(cache.file(sha256, bytes)?);
+        Ok(Self { bucket: bucket.clone(), url, bytes, etag: OnceLock::new(), kept, fetched: None })
+    }
+
+    /// The object at `url`, of `bytes` bytes: what is read is kept in memory. Sends nothing.
+    pub fn held(bucket: &Bucket, url: ObjectUrl, bytes: u64, held: &Arc<Held>) -> Self {
+        let kept = Kept::Held { held: Arc::clone(held), file: held.file() };
+        Self { bucket: bucket.clone(), url, bytes, etag: OnceLock::new(), kept, fetched: None }
+    }
+
+    /// Sets `fetched` with every request.
+    #[must_use]
+    pub fn noting(self, fetched: &Arc<AtomicBool>) -> Self {
+        Self { fetched: Some(Arc::clone(fetched)), ..self }
     }
 
     /// Its address, for messages.
@@ -59,11 +69,6 @@ impl RemoteFile {
         self.bytes
     }
 
-    /// Whether it is in the cache no longer: opened anew, it is kept again.
-    pub fn is_evicted(&self) -> bool {
-        matches!(&self.kept, Kept::Cached(file) if file.is_removed())
-    }
-
     /// The bytes of `range`, which lies within the object.
     ///
     /// # Errors
@@ -74,52 +79,24 @@ impl RemoteFile {
             return Ok(Bytes::new());
         }
         match &self.kept {
-            Kept::Cached(file) => {
-                let missing = self.missing(&[range.clone()], |block| file.has(block))?;
-                self.fetch(&missing, |block, bytes| file.keep(block, &bytes))?;
+            Kept::Cached(cached) => {
+                let file = cached.opened()?;
+                let missing = self.missing(&range, |block| file.has(block))?;
+                self.fetch(&missing, |block, bytes| cached.keep(&file, block, &bytes))?;
                 Ok(file.map().slice(range.start as usize..range.end as usize))
             }
-            Kept::Held(held) => self.read_held(held, range),
-        }
-    }
-
-    /// The bytes of `range`, if all of them are there and checked.
-    pub fn lend(&self, range: Range<u64>) -> Option<&[u8]> {
-        let Kept::Cached(file) = &self.kept else { return None };
-        let is_there = blocks(&range).all(|block| file.is_verified(block));
-        is_there.then(|| file.map().get(range.start as usize..range.end as usize))?
-    }
-
-    /// Fetches what is missing of `ranges`, many requests at a time.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::read`].
-    pub fn prefetch(&self, ranges: &[Range<u64>]) -> Result<()> {
-        match &self.kept {
-            Kept::Cached(file) => {
-                let missing = self.missing(ranges, |block| file.has(block))?;
-                self.fetch(&missing, |block, bytes| file.keep(block, &bytes))
-            }
-            Kept::Held(held) => {
-                let missing = self.missing(ranges, |block| Ok(held.get(block).is_some()))?;
-                self.fetch(&missing, |block, bytes| {
-                    held.keep(block, bytes);
-                    Ok(())
-                })
-            }
+            Kept::Held { held, file } => self.read_held(held, *file, &range),
         }
     }
 
     /// As [`Self::read`], where blocks that were just fetched may be gone again.
-    fn read_held(&self, held: &Held, range: Range<u64>) -> Result<Bytes> {
-        let numbers = blocks(&range);
+    fn read_held(&self, held: &Held, file: u64, range: &Range<u64>) -> Result<Bytes> {
+        let numbers = blocks(range);
         let first = numbers.start;
-        let mut found: Vec<Option<Bytes>> = numbers.map(|block| held.get(block)).collect();
-        let missing =
-            self.missing(&[range.clone()], |block| Ok(found[(block - first) as usize].is_some()))?;
+        let mut found: Vec<Option<Bytes>> = numbers.map(|block| held.get((file, block))).collect();
+        let missing = self.missing(range, |block| Ok(found[(block - first) as usize].is_some()))?;
         self.fetch(&missing, |block, bytes| {
-            held.keep(block, bytes.clone());
+            held.keep((file, block), bytes.clone());
             found[(block - first) as usize] = Some(bytes);
             Ok(())
         })?;
@@ -131,7 +108,7 @@ impl RemoteFile {
         };
         let mut parts =
             (first..).zip(found.into_iter().flatten()).map(|(block, bytes)| within(block, &bytes));
-        if blocks(&range).count() == 1 {
+        if blocks(range).count() == 1 {
             return Ok(parts.next().unwrap_or_default());
         }
         let mut whole = BytesMut::with_capacity((range.end - range.start) as usize);
@@ -139,18 +116,14 @@ impl RemoteFile {
         Ok(whole.freeze())
     }
 
-    /// The blocks of `ranges` that are not there, in order.
-    fn missing(&self, ranges: &[Range<u64>], mut has: impl FnMut(u64) -> Result<bool>) -> Result<Vec<u64>> {
+    /// The blocks of `range` that are not there, in order.
+    fn missing(&self, range: &Range<u64>, mut has: impl FnMut(u64) -> Result<bool>) -> Result<Vec<u64>> {
         let mut missing = Vec::new();
-        for range in ranges.iter().filter(|range| !range.is_empty()) {
-            for block in blocks(range) {
-                if !has(block)? {
-                    missing.push(block);
-                }
+        for block in blocks(range) {
+            if !has(block)? {
+                missing.push(block);
             }
         }
-        missing.sort_unstable();
-        missing.dedup();
         Ok(missing)
     }
 
@@ -158,6 +131,9 @@ impl RemoteFile {
     fn fetch(&self, missing: &[u64], mut keep: impl FnMut(u64, Bytes) -> Result<()>) -> Result<()> {
         if missing.is_empty() {
             return Ok(());
+        }
+        if let Some(fetched) = &self.fetched {
+            fetched.store(true, Ordering::Relaxed);
         }
         let most = REQUEST_BYTES / BLOCK_BYTES;
         let mut runs: Vec<Range<u64>> = Vec::new();

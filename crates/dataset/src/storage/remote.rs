@@ -1,0 +1,62 @@
+//! The files of a dataset in object storage.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+
+use super::blob::Blob;
+use super::location::RemoteOptions;
+use super::object_url::ObjectUrl;
+use super::objects::{Bucket, Cache, Held, RemoteFile};
+use crate::error::{Error, Result};
+
+/// Bytes that the cache may hold, by default.
+const CACHE_BYTES: u64 = 64 << 30;
+/// Bytes of blocks that are held in memory without a cache.
+const HELD_BYTES: u64 = 256 << 20;
+
+/// A prefix, and where what was read from it is kept.
+#[derive(Debug, Clone)]
+pub(super) struct RemoteDataset {
+    url: ObjectUrl,
+    bucket: Bucket,
+    cache: Option<Cache>,
+    held: Arc<Held>,
+    fetched: Arc<AtomicBool>,
+}
+
+impl RemoteDataset {
+    pub(super) fn new(url: &ObjectUrl, options: &RemoteOptions) -> Result<Self> {
+        let bucket = Bucket::with(url, &options.settings.iter().cloned().collect())?;
+        let most = options.cache_bytes.unwrap_or(CACHE_BYTES);
+        let cache = match &options.cache_dir {
+            Some(dir) => Some(Cache::open(dir, most)?),
+            None if options.cache_bytes.is_some() => {
+                return Err(Error::usage("a limit of the cache needs a cache")
+                    .of_option("cache_bytes")
+                    .help("name its directory with cache_dir"));
+            }
+            None => None,
+        };
+        let held = Arc::new(Held::new(HELD_BYTES));
+        Ok(Self { url: url.clone(), bucket, cache, held, fetched: Arc::default() })
+    }
+
+    pub(super) fn small(&self, name: &str, most: u64) -> Result<Bytes> {
+        Ok(self.bucket.get(&self.url.join(name)?, most)?.0)
+    }
+
+    pub(super) fn open(&self, path: &str, bytes: u64, sha256: &str) -> Result<Blob> {
+        let url = self.url.join(path)?;
+        let file = match &self.cache {
+            Some(cache) => RemoteFile::cached(&self.bucket, url, bytes, cache, sha256)?,
+            None => RemoteFile::held(&self.bucket, url, bytes, &self.held),
+        };
+        Ok(Blob::from_remote(file.noting(&self.fetched)))
+    }
+
+    pub(super) fn has_fetched(&self) -> bool {
+        self.fetched.swap(false, Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,129 @@
+//! Datasets in object storage read as local ones do, on a server on loopback that fails on purpose.
+
+use std::path::Path;
+
+use dsconvert_dataset::error::ErrorKind;
+use objects::{Faults, Server};
+
+use super::*;
+
+fn upload(server: &Server, dir: &Path) {
+    for file in files(dir) {
+        let key = format!("bucket/set/{}", file.strip_prefix(dir).unwrap().to_str().unwrap());
+        server.put(&key, std::fs::read(&file).unwrap());
+    }
+}
+
+fn options(server: &Server) -> OpenOptions {
+    let set = |options: OpenOptions, (name, value): (&str, String)| {
+        options.storage_option(name.to_ascii_lowercase(), value)
+    };
+    server.environment().into_iter().fold(OpenOptions::new(), set)
+}
+
+const ADDRESS: &str = "s3://bucket/set";
+
+#[test]
+fn records_lengths_and_checks_are_those_of_the_local_dataset() {
+    for (number, (format, kind)) in all().enumerate() {
+        let dir = pristine(format, kind);
+        let local = Dataset::open(&dir).unwrap();
+        let server = Server::start(0, Faults::usual(25, number as u64)).unwrap();
+        upload(&server, &dir);
+        let cache = tempfile::tempdir().unwrap();
+        for options in [
+            options(&server),
+            options(&server).cache_dir(cache.path()),
+            options(&server).cache_dir(cache.path()).cache_bytes(1),
+        ] {
+            let remote = options.open(ADDRESS).unwrap();
+            assert_eq!(remote.path(), Path::new(ADDRESS));
+            for (here, there) in local.splits().zip(remote.splits()) {
+                let order: Vec<u64> = (0..here.len()).rev().chain(0..here.len()).collect();
+                let records = |split: &Split| -> Vec<_> {
+                    split.get_many(&order).unwrap().into_iter().map(Record::into_inner).collect()
+                };
+                assert_eq!(records(&here), records(&there), "{format} {kind:?}");
+                let in_order = |split: &Split| split.iter().map(inner).collect::<Vec<_>>();
+                assert_eq!(in_order(&here), in_order(&there));
+                if let Some(last) = here.len().checked_sub(1) {
+                    assert_eq!(inner(here.get(last)), inner(there.get(last)));
+                }
+                assert_eq!(here.describe().unwrap().histogram, there.describe().unwrap().histogram);
+            }
+            let report = verify(&remote, &VerifyOptions::default());
+            assert!(report.is_ok(), "{format} {kind:?}: {:?}", report.problems);
+        }
+        assert!(server.counts().faults > 0);
+    }
+}
+
+#[test]
+fn what_is_cached_is_not_fetched_again() {
+    let dir = pristine(Format::Msgpack, Kind::Text);
+    let server = Server::start(0, Faults::default()).unwrap();
+    upload(&server, &dir);
+    let cache = tempfile::tempdir().unwrap();
+    let read = || {
+        let before = server.counts().requests;
+        let dataset = options(&server).cache_dir(cache.path()).open(ADDRESS).unwrap();
+        let count: usize = dataset.splits().map(|split| split.iter().map(inner).count()).sum();
+        assert!(count > 0);
+        server.counts().requests - before
+    };
+    assert!(read() > 1);
+    assert_eq!(read(), 1, "only the manifest is read again");
+}
+
+#[test]
+fn a_damaged_object_is_an_error_and_no_wrong_record() {
+    for format in Format::ALL {
+        let dir = pristine(format, Kind::Images);
+        let server = Server::start(0, Faults::default()).unwrap();
+        upload(&server, &dir);
+        let dataset = options(&server).open(ADDRESS).unwrap();
+        let shard = dataset.shards().shards().next().unwrap().path();
+        let key = format!("bucket/set/{shard}");
+        let whole = server.get(&key).unwrap();
+        let good: Vec<_> = dataset.split("train").unwrap().iter().map(inner).collect();
+        for at in (0..whole.len()).step_by(97) {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 4;
+            server.put(&key, damaged);
+            let dataset = options(&server).open(ADDRESS).unwrap();
+            for (record, good) in dataset.split("train").unwrap().iter().zip(&good) {
+                match record {
+                    Ok(record) => assert_eq!(&record.into_inner(), good, "{format} byte {at}"),
+                    Err(e) => assert!(matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::Unsupported), "{e}"),
+                }
+            }
+        }
+        server.put(&key, whole[..whole.len() - 1].to_vec());
+        let dataset = options(&server).open(ADDRESS).unwrap();
+        assert_eq!(dataset.split("train").unwrap().get(0).unwrap_err().kind(), ErrorKind::Corrupt);
+        server.delete(&key);
+        let dataset = options(&server).open(ADDRESS).unwrap();
+        assert_eq!(dataset.split("train").unwrap().get(0).unwrap_err().kind(), ErrorKind::Io);
+    }
+}
+
+#[test]
+fn mistakes_say_what_to_do() {
+    let server = Server::start(0, Faults::default()).unwrap();
+    let said = |result: dsconvert_dataset::error::Result<Dataset>| {
+        let error = result.unwrap_err();
+        (error.kind(), format!("{error} {}", error.remedy().unwrap_or_default()))
+    };
+    let (kind, text) = said(options(&server).open("s3://bucket/none"));
+    assert!(
+        kind == ErrorKind::Io && text.contains("not a dataset") && text.contains("s3://bucket/none"),
+        "{text}"
+    );
+    let (kind, text) = said(OpenOptions::new().open("ftp://host/set"));
+    assert!(kind == ErrorKind::Usage && text.contains("ftp://"), "{text}");
+    let (kind, text) = said(OpenOptions::new().cache_dir("x").open("set"));
+    assert!(kind == ErrorKind::Usage && text.contains("object storage"), "{text}");
+    let (kind, text) = said(options(&server).cache_bytes(1).open(ADDRESS));
+    assert!(kind == ErrorKind::Usage && text.contains("cache_dir"), "{text}");
+    assert!(!Path::new("x").try_exists().unwrap(), "nothing was made");
+}
