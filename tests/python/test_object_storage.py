@@ -1,0 +1,178 @@
+"""Datasets in object storage: through a server of other people, and through one that fails on purpose."""
+
+import json
+import os
+import pickle
+import re
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import boto3
+import numpy as np
+import pytest
+import torch
+
+import dsconvert
+from dataset import FORMATS
+
+CREDENTIALS = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+
+
+@pytest.fixture(scope="module")
+def moto():
+    """The endpoint of a moto server with a bucket called `bucket`, and a client of it."""
+    server = Path(sys.executable).parent / "moto_server"
+    started = subprocess.Popen([server, "-H", "127.0.0.1", "-p", "0"], stderr=subprocess.PIPE, text=True)
+    endpoint = next(found[0] for line in started.stderr if (found := re.search(r"http://127\.0\.0\.1:\d+", line)))
+    client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **CREDENTIALS)
+    client.create_bucket(Bucket="bucket")
+    yield endpoint, client
+    started.kill()
+    started.communicate()
+
+
+class Objects:
+    """The server of tests/objects, with the files of `folder` as `s3://bucket/…`."""
+
+    def __init__(self, binary, folder, *options):
+        program = binary.parent / "objects"
+        arguments = [program, *map(str, options), f"bucket={folder}"]
+        self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+        self.endpoint = self.process.stdout.readline().strip()
+
+    @property
+    def storage_options(self):
+        return {"endpoint_url": self.endpoint, "region": "us-east-1", **CREDENTIALS}
+
+    def counts(self):
+        with urllib.request.urlopen(f"{self.endpoint}/_counts") as answer:
+            return json.load(answer)
+
+
+@pytest.fixture
+def objects(binary):
+    started = []
+
+    def start(folder, *options):
+        started.append(Objects(binary, folder, *options))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.process.kill()
+        server.process.communicate()
+
+
+def equal(one, other):
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        assert np.array_equal(value, other[name]) if isinstance(value, np.ndarray) else value == other[name], name
+
+
+def batches(split, **options):
+    """All batches of two epochs."""
+    loader = dsconvert.Loader(split, **options)
+    return [batch for _ in range(2) for batch in loader]
+
+
+def same_batches(ones, others):
+    assert len(ones) == len(others) > 0
+    for one, other in zip(ones, others, strict=True):
+        equal(dict(one), dict(other))
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_everything_is_as_in_a_local_dataset(moto, corpus_in, photos_in, fmt):
+    endpoint, client = moto
+    for name, path in [("corpus", corpus_in(fmt).path), ("photos", photos_in(fmt).path)]:
+        for file in sorted(path.rglob("*")):
+            if file.is_file():
+                client.upload_file(str(file), "bucket", f"{fmt}/{name}/{file.relative_to(path)}")
+        options = {"endpoint_url": endpoint, "region": "us-east-1", **CREDENTIALS}
+        local = dsconvert.open(path)
+        remote = dsconvert.open(f"s3://bucket/{fmt}/{name}", storage_options=options)
+        assert (remote.path, remote.kind, remote.splits) == (f"s3://bucket/{fmt}/{name}", local.kind, local.splits)
+        for split in local.splits:
+            here, there = local[split], remote[split]
+            assert len(here) == len(there)
+            for record in range(0, len(here), 7):
+                equal(here[record], there[record])
+        limits = {"max_tokens": 4096, "oversize": "truncate"} if name == "corpus" else {"batch_size": 4, "center_crop": 64}
+        same_batches(batches(local["train"], seed=3, **limits), batches(remote["train"], seed=3, **limits))
+
+
+def test_a_loader_goes_on_where_it_was_and_faults_change_nothing(objects, corpus_in, tmp_path):
+    path = corpus_in("msgpack").path
+    server = objects(path, "--one-in", 30, "--seed", 5)
+    options = {"max_tokens": 2048, "oversize": "truncate", "seed": 1}
+    local = batches(dsconvert.open(path, "train"), **options)
+
+    def opened():
+        return dsconvert.open("s3://bucket", "train", storage_options=server.storage_options, cache_dir=tmp_path / "cache")
+
+    loader = dsconvert.Loader(opened(), **options)
+    first = [next(loader) for _ in range(3)]
+    state = json.loads(json.dumps(loader.state_dict()))
+    again = dsconvert.Loader(opened(), **options)
+    again.load_state_dict(state)
+    epoch = len(dsconvert.Loader(dsconvert.open(path, "train"), **options))
+    same_batches(local[:epoch], first + list(again))
+    assert server.counts()["faults"] > 0
+
+
+def test_the_second_epoch_comes_from_the_cache(objects, photos_in, tmp_path):
+    path = photos_in("arrow").path
+    server = objects(path)
+    split = dsconvert.open("s3://bucket", "train", storage_options=server.storage_options, cache_dir=tmp_path / "cache")
+    loader = dsconvert.Loader(split, batch_size=4, center_crop=64)
+    list(loader)
+    before = server.counts()
+    assert before["sent"] < 1.1 * sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    list(loader)
+    assert server.counts() == before
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_workers_of_torch_open_it_for_themselves(objects, corpus_in, tmp_path, start):
+    path = corpus_in("arrow").path
+    server = objects(path)
+    local = dsconvert.open(path, "validation", fields=["key", "input_ids"])
+    # A request before the fork: the threads that served it are not in the workers.
+    remote = dsconvert.open(
+        "s3://bucket", "validation", fields=["key", "input_ids"],
+        storage_options=server.storage_options, cache_dir=tmp_path / "cache",
+    )
+    equal(local[0], remote[0])
+    equal(local[1], pickle.loads(pickle.dumps(remote))[1])
+    loader = torch.utils.data.DataLoader(
+        remote, batch_size=None, num_workers=2, multiprocessing_context=start, collate_fn=dict
+    )
+    found = {record["key"]: record for record in loader}
+    assert len(found) == len(local)
+    for record in local:
+        assert np.array_equal(np.asarray(found[record["key"]]["input_ids"]), record["input_ids"])
+
+
+def test_inspect_and_its_mistakes(objects, dsconvert, photos_in, monkeypatch):
+    server = objects(photos_in("parquet").path)
+    for name, value in server.storage_options.items():
+        monkeypatch.setenv(name.upper() if name.startswith("aws") else f"AWS_{name.upper()}", value)
+    assert "records" in dsconvert("inspect", "s3://bucket").stdout
+    assert "ok" in dsconvert("inspect", "s3://bucket", "--verify").stdout.lower()
+    assert json.loads(dsconvert("inspect", "s3://bucket", "--json").stdout)["kind"] == "images"
+    assert "not a dataset" in dsconvert("inspect", "s3://bucket/none", status=3).stderr
+    assert "local" in dsconvert("inspect", "s3://bucket", "--card", status=2).stderr
+    for name in ["ftp://host/x", "s3://"]:
+        assert name in dsconvert("inspect", name, status=2).stderr
+
+
+def test_options_that_do_not_apply(tmp_path):
+    with pytest.raises(dsconvert.UsageError, match="object storage"):
+        dsconvert.open(tmp_path, cache_dir=tmp_path / "cache")
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(dsconvert.UsageError, match="cache_dir"):
+        dsconvert.open("s3://bucket/x", cache_bytes=1)
+    with pytest.raises(dsconvert.UsageError, match="colour"):
+        dsconvert.open("s3://bucket/x", storage_options={"colour": "red"})
