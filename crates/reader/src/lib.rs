@@ -57,7 +57,6 @@ pub use dsconvert_dataset::{error, format, index, manifest, packing, sample, sch
 
 mod ahead;
 pub mod batch;
-mod briefly;
 mod check;
 mod checked;
 mod dataset;

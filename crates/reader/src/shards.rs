@@ -12,8 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use dsconvert_dataset::error::Result;
 use dsconvert_dataset::format::ShardReader;
-
-use super::briefly;
+use dsconvert_dataset::storage::briefly;
 
 type Slot = Mutex<Option<(u32, Arc<dyn ShardReader>)>>;
 
@@ -53,7 +52,7 @@ impl OpenShards {
         f: impl FnOnce(&mut Option<(u32, Arc<dyn ShardReader>)>) -> T,
     ) -> Option<T> {
         let slot = self.slots.get(shard as usize % self.slots.len())?;
-        briefly::lock(slot).map(|mut slot| f(&mut slot))
+        briefly(slot).map(|mut slot| f(&mut slot))
     }
 }
 

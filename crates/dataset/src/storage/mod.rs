@@ -5,6 +5,7 @@
 //! dataset files are read through [`Blob`], mapped or not.
 
 mod blob;
+mod briefly;
 mod dirs;
 mod location;
 mod lock;
@@ -19,6 +20,7 @@ mod remote;
 mod writeback;
 
 pub use blob::{Access, Blob};
+pub use briefly::briefly;
 pub use dirs::contained;
 pub use dirs::for_each_entry;
 pub use location::{Location, RemoteOptions};

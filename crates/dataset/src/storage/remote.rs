@@ -1,14 +1,13 @@
 //! The files of a dataset in object storage.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 
 use super::blob::Blob;
 use super::location::RemoteOptions;
 use super::object_url::ObjectUrl;
-use super::objects::{Bucket, Cache, Held, RemoteFile};
+use super::objects::{Bucket, Cache, Held, InFlight, RemoteFile};
 use crate::error::{Error, Result};
 
 /// Bytes that the cache may hold, by default.
@@ -23,7 +22,7 @@ pub(super) struct RemoteDataset {
     bucket: Bucket,
     cache: Option<Cache>,
     held: Arc<Held>,
-    fetched: Arc<AtomicBool>,
+    in_flight: Arc<InFlight>,
 }
 
 impl RemoteDataset {
@@ -40,7 +39,7 @@ impl RemoteDataset {
             None => None,
         };
         let held = Arc::new(Held::new(HELD_BYTES));
-        Ok(Self { url: url.clone(), bucket, cache, held, fetched: Arc::default() })
+        Ok(Self { url: url.clone(), bucket, cache, held, in_flight: Arc::default() })
     }
 
     pub(super) fn small(&self, name: &str, most: u64) -> Result<Bytes> {
@@ -50,13 +49,13 @@ impl RemoteDataset {
     pub(super) fn open(&self, path: &str, bytes: u64, sha256: &str) -> Result<Blob> {
         let url = self.url.join(path)?;
         let file = match &self.cache {
-            Some(cache) => RemoteFile::cached(&self.bucket, url, bytes, cache, sha256)?,
-            None => RemoteFile::held(&self.bucket, url, bytes, &self.held),
+            Some(cache) => RemoteFile::cached(&self.bucket, url, bytes, &self.in_flight, cache, sha256)?,
+            None => RemoteFile::held(&self.bucket, url, bytes, &self.in_flight, &self.held),
         };
-        Ok(Blob::from_remote(file.noting(&self.fetched)))
+        Ok(Blob::from_remote(file))
     }
 
     pub(super) fn has_fetched(&self) -> bool {
-        self.fetched.swap(false, Ordering::Relaxed)
+        self.in_flight.take_used()
     }
 }

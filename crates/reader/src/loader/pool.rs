@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use dsconvert_dataset::error::{Error, Result};
 
 use super::array::{Block, Element};
-use crate::briefly;
+use dsconvert_dataset::storage::briefly;
 
 /// Blocks that came back.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Pool {
     /// The smallest block that is large enough, so that small arrays leave the large blocks alone; of equal ones that
     /// which came back last, as it is still in the cache. Else the largest.
     fn reuse<T: Element>(&self, len: usize) -> Option<Vec<T>> {
-        let mut blocks = briefly::lock(&self.blocks)?;
+        let mut blocks = briefly(&self.blocks)?;
         let of_type = || blocks.iter().enumerate().filter(|(_, block)| block.dtype() == T::DTYPE);
         let at = of_type().rev().filter(|(_, block)| block.len() >= len).min_by_key(|(_, block)| block.len());
         let (at, _) = at.or_else(|| of_type().max_by_key(|(_, block)| block.len()))?;
@@ -64,7 +64,7 @@ impl Pool {
     /// Takes a block back. Never waits: an array may be dropped anywhere, even in a process that was forked while
     /// another thread was here.
     pub(super) fn put(&self, block: Block) {
-        let Some(mut blocks) = briefly::lock(&self.blocks) else { return };
+        let Some(mut blocks) = briefly(&self.blocks) else { return };
         if block.len() > 0 && blocks.len() < self.most {
             blocks.push(block);
         }

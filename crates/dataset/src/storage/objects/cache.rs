@@ -19,7 +19,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -29,14 +29,13 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::super::map::map;
 use super::super::paths::{create_dir, list_dir, lstat, remove_file};
 use crate::error::{Error, Result};
+use crate::storage::briefly;
 
 /// Bytes of a block: one request fetches one or more.
 pub(super) const BLOCK_BYTES: u64 = 1 << 20;
 /// Bytes that are fetched before the space is counted again.
 const COUNT_AFTER_BYTES: u64 = 256 << 20;
 
-/// How often a lock is tried before it counts as taken.
-const TRIES: u32 = 1000;
 /// Bytes of the name of an object, without its ending.
 const NAME_BYTES: usize = 64;
 const DATA: &str = "data";
@@ -168,18 +167,6 @@ impl Cache {
             }
         }
     }
-}
-
-/// What `mutex` holds, unless it is taken for long: by a thread that did not come along when this process was forked.
-fn briefly<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    for _ in 0..TRIES {
-        match mutex.try_lock() {
-            Ok(held) => return Some(held),
-            Err(TryLockError::Poisoned(held)) => return Some(held.into_inner()),
-            Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
-        }
-    }
-    None
 }
 
 fn open(path: &Path) -> Result<File> {

@@ -1,22 +1,17 @@
 //! Blocks of objects in memory, for datasets that are read without a cache on disk.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::Mutex;
 
 use bytes::Bytes;
 
-/// Looks at the lock before it counts as taken: by a thread that did not come along when this process was forked.
-const TRIES: u32 = 1000;
-
-/// A block: the number of its file among those that share the memory, and its own.
-pub(super) type Block = (u64, u64);
+use super::in_flight::Block;
+use crate::storage::briefly;
 
 /// Memory for blocks of several files; those that were used last stay. What cannot be held is only fetched again, so no call waits.
 #[derive(Debug)]
 pub struct Held {
     most: u64,
-    files: AtomicU64,
     blocks: Mutex<Blocks>,
 }
 
@@ -31,16 +26,11 @@ struct Blocks {
 impl Held {
     /// Room for `most` bytes.
     pub fn new(most: u64) -> Self {
-        Self { most, files: AtomicU64::new(0), blocks: Mutex::default() }
-    }
-
-    /// The number of a further file.
-    pub(super) fn file(&self) -> u64 {
-        self.files.fetch_add(1, Ordering::Relaxed)
+        Self { most, blocks: Mutex::default() }
     }
 
     pub(super) fn get(&self, block: Block) -> Option<Bytes> {
-        let mut blocks = self.lock()?;
+        let mut blocks = briefly(&self.blocks)?;
         blocks.time += 1;
         let now = blocks.time;
         let (bytes, used) = blocks.by_number.get_mut(&block)?;
@@ -49,7 +39,7 @@ impl Held {
     }
 
     pub(super) fn keep(&self, block: Block, bytes: Bytes) {
-        let Some(mut blocks) = self.lock() else { return };
+        let Some(mut blocks) = briefly(&self.blocks) else { return };
         blocks.time += 1;
         let (len, now) = (bytes.len() as u64, blocks.time);
         if blocks.by_number.insert(block, (bytes, now)).is_none() {
@@ -62,17 +52,6 @@ impl Held {
                 None => break,
             }
         }
-    }
-
-    fn lock(&self) -> Option<MutexGuard<'_, Blocks>> {
-        for _ in 0..TRIES {
-            match self.blocks.try_lock() {
-                Ok(held) => return Some(held),
-                Err(TryLockError::Poisoned(held)) => return Some(held.into_inner()),
-                Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
-            }
-        }
-        None
     }
 }
 

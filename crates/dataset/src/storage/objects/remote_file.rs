@@ -1,20 +1,25 @@
 //! One object, read in blocks.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::super::object_url::ObjectUrl;
 use super::bucket::Bucket;
 use super::cache::{BLOCK_BYTES, Cache, CachedFile};
 use super::held::Held;
+use super::in_flight::InFlight;
 use crate::error::Result;
 
 /// Bytes that one request asks for at most.
 const REQUEST_BYTES: u64 = 8 << 20;
+/// Time between two looks at a block that another thread fetches.
+const WAIT: Duration = Duration::from_micros(500);
 
 /// An object of known size, opened for random access. What was read once is kept: in the cache or, without one, in memory, as
 /// long as there is room.
@@ -26,14 +31,15 @@ pub struct RemoteFile {
     /// The entity tag of the first answer: later ones must have it, too.
     etag: OnceLock<Option<String>>,
     kept: Kept,
-    /// Set by every fetch.
-    fetched: Option<Arc<AtomicBool>>,
+    in_flight: Arc<InFlight>,
+    /// Hash of the address.
+    id: u128,
 }
 
 #[derive(Debug)]
 enum Kept {
     Cached(CachedFile),
-    Held { held: Arc<Held>, file: u64 },
+    Held(Arc<Held>),
 }
 
 impl RemoteFile {
@@ -42,21 +48,32 @@ impl RemoteFile {
     /// # Errors
     ///
     /// [`ErrorKind::Corrupt`](crate::error::ErrorKind): `sha256` is none.
-    pub fn cached(bucket: &Bucket, url: ObjectUrl, bytes: u64, cache: &Cache, sha256: &str) -> Result<Self> {
-        let kept = Kept::Cached(cache.file(sha256, bytes)?);
-        Ok(Self { bucket: bucket.clone(), url, bytes, etag: OnceLock::new(), kept, fetched: None })
+    pub fn cached(
+        bucket: &Bucket,
+        url: ObjectUrl,
+        bytes: u64,
+        in_flight: &Arc<InFlight>,
+        cache: &Cache,
+        sha256: &str,
+    ) -> Result<Self> {
+        Ok(Self::new(bucket, url, bytes, in_flight, Kept::Cached(cache.file(sha256, bytes)?)))
     }
 
     /// The object at `url`, of `bytes` bytes: what is read is kept in memory. Sends nothing.
-    pub fn held(bucket: &Bucket, url: ObjectUrl, bytes: u64, held: &Arc<Held>) -> Self {
-        let kept = Kept::Held { held: Arc::clone(held), file: held.file() };
-        Self { bucket: bucket.clone(), url, bytes, etag: OnceLock::new(), kept, fetched: None }
+    pub fn held(
+        bucket: &Bucket,
+        url: ObjectUrl,
+        bytes: u64,
+        in_flight: &Arc<InFlight>,
+        held: &Arc<Held>,
+    ) -> Self {
+        Self::new(bucket, url, bytes, in_flight, Kept::Held(Arc::clone(held)))
     }
 
-    /// Sets `fetched` with every request.
-    #[must_use]
-    pub fn noting(self, fetched: &Arc<AtomicBool>) -> Self {
-        Self { fetched: Some(Arc::clone(fetched)), ..self }
+    fn new(bucket: &Bucket, url: ObjectUrl, bytes: u64, in_flight: &Arc<InFlight>, kept: Kept) -> Self {
+        let id = xxh3_128(url.as_str().as_bytes());
+        let (bucket, in_flight) = (bucket.clone(), Arc::clone(in_flight));
+        Self { bucket, url, bytes, etag: OnceLock::new(), kept, in_flight, id }
     }
 
     /// Its address, for messages.
@@ -81,25 +98,35 @@ impl RemoteFile {
         match &self.kept {
             Kept::Cached(cached) => {
                 let file = cached.opened()?;
-                let missing = self.missing(&range, |block| file.has(block))?;
-                self.fetch(&missing, |block, bytes| cached.keep(&file, block, &bytes))?;
+                self.fetch(
+                    &range,
+                    |block| file.has(block),
+                    |block, bytes| cached.keep(&file, block, &bytes),
+                )?;
                 Ok(file.map().slice(range.start as usize..range.end as usize))
             }
-            Kept::Held { held, file } => self.read_held(held, *file, &range),
+            Kept::Held(held) => self.read_held(held, &range),
         }
     }
 
     /// As [`Self::read`], where blocks that were just fetched may be gone again.
-    fn read_held(&self, held: &Held, file: u64, range: &Range<u64>) -> Result<Bytes> {
-        let numbers = blocks(range);
-        let first = numbers.start;
-        let mut found: Vec<Option<Bytes>> = numbers.map(|block| held.get((file, block))).collect();
-        let missing = self.missing(range, |block| Ok(found[(block - first) as usize].is_some()))?;
-        self.fetch(&missing, |block, bytes| {
-            held.keep((file, block), bytes.clone());
-            found[(block - first) as usize] = Some(bytes);
+    fn read_held(&self, held: &Held, range: &Range<u64>) -> Result<Bytes> {
+        let first = blocks(range).start;
+        let found: RefCell<Vec<Option<Bytes>>> = RefCell::new(vec![None; blocks(range).count()]);
+        let has = |block: u64| {
+            let mut found = found.borrow_mut();
+            let slot = &mut found[(block - first) as usize];
+            if slot.is_none() {
+                *slot = held.get((self.id, block));
+            }
+            Ok(slot.is_some())
+        };
+        self.fetch(range, has, |block, bytes| {
+            held.keep((self.id, block), bytes.clone());
+            found.borrow_mut()[(block - first) as usize] = Some(bytes);
             Ok(())
         })?;
+        let found = found.into_inner();
         let within = |block: u64, bytes: &Bytes| {
             let start = block * BLOCK_BYTES;
             let from = range.start.max(start) - start;
@@ -116,24 +143,43 @@ impl RemoteFile {
         Ok(whole.freeze())
     }
 
-    /// The blocks of `range` that are not there, in order.
-    fn missing(&self, range: &Range<u64>, mut has: impl FnMut(u64) -> Result<bool>) -> Result<Vec<u64>> {
-        let mut missing = Vec::new();
-        for block in blocks(range) {
-            if !has(block)? {
-                missing.push(block);
+    /// Makes sure that all blocks of `range` are there: fetches those that are missing, and waits for those that another thread
+    /// fetches.
+    fn fetch(
+        &self,
+        range: &Range<u64>,
+        has: impl Fn(u64) -> Result<bool>,
+        mut keep: impl FnMut(u64, Bytes) -> Result<()>,
+    ) -> Result<()> {
+        loop {
+            let mut missing = Vec::new();
+            for block in blocks(range) {
+                if !has(block)? {
+                    missing.push(block);
+                }
+            }
+            if missing.is_empty() {
+                return Ok(());
+            }
+            let claim = self.in_flight.claim(self.id, &missing);
+            // Another thread may have fetched them since this one has looked.
+            let mut mine = Vec::new();
+            for &block in &claim.blocks {
+                if !has(block)? {
+                    mine.push(block);
+                }
+            }
+            self.request(&mine, &mut keep)?;
+            if claim.blocks.len() < missing.len() {
+                std::thread::sleep(WAIT);
             }
         }
-        Ok(missing)
     }
 
-    /// Fetches blocks; neighbours come with one request.
-    fn fetch(&self, missing: &[u64], mut keep: impl FnMut(u64, Bytes) -> Result<()>) -> Result<()> {
+    /// Requests blocks; neighbours come with one request.
+    fn request(&self, missing: &[u64], keep: &mut impl FnMut(u64, Bytes) -> Result<()>) -> Result<()> {
         if missing.is_empty() {
             return Ok(());
-        }
-        if let Some(fetched) = &self.fetched {
-            fetched.store(true, Ordering::Relaxed);
         }
         let most = REQUEST_BYTES / BLOCK_BYTES;
         let mut runs: Vec<Range<u64>> = Vec::new();

@@ -115,12 +115,14 @@ fn files_are_read_in_blocks_with_and_without_a_cache() {
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::open(dir.path(), 1 << 30).unwrap();
         let held = Arc::new(Held::new(1 << 30));
+        let in_flight = Arc::default();
         for cached in [None, Some(&cache)] {
             let open = || match cached {
                 Some(cache) => {
-                    RemoteFile::cached(&bucket, url("s3://bucket/x"), end, cache, &sha256).unwrap()
+                    RemoteFile::cached(&bucket, url("s3://bucket/x"), end, &in_flight, cache, &sha256)
+                        .unwrap()
                 }
-                None => RemoteFile::held(&bucket, url("s3://bucket/x"), end, &held),
+                None => RemoteFile::held(&bucket, url("s3://bucket/x"), end, &in_flight, &held),
             };
             let file = open();
             let mut before = 0;
@@ -155,7 +157,9 @@ fn a_damaged_cache_costs_a_request_and_no_wrong_byte() {
     server.put("bucket/x", bytes.clone());
     let (dir, sha256) = (tempfile::tempdir().unwrap(), sha256(&bytes));
     let cache = Cache::open(dir.path(), 1 << 30).unwrap();
-    let open = || RemoteFile::cached(&bucket, url("s3://bucket/x"), 3 << 20, &cache, &sha256).unwrap();
+    let open = || {
+        RemoteFile::cached(&bucket, url("s3://bucket/x"), 3 << 20, &Arc::default(), &cache, &sha256).unwrap()
+    };
     assert!(open().read(0..3 << 20).unwrap() == bytes);
     let data = dir.path().join(format!("{sha256}.data"));
     let mut damaged = bytes.clone();
@@ -178,7 +182,7 @@ fn the_cache_keeps_its_limit() {
         server.put(&format!("bucket/{number}"), bytes.clone());
         let end = bytes.len() as u64;
         let at = url(&format!("s3://bucket/{number}"));
-        let file = RemoteFile::cached(&bucket, at, end, &cache, &sha256(&bytes)).unwrap();
+        let file = RemoteFile::cached(&bucket, at, end, &Arc::default(), &cache, &sha256(&bytes)).unwrap();
         assert!(file.read(0..end).unwrap() == bytes);
     }
     let used: u64 = std::fs::read_dir(dir.path())
@@ -194,7 +198,13 @@ fn an_object_that_is_replaced_is_never_mixed() {
     let (server, bucket) = started(Faults::default());
     let bytes = content(3 << 20);
     server.put("bucket/x", bytes.clone());
-    let file = RemoteFile::held(&bucket, url("s3://bucket/x"), 3 << 20, &Arc::new(Held::new(1 << 30)));
+    let file = RemoteFile::held(
+        &bucket,
+        url("s3://bucket/x"),
+        3 << 20,
+        &Arc::default(),
+        &Arc::new(Held::new(1 << 30)),
+    );
     file.read(0..1).unwrap();
     let mut other = bytes;
     other.reverse();
@@ -202,7 +212,13 @@ fn an_object_that_is_replaced_is_never_mixed() {
     let error = file.read(2 << 20..(2 << 20) + 1).unwrap_err();
     assert!(error.kind() == ErrorKind::Io && error.to_string().contains("replaced"), "{error}");
     server.put("bucket/x", b"short".to_vec());
-    let file = RemoteFile::held(&bucket, url("s3://bucket/x"), 3 << 20, &Arc::new(Held::new(1 << 30)));
+    let file = RemoteFile::held(
+        &bucket,
+        url("s3://bucket/x"),
+        3 << 20,
+        &Arc::default(),
+        &Arc::new(Held::new(1 << 30)),
+    );
     assert!(file.read(0..1).is_err());
 }
 
@@ -226,4 +242,37 @@ fn requests_work_inside_of_another_runtime() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let read = runtime.block_on(async { bucket.get(&url("s3://bucket/x"), 9).unwrap().0 });
     assert_eq!(&read[..], b"hello");
+}
+
+#[test]
+fn threads_that_need_the_same_block_send_one_request() {
+    let bytes = content(3 << 20);
+    let (server, bucket) = started(Faults { latency: Duration::from_millis(50), ..Faults::default() });
+    server.put("bucket/x", bytes.clone());
+    let (dir, sha256) = (tempfile::tempdir().unwrap(), sha256(&bytes));
+    let cache = Cache::open(dir.path(), 1 << 30).unwrap();
+    let (in_flight, held) = (Arc::default(), Arc::new(Held::new(1 << 30)));
+    for cached in [false, true] {
+        let before = server.counts().sent;
+        std::thread::scope(|scope| {
+            for thread in 0..8u64 {
+                let (bytes, sha256, cache, in_flight, held, bucket) =
+                    (&bytes, &sha256, &cache, &in_flight, &held, &bucket);
+                scope.spawn(move || {
+                    let at = url("s3://bucket/x");
+                    let file = match cached {
+                        true => RemoteFile::cached(bucket, at, 3 << 20, in_flight, cache, sha256).unwrap(),
+                        false => RemoteFile::held(bucket, at, 3 << 20, in_flight, held),
+                    };
+                    for range in [thread * 7..(thread + 1) << 10, 0..3 << 20, thread..(1 << 20) + thread] {
+                        assert!(
+                            file.read(range.clone()).unwrap()
+                                == bytes[range.start as usize..range.end as usize]
+                        );
+                    }
+                });
+            }
+        });
+        assert_eq!(server.counts().sent - before, 3 << 20, "cached: {cached}");
+    }
 }
