@@ -19,7 +19,6 @@ use crate::source::text::parquet::ParquetFile;
 use crate::source::text::table::{self, Columns};
 use crate::source::walk::{SourceFile, list};
 use crate::source::{PlannedFile, braces, globs};
-use crate::storage::stat;
 
 /// Source bytes of the pieces that `--shuffle` puts in a keyed order.
 const SHUFFLE_PIECE_BYTES: u64 = 8 << 20;
@@ -133,7 +132,15 @@ fn listed(options: &TextOptions) -> Result<Listed> {
                 return Err(Error::usage("there is no source"));
             };
             let (relative, origin) = (std::path::PathBuf::new(), source.label.clone());
-            let file = SourceFile { source: 0, relative, origin, bytes: 0, modified_ns: 0, member: None };
+            let file = SourceFile {
+                source: 0,
+                relative,
+                origin,
+                bytes: 0,
+                modified_ns: 0,
+                etag: None,
+                member: None,
+            };
             Ok(Listed {
                 sources: options.sources.clone(),
                 files: vec![file],
@@ -155,18 +162,18 @@ fn listed(options: &TextOptions) -> Result<Listed> {
             // What a pattern matches is named, as if the shell had expanded it.
             let named = |name: &str| options.input_format.is_some() || FileKind::of_named(name).is_some();
             let matches = globs::expand(&braces::expand(&options.sources)?, &named)?;
-            for source in &matches.sources {
-                let is_file = stat(&source.path)?.is_some_and(|meta| meta.is_file());
-                if is_file && kind_of(options, true, &source.path).is_none() {
+            let listing = list(&matches.sources, options.follow_symlinks, &wanted)?;
+            for file in listing.files.iter().filter(|file| file.is_named()) {
+                let path = file.path(&matches.sources);
+                if kind_of(options, true, &path).is_none() {
                     return Err(Error::usage("unknown kind of text file")
-                        .at_path(&source.path)
+                        .at_path(path)
                         .help(
                             "to read it as plain text, add --input-format txt; known types are .txt, .jsonl, .json, .csv and \
                              .tsv, also with .gz, .zst, .xz and .bz2, and .parquet and .arrow",
                         ));
                 }
             }
-            let listing = list(&matches.sources, options.follow_symlinks, &wanted)?;
             let mut skipped = listing.skipped;
             skipped.extend(&matches.skipped);
             Ok(Listed { sources: matches.sources, files: listing.files, defects: Vec::new(), skipped })

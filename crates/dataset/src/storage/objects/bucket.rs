@@ -110,6 +110,29 @@ impl Bucket {
         }
     }
 
+    /// What is at each of `urls`, [`AT_ONCE`] requests at a time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::head`].
+    fn heads(&self, urls: &[ObjectUrl]) -> Result<Vec<Option<Object>>> {
+        let client = self.client()?;
+        let keys = urls.iter().map(key).collect::<Result<Vec<Key>>>()?;
+        let found = runtime::current()?.wait(async move {
+            let requests = keys.into_iter().map(|key| {
+                let client = Arc::clone(&client);
+                async move { client.head(&key).await }
+            });
+            futures_util::stream::iter(requests).buffered(AT_ONCE).collect::<Vec<_>>().await
+        })?;
+        let found = found.into_iter().zip(urls).map(|(found, url)| match found {
+            Ok(meta) => Ok(Some(object(url.clone(), &meta))),
+            Err(Failure::NotFound { .. }) => Ok(None),
+            Err(e) => Err(failure("look at the object", url, e)),
+        });
+        found.collect()
+    }
+
     /// The whole object, which must be small.
     ///
     /// # Errors
@@ -247,6 +270,63 @@ impl Bucket {
     ///
     /// [`ErrorKind::Io`]: the store cannot be asked. The first error of `each`.
     pub fn list(&self, folder: &ObjectUrl, mut each: impl FnMut(Object) -> Result<()>) -> Result<()> {
+        let mut last: Option<Object> = None;
+        self.list_unsorted(folder, |found| {
+            if last.as_ref().is_some_and(|last| last.url.key() >= found.url.key()) {
+                return Err(Error::new(ErrorKind::Io, "the store does not list its keys in byte order")
+                    .at_path(folder.as_path())
+                    .help("name the files in a list (--files-from)"));
+            }
+            last = Some(found.clone());
+            each(found)
+        })
+    }
+
+    /// As [`Self::list`], in memory, sorted here, and without the objects that stand for folders: consoles and other tools make empty
+    /// objects whose key ends with a slash.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::list`].
+    pub fn list_files(&self, folder: &ObjectUrl) -> Result<Vec<Object>> {
+        let mut objects = Vec::new();
+        self.list_unsorted(folder, |found| {
+            objects.push(found);
+            Ok(())
+        })?;
+        objects.sort_by(|a, b| a.url.key().cmp(b.url.key()));
+        // The client leaves the slash out, so that an empty object may be either.
+        let mut unclear = Vec::new();
+        let has_children = |folder: &str| {
+            let prefix = format!("{folder}/");
+            let at = objects.partition_point(|object| object.url.key() < prefix.as_str());
+            objects.get(at).is_some_and(|object| object.url.key().starts_with(&prefix))
+        };
+        let mut is_folder: Vec<bool> = objects
+            .iter()
+            .map(|object| {
+                let key = object.url.key();
+                object.bytes == 0 && (key == folder.key() || has_children(key))
+            })
+            .collect();
+        for (at, object) in objects.iter().enumerate() {
+            let is_repeated = at > 0 && objects[at - 1].url == object.url;
+            is_folder[at] |= is_repeated;
+            if object.bytes == 0 && !is_folder[at] {
+                unclear.push(at);
+            }
+        }
+        let urls: Vec<ObjectUrl> = unclear.iter().map(|&at| objects[at].url.clone()).collect();
+        for (at, found) in unclear.into_iter().zip(self.heads(&urls)?) {
+            is_folder[at] = found.is_none();
+        }
+        let mut is_folder = is_folder.into_iter();
+        objects.retain(|_| !is_folder.next().unwrap_or_default());
+        Ok(objects)
+    }
+
+    /// As [`Self::list`], in the order of the store.
+    fn list_unsorted(&self, folder: &ObjectUrl, mut each: impl FnMut(Object) -> Result<()>) -> Result<()> {
         let (client, prefix) = (self.client()?, key(folder)?);
         let (sender, receiver) = std::sync::mpsc::sync_channel(1024);
         runtime::current()?.spawn(async move {
@@ -259,19 +339,11 @@ impl Bucket {
                 }
             }
         });
-        let mut last: Option<Object> = None;
         for found in receiver {
             let meta = found.map_err(|e| failure("list", folder, e))?;
             let url = format!("{}/{}", folder.root(), meta.location);
             let Ok(Some(url)) = ObjectUrl::parse(std::path::Path::new(&url)) else { continue };
-            let found = object(url, &meta);
-            if last.as_ref().is_some_and(|last| last.url.key() >= found.url.key()) {
-                return Err(Error::new(ErrorKind::Io, "the store does not list its keys in byte order")
-                    .at_path(folder.as_path())
-                    .help("name the files in a list (--files-from)"));
-            }
-            last = Some(found.clone());
-            each(found)?;
+            each(object(url, &meta))?;
         }
         Ok(())
     }
@@ -297,14 +369,22 @@ impl fmt::Debug for Bucket {
     }
 }
 
-fn key(url: &ObjectUrl) -> Result<Key> {
-    Key::parse(url.key())
-        .map_err(|e| Error::usage("no object can have this address").at_path(url.as_path()).caused_by(e))
+pub(super) fn key(url: &ObjectUrl) -> Result<Key> {
+    let parsed = match url.is_server() {
+        // Addresses of web servers are encoded already.
+        true => Key::from_url_path(url.key()),
+        false => Key::parse(url.key()),
+    };
+    parsed.map_err(|e| Error::usage("no object can have this address").at_path(url.as_path()).caused_by(e))
 }
 
 fn object(url: ObjectUrl, meta: &ObjectMeta) -> Object {
-    let modified_ns = meta.last_modified.timestamp_nanos_opt().unwrap_or_default();
-    Object { url, bytes: meta.size, modified_ns: i128::from(modified_ns), etag: meta.e_tag.clone() }
+    Object { url, bytes: meta.size, modified_ns: nanoseconds(meta), etag: meta.e_tag.clone() }
+}
+
+/// Time of the last change, in nanoseconds since 1970.
+pub(super) fn nanoseconds(meta: &ObjectMeta) -> i128 {
+    i128::from(meta.last_modified.timestamp_nanos_opt().unwrap_or_default())
 }
 
 /// A client with the credentials of the environment.

@@ -8,7 +8,10 @@
 mod bucket;
 mod cache;
 mod failure;
+mod fetch;
 mod held;
+mod object_reader;
+mod outages;
 mod remote_file;
 mod runtime;
 mod upload;
@@ -19,5 +22,6 @@ mod tests;
 pub use bucket::{Bucket, Created, Object, Settings};
 pub use cache::Cache;
 pub use held::Held;
+pub use object_reader::ObjectReader;
 pub use remote_file::RemoteFile;
 pub use upload::Upload;
