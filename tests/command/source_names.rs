@@ -194,7 +194,7 @@ fn urls_are_refused_and_nothing_is_written() {
     for args in [
         &["a.jsonl", "--out", "s3://bucket/x"][..],
         &["ftp://host/x", "--out", "out"],
-        &["train=gs://bucket/x", "--out", "out"],
+        &["train=ftp://host/x", "--out", "out"],
         &["hf://datasets/x/*.parquet", "--out", "out"],
         &["--files-from", "https://host/list", "--out", "out"],
     ] {
