@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::storage::ObjectUrl;
 pub(super) use crate::storage::objects::ObjectReader as OpenedObject;
-use crate::storage::objects::{Bucket, Object};
+use crate::storage::objects::{Bucket, FileListing, Object};
 
 /// Opens the object that is planned as `planned`. Sends nothing.
 pub(super) fn open(planned: &PlannedFile, url: ObjectUrl) -> Result<OpenedObject> {
@@ -53,10 +53,12 @@ pub(super) fn list(
     if url.is_server() {
         return missing("check the address; files of web servers are named one by one");
     }
-    let objects = bucket.list_files(url)?;
-    if objects.is_empty() {
+    let FileListing { objects, unusable } = bucket.list_files(url)?;
+    if objects.is_empty() && unusable.is_empty() {
         return missing("check the address; no object has this key, and no key starts with it and a slash");
     }
+    unusable.iter().for_each(|key| listing.skipped.add(key));
+    listing.unusable.extend(unusable.into_iter().map(|key| format!("{}/{key}", url.root())));
     for object in objects {
         let key = object.url.key().to_owned();
         let relative = key[url.key().len()..].trim_start_matches('/');
@@ -120,7 +122,7 @@ impl Lookup {
             return look_at(&url);
         }
         if self.all.is_none() {
-            let objects = Bucket::of(&self.url)?.list_files(&self.url)?;
+            let FileListing { objects, .. } = Bucket::of(&self.url)?.list_files(&self.url)?;
             self.all =
                 Some(objects.iter().map(|object| (object.url.key().to_owned(), planned(object))).collect());
         }

@@ -128,6 +128,8 @@ pub struct Listing {
     pub files: Vec<SourceFile>,
     /// Files left out: not kept by the filter, hidden, links that are not followed, sockets and devices.
     pub skipped: SkippedTypes,
+    /// Addresses of objects that were left out because their keys are no paths. They count as skipped.
+    pub unusable: Vec<String>,
 }
 
 /// Lists the files of all `sources` that `keep` (given the file name) wants. Names that begin with a dot are skipped,

@@ -244,12 +244,25 @@ fn files_of_web_servers_are_read_one_by_one() {
 }
 
 #[test]
-fn a_key_that_is_no_path_is_named() {
+fn keys_that_are_no_paths_are_left_out_and_named() {
     let sources = Sources::new(Faults::default());
     sources.put("photos/a.jpg", &image(0));
     sources.server.put("bucket/photos/x//y.jpg", image(1));
-    let ran = sources.run("images s3://bucket/photos --out no").exits(2);
-    ran.says(&["photos/x//y.jpg", "rename or delete that object"]);
+    sources.server.put("bucket/photos/x/../z.jpg", image(2));
+    sources.run("images photos --out local --format msgpack").exits(0);
+    let ran = sources.run("images s3://bucket/photos --out remote --format msgpack").exits(0);
+    ran.says(&["2 objects are left out", "s3://bucket/photos/x/../z.jpg"]);
+    assert_eq!(records(&sources.path("remote")), records(&sources.path("local")));
+    assert_eq!(manifest(&sources.path("remote"))["sources"]["skipped"], 2);
+    sources.put("texts/a.txt", b"text");
+    sources.server.put("bucket/texts//b.txt", b"text");
+    let ran = sources.run("text s3://bucket/texts --out texts-out --tokenizer bytes").exits(0);
+    ran.says(&["1 object is left out", "s3://bucket/texts//b.txt"]);
+    sources.server.delete("bucket/texts/a.txt");
+    sources
+        .run("text s3://bucket/texts --out none --tokenizer bytes")
+        .exits(3)
+        .says(&["s3://bucket/texts//b.txt"]);
 }
 
 #[test]

@@ -178,7 +178,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let listing = list(sources, options.follow_symlinks, &|_| true)?;
     crate::pipeline::check_origins(&listing.files, sources)?;
     let image_tables = find_tables(&listing.files, options)?;
-    let mut warnings = Vec::new();
+    let mut warnings: Vec<Warning> = Warning::of_keys(&listing.unusable).into_iter().collect();
     let listing = match image_tables {
         Some(_) => listing,
         None => with_archives(listing, options, &mut warnings)?,
@@ -229,7 +229,8 @@ fn with_archives(listing: Listing, options: &ImagesOptions, warnings: &mut Vec<W
     let sources = &options.sources;
     let is_image = |file: &SourceFile| is_tar(&file.origin) || has_image_extension(&file.origin);
     let has_images = listing.files.iter().any(is_image);
-    let mut all = Listing { files: Vec::with_capacity(listing.files.len()), skipped: listing.skipped };
+    let files = Vec::with_capacity(listing.files.len());
+    let mut all = Listing { files, skipped: listing.skipped, unusable: listing.unusable };
     let mut left_out = None;
     for file in listing.files {
         if !is_archive(&file, sources) {

@@ -119,6 +119,7 @@ impl TextJob {
             (TextInput::Stdin, [detail]) => Some(detail.kind.reads(Stream::stdin(detail.kind.compression)?)),
             _ => None,
         };
+        warnings.extend(Warning::of_keys(&found.unusable));
         warnings.extend(head::check(&options, &found.files, &found.sources, &found.details, stdin.as_mut())?);
         Ok(Self {
             described: options.describe()?,

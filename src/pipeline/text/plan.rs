@@ -78,6 +78,8 @@ pub(super) struct Found {
     /// One per file.
     pub(super) details: Vec<TextFile>,
     pub(super) skipped: SkippedTypes,
+    /// As in [`Listing`](crate::source::walk::Listing).
+    pub(super) unusable: Vec<String>,
     /// Fields that are kept.
     pub(super) fields: Vec<Field>,
     /// In record order.
@@ -88,7 +90,7 @@ pub(super) struct Found {
 
 /// Lists the sources and divides them into units of about `unit_bytes`.
 pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<Found> {
-    let Listed { sources, files, defects, skipped } = listed(options)?;
+    let Listed { sources, files, defects, skipped, unusable } = listed(options)?;
     crate::pipeline::check_origins(&files, &sources)?;
     let mut types: Vec<Option<FieldType>> = options.keep_fields.iter().map(|k| k.ty).collect();
     let shuffle = options.output.shuffle;
@@ -112,7 +114,7 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<Found> {
     let kept = options.keep_fields.iter().zip(types);
     let fields = kept.map(|(k, ty)| Field::nullable(&k.name, ty.unwrap_or(FieldType::String))).collect();
     let units = group(&parts, unit_bytes);
-    Ok(Found { units, sources, files, details, skipped, fields, parts })
+    Ok(Found { units, sources, files, details, skipped, unusable, fields, parts })
 }
 
 /// The files of the sources.
@@ -122,6 +124,7 @@ struct Listed {
     /// One per file that is named by a list.
     defects: Vec<Option<Reject>>,
     skipped: SkippedTypes,
+    unusable: Vec<String>,
 }
 
 fn listed(options: &TextOptions) -> Result<Listed> {
@@ -146,6 +149,7 @@ fn listed(options: &TextOptions) -> Result<Listed> {
                 files: vec![file],
                 defects: Vec::new(),
                 skipped: SkippedTypes::default(),
+                unusable: Vec::new(),
             })
         }
         TextInput::FilesFrom(from) => {
@@ -156,7 +160,8 @@ fn listed(options: &TextOptions) -> Result<Listed> {
             };
             let (files, details) = from.list(folder, options.follow_symlinks)?;
             let defects = details.into_iter().map(|d| d.defect.map(|defect| *defect)).collect();
-            Ok(Listed { sources: options.sources.clone(), files, defects, skipped: SkippedTypes::default() })
+            let (sources, skipped) = (options.sources.clone(), SkippedTypes::default());
+            Ok(Listed { sources, files, defects, skipped, unusable: Vec::new() })
         }
         TextInput::Walk => {
             // What a pattern matches is named, as if the shell had expanded it.
@@ -176,7 +181,8 @@ fn listed(options: &TextOptions) -> Result<Listed> {
             }
             let mut skipped = listing.skipped;
             skipped.extend(&matches.skipped);
-            Ok(Listed { sources: matches.sources, files: listing.files, defects: Vec::new(), skipped })
+            let (files, unusable) = (listing.files, listing.unusable);
+            Ok(Listed { sources: matches.sources, files, defects: Vec::new(), skipped, unusable })
         }
     }
 }

@@ -12,6 +12,7 @@ use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::http::HttpBuilder;
+use object_store::list::PaginatedListStore;
 use object_store::path::Path as Key;
 use object_store::{
     ClientOptions, Error as Failure, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode,
@@ -20,6 +21,7 @@ use object_store::{
 
 use super::super::object_url::ObjectUrl;
 use super::failure::{changed, failure};
+use super::file_listing::Pages;
 use super::runtime;
 use super::upload::Upload;
 use crate::error::{Error, ErrorKind, Result};
@@ -92,6 +94,15 @@ impl Bucket {
     }
 
     pub(super) fn client(&self) -> Result<Arc<dyn ObjectStore>> {
+        Ok(self.connected()?.store)
+    }
+
+    /// The client as one that lists in pages; `None` for web servers.
+    pub(super) fn pages(&self) -> Result<Option<Pages>> {
+        Ok(self.connected()?.pages)
+    }
+
+    fn connected(&self) -> Result<Client> {
         let name = format!("{} {:?}", self.root.root(), self.settings);
         runtime::current()?.client(&name, || connect(&self.root, &self.settings))
     }
@@ -115,7 +126,7 @@ impl Bucket {
     /// # Errors
     ///
     /// As [`Self::head`].
-    fn heads(&self, urls: &[ObjectUrl]) -> Result<Vec<Option<Object>>> {
+    pub(super) fn heads(&self, urls: &[ObjectUrl]) -> Result<Vec<Option<Object>>> {
         let client = self.client()?;
         let keys = urls.iter().map(key).collect::<Result<Vec<Key>>>()?;
         let found = runtime::current()?.wait(async move {
@@ -270,63 +281,6 @@ impl Bucket {
     ///
     /// [`ErrorKind::Io`]: the store cannot be asked. The first error of `each`.
     pub fn list(&self, folder: &ObjectUrl, mut each: impl FnMut(Object) -> Result<()>) -> Result<()> {
-        let mut last: Option<Object> = None;
-        self.list_unsorted(folder, |found| {
-            if last.as_ref().is_some_and(|last| last.url.key() >= found.url.key()) {
-                return Err(Error::new(ErrorKind::Io, "the store does not list its keys in byte order")
-                    .at_path(folder.as_path())
-                    .help("name the files in a list (--files-from)"));
-            }
-            last = Some(found.clone());
-            each(found)
-        })
-    }
-
-    /// As [`Self::list`], in memory, sorted here, and without the objects that stand for folders: consoles and other tools make empty
-    /// objects whose key ends with a slash.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::list`].
-    pub fn list_files(&self, folder: &ObjectUrl) -> Result<Vec<Object>> {
-        let mut objects = Vec::new();
-        self.list_unsorted(folder, |found| {
-            objects.push(found);
-            Ok(())
-        })?;
-        objects.sort_by(|a, b| a.url.key().cmp(b.url.key()));
-        // The client leaves the slash out, so that an empty object may be either.
-        let mut unclear = Vec::new();
-        let has_children = |folder: &str| {
-            let prefix = format!("{folder}/");
-            let at = objects.partition_point(|object| object.url.key() < prefix.as_str());
-            objects.get(at).is_some_and(|object| object.url.key().starts_with(&prefix))
-        };
-        let mut is_folder: Vec<bool> = objects
-            .iter()
-            .map(|object| {
-                let key = object.url.key();
-                object.bytes == 0 && (key == folder.key() || has_children(key))
-            })
-            .collect();
-        for (at, object) in objects.iter().enumerate() {
-            let is_repeated = at > 0 && objects[at - 1].url == object.url;
-            is_folder[at] |= is_repeated;
-            if object.bytes == 0 && !is_folder[at] {
-                unclear.push(at);
-            }
-        }
-        let urls: Vec<ObjectUrl> = unclear.iter().map(|&at| objects[at].url.clone()).collect();
-        for (at, found) in unclear.into_iter().zip(self.heads(&urls)?) {
-            is_folder[at] = found.is_none();
-        }
-        let mut is_folder = is_folder.into_iter();
-        objects.retain(|_| !is_folder.next().unwrap_or_default());
-        Ok(objects)
-    }
-
-    /// As [`Self::list`], in the order of the store.
-    fn list_unsorted(&self, folder: &ObjectUrl, mut each: impl FnMut(Object) -> Result<()>) -> Result<()> {
         let (client, prefix) = (self.client()?, key(folder)?);
         let (sender, receiver) = std::sync::mpsc::sync_channel(1024);
         runtime::current()?.spawn(async move {
@@ -339,11 +293,19 @@ impl Bucket {
                 }
             }
         });
+        let mut last: Option<Object> = None;
         for found in receiver {
             let meta = found.map_err(|e| failure("list", folder, e))?;
             let url = format!("{}/{}", folder.root(), meta.location);
             let Ok(Some(url)) = ObjectUrl::parse(std::path::Path::new(&url)) else { continue };
-            each(object(url, &meta))?;
+            let found = object(url, &meta);
+            if last.as_ref().is_some_and(|last| last.url.key() >= found.url.key()) {
+                return Err(Error::new(ErrorKind::Io, "the store does not list its keys in byte order")
+                    .at_path(folder.as_path())
+                    .help("name the files in a list (--files-from)"));
+            }
+            last = Some(found.clone());
+            each(found)?;
         }
         Ok(())
     }
@@ -378,7 +340,7 @@ pub(super) fn key(url: &ObjectUrl) -> Result<Key> {
     parsed.map_err(|e| Error::usage("no object can have this address").at_path(url.as_path()).caused_by(e))
 }
 
-fn object(url: ObjectUrl, meta: &ObjectMeta) -> Object {
+pub(super) fn object(url: ObjectUrl, meta: &ObjectMeta) -> Object {
     Object { url, bytes: meta.size, modified_ns: nanoseconds(meta), etag: meta.e_tag.clone() }
 }
 
@@ -387,8 +349,22 @@ pub(super) fn nanoseconds(meta: &ObjectMeta) -> i128 {
     i128::from(meta.last_modified.timestamp_nanos_opt().unwrap_or_default())
 }
 
+/// A connection to a store.
+#[derive(Clone)]
+pub(super) struct Client {
+    pub(super) store: Arc<dyn ObjectStore>,
+    pages: Option<Pages>,
+}
+
+impl Client {
+    fn listing<S: ObjectStore + PaginatedListStore>(store: S) -> Self {
+        let store = Arc::new(store);
+        Self { pages: Some(Arc::clone(&store) as _), store }
+    }
+}
+
 /// A client with the credentials of the environment.
-fn connect(url: &ObjectUrl, settings: &Settings) -> Result<Arc<dyn ObjectStore>> {
+fn connect(url: &ObjectUrl, settings: &Settings) -> Result<Client> {
     let seconds = std::env::var("DSCONVERT_RETRY_SECONDS").ok().and_then(|text| text.parse().ok());
     let retry = RetryConfig {
         max_retries: RETRIES,
@@ -409,19 +385,23 @@ fn connect(url: &ObjectUrl, settings: &Settings) -> Result<Arc<dyn ObjectStore>>
         };
     }
     let root = url.root();
-    let made: Result<Arc<dyn ObjectStore>, Failure> = match url.scheme() {
+    let made: Result<Client, Failure> = match url.scheme() {
         "s3" | "s3a" => {
             with_settings!(AmazonS3Builder::from_env().with_client_options(options)).and_then(|builder| {
                 let builder = builder.with_url(root).with_conditional_put(S3ConditionalPut::ETagMatch);
-                Ok(Arc::new(builder.with_retry(retry).build()?) as _)
+                Ok(Client::listing(builder.with_retry(retry).build()?))
             })
         }
         "gs" => with_settings!(GoogleCloudStorageBuilder::from_env().with_client_options(options))
-            .and_then(|builder| Ok(Arc::new(builder.with_url(root).with_retry(retry).build()?) as _)),
-        "http" | "https" => with_settings!(HttpBuilder::new().with_client_options(options))
-            .and_then(|builder| Ok(Arc::new(builder.with_url(root).with_retry(retry).build()?) as _)),
+            .and_then(|builder| Ok(Client::listing(builder.with_url(root).with_retry(retry).build()?))),
+        "http" | "https" => {
+            with_settings!(HttpBuilder::new().with_client_options(options)).and_then(|builder| {
+                let store = Arc::new(builder.with_url(root).with_retry(retry).build()?);
+                Ok(Client { store, pages: None })
+            })
+        }
         _ => with_settings!(MicrosoftAzureBuilder::from_env().with_client_options(options))
-            .and_then(|builder| Ok(Arc::new(builder.with_url(root).with_retry(retry).build()?) as _)),
+            .and_then(|builder| Ok(Client::listing(builder.with_url(root).with_retry(retry).build()?))),
     };
     made.map_err(|e| {
         Error::usage("the store cannot be used as it is described").at_path(url.as_path()).caused_by(e).help(

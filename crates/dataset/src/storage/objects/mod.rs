@@ -9,6 +9,7 @@ mod bucket;
 mod cache;
 mod failure;
 mod fetch;
+mod file_listing;
 mod held;
 mod object_reader;
 mod outages;
@@ -21,6 +22,7 @@ mod tests;
 
 pub use bucket::{Bucket, Created, Object, Settings};
 pub use cache::Cache;
+pub use file_listing::FileListing;
 pub use held::Held;
 pub use object_reader::ObjectReader;
 pub use remote_file::RemoteFile;

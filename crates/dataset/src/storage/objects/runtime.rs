@@ -8,13 +8,13 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-use object_store::ObjectStore;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use super::bucket::Client;
 use super::outages::Outages;
 use crate::error::{Error, Result};
 
@@ -28,7 +28,7 @@ const READS_AT_ONCE: usize = 128;
 /// What a process has for requests.
 pub(super) struct PerProcess {
     runtime: Runtime,
-    clients: Mutex<HashMap<String, Arc<dyn ObjectStore>>>,
+    clients: Mutex<HashMap<String, Client>>,
     reads: Semaphore,
     pub(super) outages: Outages,
 }
@@ -89,17 +89,13 @@ pub(super) fn current() -> Result<&'static PerProcess> {
 
 impl PerProcess {
     /// The client called `name`, made by `make` when there is none.
-    pub(super) fn client(
-        &self,
-        name: &str,
-        make: impl FnOnce() -> Result<Arc<dyn ObjectStore>>,
-    ) -> Result<Arc<dyn ObjectStore>> {
+    pub(super) fn client(&self, name: &str, make: impl FnOnce() -> Result<Client>) -> Result<Client> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = clients.get(name) {
-            return Ok(Arc::clone(client));
+            return Ok(client.clone());
         }
         let client = make()?;
-        clients.insert(name.to_owned(), Arc::clone(&client));
+        clients.insert(name.to_owned(), client.clone());
         Ok(client)
     }
 

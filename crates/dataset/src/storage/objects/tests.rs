@@ -321,7 +321,25 @@ fn markers_of_folders_are_not_files() {
     for key in ["p/", "p/a-b", "p/a/", "p/a/x", "p/empty", "p/none/", "p/z", "p/z-", "p/z/"] {
         server.put(&format!("bucket/{key}"), if key == "p/a-b" { vec![1] } else { Vec::new() });
     }
-    let objects = bucket.list_files(&url("s3://bucket/p")).unwrap();
-    let keys: Vec<&str> = objects.iter().map(|object| object.url.key()).collect();
+    let listing = bucket.list_files(&url("s3://bucket/p")).unwrap();
+    let keys: Vec<&str> = listing.objects.iter().map(|object| object.url.key()).collect();
     assert_eq!(keys, ["p/a-b", "p/a/x", "p/empty", "p/z", "p/z-"]);
+    assert!(listing.unusable.is_empty());
+}
+
+#[test]
+fn keys_that_are_no_paths_are_passed_over() {
+    let (server, bucket) = started(Faults { page: 400, ..Faults::usual(9, 1) });
+    for number in 0..1000 {
+        server.put(&format!("bucket/p/{number:04}"), vec![1]);
+    }
+    let bad = ["p//x", "p/0000/../y", "p/0399//z", "p/0399//zz", "p/0500/.", "p/9//"];
+    for key in bad {
+        server.put(&format!("bucket/{key}"), vec![2]);
+    }
+    let listing = bucket.list_files(&url("s3://bucket/p")).unwrap();
+    let keys: Vec<&str> = listing.objects.iter().map(|object| object.url.key()).collect();
+    let good: Vec<String> = (0..1000).map(|number| format!("p/{number:04}")).collect();
+    assert_eq!(keys, good);
+    assert_eq!(listing.unusable, bad);
 }
