@@ -22,6 +22,9 @@ pub(super) fn failure(doing: &str, url: &ObjectUrl, failure: Failure) -> Error {
                 .at_path(url.as_path())
                 .help("rename or delete that object, or name a prefix that it is not under")
         }
+        Failure::Generic { .. } if failure.to_string().contains("NoSuchBucket") => {
+            at(format!("cannot {doing}: there is no such bucket")).help("check the address")
+        }
         other => {
             let help = match other.to_string().contains("metadata/instance")
                 || other.to_string().contains("169.254.")
