@@ -5,6 +5,7 @@
 //! in smaller ones, until the key is alone and can be passed over.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Error as PathError;
@@ -20,6 +21,10 @@ use crate::error::{Error, Result};
 const SMALLER_PAGE: usize = 100;
 /// How much smaller a page is than the one before that cannot be read.
 const STEP: usize = 10;
+
+/// How often a page is requested whose response breaks off, and the pause before the second time.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// What is under an address.
 #[derive(Debug, Default)]
@@ -94,6 +99,7 @@ async fn list(
     // `None`: as many keys as the store likes.
     let mut most: Option<usize> = None;
     let mut page_token = None;
+    let mut tries = 1;
     loop {
         let options = PaginatedListOptions {
             offset: unusable.last().cloned(),
@@ -120,8 +126,15 @@ async fn list(
                 unusable.push(key);
                 page_token = None;
             }
+            // The client repeats requests, but not those whose response breaks off.
+            Err(e @ Failure::Generic { .. }) if tries < TRIES && e.to_string().contains("response body") => {
+                tokio::time::sleep(PAUSE * tries).await;
+                tries += 1;
+                continue;
+            }
             Err(e) => return Err(e),
         }
+        tries = 1;
     }
 }
 
