@@ -29,6 +29,9 @@ pub(super) struct CommonArgs {
     ///
     /// The label of a source is the first part of every key and origin: the name of the file or folder, unless LABEL=PATH
     /// gives another. When all labels are names of splits (train=…, validation=…), the sources are the splits.
+    ///
+    /// Sources may be in object storage: a prefix or an object, as s3://bucket/photos (also gs:// and az://), or a file of a web
+    /// server (https://…).
     #[arg(required = true, value_name = "SRC")]
     sources: Vec<PathBuf>,
 

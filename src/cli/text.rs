@@ -35,7 +35,9 @@ const DEFAULT_REPORT_BATCH: u64 = 32;
     .long_help("Files, folders and patterns to convert, or - for standard input; LABEL=PATH names the source\n\n\
                 The label of a source is the first part of every key and origin: the name of the file or folder, unless \
                 LABEL=PATH gives another. When all labels are names of splits (train=…, validation=…), the sources are the \
-                splits.")))]
+                splits.\n\n\
+                Sources may be in object storage: a prefix or an object, as s3://bucket/corpus (also gs:// and az://), or a \
+                file of a web server (https://…).")))]
 pub(super) struct Args {
     #[command(flatten)]
     common: CommonArgs,

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::error::{Error, Result};
-use crate::options::{Choice, SourceSpec, check_local, default_threads, parse_size};
-use crate::storage::stat;
+use crate::options::{Choice, SourceSpec, default_threads, parse_size};
+use crate::storage::{ObjectUrl, stat};
 
 /// What to do about a folder as the value of `--files-from`.
 pub(super) const LISTED: &str =
@@ -57,17 +57,18 @@ pub(super) fn threads(given: Option<usize>) -> Result<usize> {
     }
 }
 
-/// `PATH`, or `LABEL=PATH` when there is no file of that whole name.
+/// `PATH`, or `LABEL=PATH` when there is no file of that whole name; a path may be an address in object storage.
 pub(super) fn source(text: &Path) -> Result<SourceSpec> {
-    check_local("SRC", text)?;
-    if let Some((label, path)) = text.to_str().and_then(|t| t.split_once('='))
+    let is_address = ObjectUrl::parse(text).map_err(|e| flag("SRC", &e))?.is_some();
+    if !is_address
+        && let Some((label, path)) = text.to_str().and_then(|t| t.split_once('='))
         && stat(text)?.is_none()
     {
         if label.is_empty() || label.contains(['/', '#']) {
             return Err(Error::usage(format!("{label:?} cannot be the label of a source"))
                 .help("a label is not empty and has neither / nor #"));
         }
-        check_local("SRC", Path::new(path))?;
+        ObjectUrl::parse(Path::new(path)).map_err(|e| flag("SRC", &e))?;
         return Ok(SourceSpec { label: label.to_owned(), path: path.into() });
     }
     // `.` and `..` have no name of their own.
@@ -95,10 +96,20 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_no_url_with_or_without_a_label() {
-        for url in ["s3://bucket/x", "train=s3://bucket/x"] {
+    fn a_source_may_be_in_object_storage_with_or_without_a_label() {
+        for (text, label, path) in [
+            ("s3://bucket/a/photos/", "photos", "s3://bucket/a/photos/"),
+            ("gs://bucket", "bucket", "gs://bucket"),
+            ("s3://bucket/day=1/x=2", "x=2", "s3://bucket/day=1/x=2"),
+            ("train=az://bucket/x", "train", "az://bucket/x"),
+            ("https://host/a/x.jsonl.zst", "x.jsonl.zst", "https://host/a/x.jsonl.zst"),
+        ] {
+            let found = source(Path::new(text)).unwrap();
+            assert_eq!((found.label.as_str(), found.path.as_path()), (label, Path::new(path)));
+        }
+        for url in ["ftp://host/x", "train=ftp://host/x", "https://host/x?key=secret", "s3://me:secret@b/x"] {
             let message = source(Path::new(url)).unwrap_err().to_string();
-            assert!(message.contains("is a URL"), "{message}");
+            assert!(message.contains("SRC") && !message.contains("secret"), "{message}");
         }
         assert!(source(Path::new("a/b://c")).is_ok());
     }

@@ -1,4 +1,4 @@
-//! Refusal of URLs where a local path is expected.
+//! Refusal of URLs where a local path is expected, and of addresses that no source can have.
 //!
 //! `s3://bucket/x` is a valid path, too: without this check, a run would create the folder `s3:` and succeed.
 
@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::SourceSpec;
 use crate::error::{Error, Result};
+use crate::storage::ObjectUrl;
 
 /// Refuses a URL as the value of `option`.
 ///
@@ -20,13 +21,18 @@ pub fn check_local(option: &'static str, path: &Path) -> Result<()> {
             path.to_string_lossy()
         ))
         .of_option(option)
-        .help("name a local file or folder; object storage is not supported")),
+        .help("name a local file or folder")),
     }
 }
 
-/// [`check_local`] of all sources.
-pub(crate) fn check_local_sources(sources: &[SourceSpec]) -> Result<()> {
-    sources.iter().try_for_each(|source| check_local("source", &source.path))
+/// Refuses sources whose address is not one of a store that can be read.
+pub(crate) fn check_sources(sources: &[SourceSpec]) -> Result<()> {
+    sources.iter().try_for_each(|source| ObjectUrl::parse(&source.path).map(|_| ()))
+}
+
+/// Whether a source is in object storage.
+pub(crate) fn is_remote(sources: &[SourceSpec]) -> bool {
+    sources.iter().any(|source| ObjectUrl::is_url(&source.path))
 }
 
 /// `s3` of `s3://bucket/x`, by the rules of RFC 3986.

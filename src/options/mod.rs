@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use choice::Choice;
 pub use local::check_local;
-pub(crate) use local::check_local_sources;
+pub(crate) use local::{check_sources, is_remote};
 pub use size::{MaxRejects, parse_size};
 pub use split::SplitSpec;
 

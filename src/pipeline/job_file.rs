@@ -26,7 +26,7 @@ use crate::schema::{Kind, Schema};
 use crate::source::read_file;
 use crate::source::skipped::SkippedTypes;
 use crate::source::walk::SourceFile;
-use crate::storage::{NewFile, hex, lstat, write_file};
+use crate::storage::{NewFile, ObjectUrl, hex, lstat, write_file};
 
 /// Name of the stored job in the working directory.
 pub(super) const JOB_NAME: &str = "job.jsonl";
@@ -113,7 +113,7 @@ pub(super) fn store<J: StoredJob>(job: &J, plan: &str, work: &Path) -> Result<()
     let mut header = job.header()?;
     plan.clone_into(&mut header.plan);
     // Parts may run in another directory.
-    for source in &mut header.sources {
+    for source in header.sources.iter_mut().filter(|source| !ObjectUrl::is_url(&source.path)) {
         source.path =
             std::path::absolute(&source.path).map_err(|e| Error::io("resolve the path", &source.path, e))?;
     }

@@ -21,8 +21,8 @@ use crate::index::{Segment, ShardEntry, ShardTable};
 use crate::manifest::{MANIFEST_NAME, Manifest, open_listed};
 use crate::options::{Existing, SourceSpec, check_local};
 use crate::storage::{
-    Access, DirLock, create_dir, find_link, is_empty_dir, list_dir, lstat, remove_dir_all, remove_empty_dir,
-    remove_file, rename, resolve, stat, sync_dir, write_file,
+    Access, DirLock, ObjectUrl, create_dir, find_link, is_empty_dir, list_dir, lstat, remove_dir_all,
+    remove_empty_dir, remove_file, rename, resolve, stat, sync_dir, write_file,
 };
 
 /// Name of the working directory inside the output directory. It is gone after the commit.
@@ -58,7 +58,7 @@ pub(super) enum Start {
 pub(super) fn check(out: &Path, existing: Existing, sources: &[SourceSpec]) -> Result<()> {
     check_local("out", out)?;
     let real = real_path(out)?;
-    for source in sources {
+    for source in sources.iter().filter(|source| !ObjectUrl::is_url(&source.path)) {
         let source_path = real_path(&source.path)?;
         if real.starts_with(&source_path) || source_path.starts_with(&real) {
             return Err(Error::usage(format!(

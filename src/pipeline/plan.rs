@@ -70,7 +70,12 @@ impl Plan<'_> {
         });
         let files = self.files.iter().map(|f| {
             // Nanoseconds as text: they do not fit the integers that all JSON readers can hold.
-            json!({ "origin": f.origin, "bytes": f.bytes, "modified_ns": f.modified_ns.to_string() })
+            let mut line =
+                json!({ "origin": f.origin, "bytes": f.bytes, "modified_ns": f.modified_ns.to_string() });
+            if let Some(etag) = &f.etag {
+                line["etag"] = json!(etag);
+            }
+            line
         });
         std::iter::once(header).chain(files)
     }
@@ -191,6 +196,7 @@ mod tests {
             origin: origin.into(),
             bytes,
             modified_ns: 1,
+            etag: None,
             member: None,
         }
     }

@@ -9,7 +9,7 @@ use super::portable_name;
 use super::skipped::SkippedTypes;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
-use crate::storage::{contained, stat};
+use crate::storage::{ObjectUrl, contained, stat};
 
 /// What a pattern stands for.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -31,6 +31,10 @@ pub fn expand(sources: &[SourceSpec], keep: &dyn Fn(&str) -> bool) -> Result<Mat
     let mut all = Matches::default();
     for source in sources {
         match source.path.to_str().filter(|p| is_pattern(p)) {
+            Some(pattern) if ObjectUrl::is_url(&source.path) => {
+                return Err(Error::usage(format!("{pattern:?}: patterns are not read in object storage"))
+                    .help("name a prefix, or list the files with --files-from"));
+            }
             Some(pattern) if stat(&source.path)?.is_none() => all.add(source, pattern, keep)?,
             _ => all.sources.push(source.clone()),
         }

@@ -152,6 +152,7 @@ mod tests {
                 origin: format!("s/{p}"),
                 bytes: 1,
                 modified_ns: 0,
+                etag: None,
                 member: None,
             })
             .collect()

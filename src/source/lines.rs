@@ -7,10 +7,9 @@ use std::io::ErrorKind;
 use std::ops::Range;
 
 use memchr::{memchr, memrchr};
-use rustix::buffer::spare_capacity;
-use rustix::io::Errno;
 
-use super::planned::{OpenedFile, PlannedFile};
+use super::opened::OpenedFile;
+use super::planned::PlannedFile;
 use crate::error::{Error, Result};
 
 /// A piece of a file.
@@ -64,6 +63,7 @@ impl LineReader {
     /// As [`Self::open`].
     pub fn over(file: OpenedFile, range: Range<u64>, max_line_bytes: u64) -> Result<Self> {
         let file_bytes = file.bytes();
+        file.will_read(range.start.saturating_sub(1)..range.end)?;
         let mut reader =
             Self { file, offset: range.start, begun: Vec::new(), end: range.end, file_bytes, max_line_bytes };
         if range.start > 0 {
@@ -149,10 +149,8 @@ impl LineReader {
         let read = super::retried(|| {
             while buffer.len() < until {
                 let at = offset + buffer.len() as u64;
-                match rustix::io::pread(self.file.file(), spare_capacity(buffer), at) {
-                    Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                    Ok(_) | Err(Errno::INTR) => {}
-                    Err(e) => return Err(e.into()),
+                if self.file.append_at(buffer, at)? == 0 {
+                    return Err(ErrorKind::UnexpectedEof.into());
                 }
             }
             Ok(())

@@ -12,14 +12,15 @@ use std::path::{Component, Path, PathBuf};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::planned::modified_ns;
+use super::planned::{PlannedFile, modified_ns};
+use super::remote::Lookup;
 use super::walk::SourceFile;
 use super::{portable_name, retried};
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::printable::printable;
 use crate::sample::{Reject, RejectCode, Value};
-use crate::storage::stat;
+use crate::storage::{ObjectUrl, stat};
 
 /// What is between the origin of a file and the number of a further row that names it.
 const REPEATED: char = '#';
@@ -44,6 +45,8 @@ pub struct Resolver<'a> {
     follow_links: bool,
     /// Folders under the source, and whether a link leads to them.
     through_link: HashMap<PathBuf, bool>,
+    /// Set for a source in object storage.
+    lookup: Option<Lookup>,
 }
 
 impl<'a> Resolver<'a> {
@@ -53,6 +56,15 @@ impl<'a> Resolver<'a> {
     ///
     /// The folder is not there.
     pub fn new(source: &'a SourceSpec, allow_absolute: bool, follow_links: bool) -> Result<Self> {
+        if let Some(url) = ObjectUrl::parse(&source.path)? {
+            return Ok(Self {
+                source,
+                absolute: allow_absolute.then(|| source.path.clone()),
+                follow_links,
+                through_link: HashMap::new(),
+                lookup: Some(Lookup::new(url)),
+            });
+        }
         let real = source.path.canonicalize().map_err(|e| match e.kind() {
             ErrorKind::NotFound => Error::usage("there is no such folder").at_path(&source.path),
             _ => Error::io("look at the folder", &source.path, e),
@@ -67,6 +79,7 @@ impl<'a> Resolver<'a> {
             absolute: allow_absolute.then_some(real),
             follow_links,
             through_link: HashMap::new(),
+            lookup: None,
         })
     }
 
@@ -87,6 +100,18 @@ impl<'a> Resolver<'a> {
             origin.push('/');
             origin.push_str(&portable_name(part));
         }
+        if let Some(lookup) = &mut self.lookup {
+            return match relative.to_str().map(|name| lookup.find(name)).transpose()?.flatten() {
+                Some(PlannedFile { bytes, modified_ns, etag, .. }) => Ok((
+                    SourceFile { source: 0, relative, origin, bytes, modified_ns, etag, member: None },
+                    None,
+                )),
+                None => {
+                    let defect = Reject::new(RejectCode::MissingFile, "there is no such file");
+                    Ok((nothing(relative, origin), Some(defect)))
+                }
+            };
+        }
         let path = self.source.path.join(&relative);
         let meta = if self.follow_links {
             retried(|| std::fs::metadata(&path))
@@ -104,6 +129,7 @@ impl<'a> Resolver<'a> {
                     origin,
                     bytes: meta.len(),
                     modified_ns: modified_ns(&meta),
+                    etag: None,
                     member: None,
                 };
                 return Ok((file, None));
@@ -122,7 +148,8 @@ impl<'a> Resolver<'a> {
 
     /// `name` without `.`, relative to the folder; `None` when it leads out of it or names nothing.
     fn relative(&self, name: &Path) -> Option<PathBuf> {
-        let name = if name.is_absolute() { name.strip_prefix(self.absolute.as_ref()?).ok()? } else { name };
+        let is_absolute = name.is_absolute() || (self.lookup.is_some() && ObjectUrl::is_url(name));
+        let name = if is_absolute { name.strip_prefix(self.absolute.as_ref()?).ok()? } else { name };
         let mut relative = PathBuf::new();
         for part in name.components() {
             match part {
@@ -154,7 +181,7 @@ impl<'a> Resolver<'a> {
 
 /// The entry of an item that has no file.
 pub(super) fn nothing(relative: PathBuf, origin: String) -> SourceFile {
-    SourceFile { source: 0, relative, origin, bytes: 0, modified_ns: 0, member: None }
+    SourceFile { source: 0, relative, origin, bytes: 0, modified_ns: 0, etag: None, member: None }
 }
 
 /// Whether the failure says that the name leads to no file.
@@ -225,6 +252,7 @@ mod tests {
             origin: format!("s/{name}"),
             bytes: 1,
             modified_ns: 0,
+            etag: None,
             member: None,
         };
         let mut files = ["a.jpg", "b.jpg", "a.jpg", "x#7", "a.jpg"].map(file);

@@ -14,8 +14,11 @@ mod members;
 pub mod metadata;
 pub(crate) mod missing_field;
 mod name;
+pub mod opened;
 mod pages;
 pub mod planned;
+#[cfg_attr(not(feature = "remote"), path = "no_remote.rs")]
+mod remote;
 pub mod skipped;
 pub mod splits;
 mod stored_values;
@@ -54,6 +57,8 @@ pub fn retries() -> u64 {
 fn is_final(error: &io::Error) -> bool {
     let of = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+        // Requests to object storage were repeated already.
+        || error.get_ref().is_some_and(|inner| inner.is::<Error>())
         || of(Errno::LOOP)
         || of(Errno::NXIO)
 }
@@ -119,8 +124,8 @@ pub fn begins_as_image(path: &Path) -> Result<bool> {
 /// # Errors
 ///
 /// The file cannot be read.
-pub fn begins_as_any_image(path: &Path) -> Result<bool> {
-    let start = start_of(path)?;
+pub fn begins_as_any_image(file: &PlannedFile) -> Result<bool> {
+    let start = file.start(SNIFFED_BYTES)?;
     Ok(sniff(&start).is_some() || is_unreadable_photo(&start))
 }
 

@@ -2,10 +2,12 @@
 //!
 //! A source may change while it is read. Its size and time of change are compared with the plan when it is opened and
 //! again after its last byte was read, so that no record is made of two states of a file; what changed is a failure to
-//! read it, never a defect of an item. Only regular files are read: opening a FIFO or a device never blocks.
+//! read it, never a defect of an item. Only regular files are read: opening a FIFO or a device never blocks. Of objects, the entity tag is
+//! compared with every answer of the store.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::Read;
+use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -13,15 +15,17 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::retried;
+use super::opened::OpenedFile;
+use super::{remote, retried};
 use crate::error::{Error, ErrorKind, Result};
+use crate::storage::ObjectUrl;
 
 /// Bytes of a file that are held while it is read piece by piece.
 const PIECE_BYTES: usize = 256 << 10;
 /// What a person can do about a source that cannot be read.
 const READ_HELP: &str = "make the file readable, then run the same command with --resume";
 /// What a person can do about a source that changed.
-const CHANGED_HELP: &str = "leave the sources alone during a run; start again with --overwrite";
+pub(super) const CHANGED_HELP: &str = "leave the sources alone during a run; start again with --overwrite";
 /// Names of what the process was started with: these may be pipes that a shell has opened.
 const INHERITED: [&str; 3] = ["/dev/stdin", "/dev/fd", "/proc/self/fd"];
 
@@ -34,17 +38,10 @@ pub struct PlannedFile {
     pub bytes: u64,
     /// Time of its last change, in nanoseconds since 1970.
     pub modified_ns: i128,
+    /// Entity tag of an object, where its store has them.
+    pub etag: Option<String>,
     /// Whether `path` may be a symbolic link.
     pub follow_links: bool,
-}
-
-/// A source file that is being read.
-#[derive(Debug)]
-pub struct OpenedFile {
-    file: File,
-    planned: PlannedFile,
-    /// Device and inode: the file that was opened, until it is closed.
-    identity: (u64, u64),
 }
 
 /// Time of the last change, in nanoseconds since 1970.
@@ -66,7 +63,7 @@ impl PlannedFile {
 
     fn of(path: &Path, meta: &Metadata) -> Self {
         let modified_ns = modified_ns(meta);
-        Self { path: path.to_owned(), bytes: meta.len(), modified_ns, follow_links: true }
+        Self { path: path.to_owned(), bytes: meta.len(), modified_ns, etag: None, follow_links: true }
     }
 
     /// Opens the file.
@@ -75,11 +72,14 @@ impl PlannedFile {
     ///
     /// [`ErrorKind::Io`]: it cannot be opened, is not a regular file (any more), or has changed since it was planned.
     pub fn open(&self) -> Result<OpenedFile> {
+        if let Some(url) = ObjectUrl::parse(&self.path)? {
+            return Ok(OpenedFile::object(self, remote::open(self, url)?));
+        }
         let file = open(&self.path, self.follow_links)?;
         let meta = file.metadata().map_err(|e| Error::io("look at the file", &self.path, e))?;
         check_regular(&self.path, &meta)?;
         self.check(&meta)?;
-        Ok(OpenedFile { file, planned: self.clone(), identity: (meta.dev(), meta.ino()) })
+        Ok(OpenedFile::local(self, file, &meta))
     }
 
     /// The whole of the file.
@@ -88,15 +88,39 @@ impl PlannedFile {
     ///
     /// [`ErrorKind::Io`] when it cannot be read, is gone, or is not what it was: never the item's fault.
     pub fn read(&self) -> Result<Vec<u8>> {
-        let fail = |e| Error::io("read", &self.path, e).help(READ_HELP);
-        let mut opened = self.open().map_err(|e| if e.remedy().is_none() { e.help(READ_HELP) } else { e })?;
+        let opened = self.open().map_err(with_help)?;
+        self.read_opened(&opened)
+    }
+
+    /// Opens the file and requests its bytes, where waiting for them takes long: in object storage. `None` elsewhere, and when it cannot
+    /// be opened, which the next attempt says.
+    pub fn open_ahead(&self) -> Option<OpenedFile> {
+        self.open_range_ahead(0..self.bytes)
+    }
+
+    /// As [`Self::open_ahead`], where only `range` is read.
+    pub fn open_range_ahead(&self, range: Range<u64>) -> Option<OpenedFile> {
+        if !ObjectUrl::is_url(&self.path) {
+            return None;
+        }
+        let opened = self.open().ok()?;
+        opened.will_read(range).ok()?;
+        Some(opened)
+    }
+
+    /// As [`Self::read`], of the file that was opened before.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`].
+    pub fn read_opened(&self, opened: &OpenedFile) -> Result<Vec<u8>> {
+        let fail = |e| with_help(Error::io("read", &self.path, e));
         // One byte more than planned, to meet the end without a reader that looks for more room.
         let mut bytes = Vec::with_capacity(usize::try_from(self.bytes).unwrap_or(0).saturating_add(1));
         let most = self.bytes.saturating_add(1);
         while (bytes.len() as u64) < most {
             let left = most - bytes.len() as u64;
-            let file = &mut opened.file;
-            if retried(|| file.take(left).read_to_end(&mut bytes)).map_err(fail)? == 0 {
+            if retried(|| Next(opened).take(left).read_to_end(&mut bytes)).map_err(fail)? == 0 {
                 break;
             }
         }
@@ -107,18 +131,30 @@ impl PlannedFile {
         Ok(bytes)
     }
 
+    /// The first bytes of the file, at most `most`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn start(&self, most: u64) -> Result<Vec<u8>> {
+        let opened = self.open()?;
+        let mut start = Vec::new();
+        let range = 0..most.min(self.bytes);
+        opened.reader(range).read_to_end(&mut start).map_err(|e| Error::io("read", &self.path, e))?;
+        Ok(start)
+    }
+
     /// XXH3-128 of the file.
     ///
     /// # Errors
     ///
     /// As [`Self::read`].
     pub fn hash(&self) -> Result<u128> {
-        let mut opened = self.open()?;
+        let opened = self.open()?;
         let mut piece = vec![0; PIECE_BYTES];
         let (mut hash, mut bytes) = (Xxh3::new(), 0);
         loop {
-            let file = &mut opened.file;
-            match retried(|| file.read(&mut piece)).map_err(|e| Error::io("read", &self.path, e))? {
+            match retried(|| opened.read_next(&mut piece)).map_err(|e| Error::io("read", &self.path, e))? {
                 0 if bytes == self.bytes => {
                     opened.check_unchanged()?;
                     return Ok(hash.digest128());
@@ -132,7 +168,7 @@ impl PlannedFile {
         }
     }
 
-    fn check(&self, now: &Metadata) -> Result<()> {
+    pub(super) fn check(&self, now: &Metadata) -> Result<()> {
         if now.len() != self.bytes {
             return Err(self.resized(now.len()));
         }
@@ -149,50 +185,6 @@ impl PlannedFile {
     }
 }
 
-impl OpenedFile {
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.planned.path
-    }
-
-    /// Its size.
-    pub fn bytes(&self) -> u64 {
-        self.planned.bytes
-    }
-
-    /// The file, for readers that know the offset.
-    pub fn file(&self) -> &File {
-        &self.file
-    }
-
-    /// Checks that what was read is the file that was planned: to be called after the last byte, and before anything is
-    /// blamed on the bytes.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Io`]: it was written to, or another file is in its place.
-    pub fn check_unchanged(&self) -> Result<()> {
-        let path = self.path();
-        let fail = |e| Error::io("look at the file", path, e).help(CHANGED_HELP);
-        self.planned.check(&self.file.metadata().map_err(fail)?)?;
-        let there = match self.planned.follow_links {
-            true => retried(|| std::fs::metadata(path)),
-            false => retried(|| std::fs::symlink_metadata(path)),
-        };
-        let there = there.map_err(fail)?;
-        if (there.dev(), there.ino()) != self.identity {
-            return Err(changed(path, "the file was replaced by another while it was read"));
-        }
-        Ok(())
-    }
-}
-
-impl Read for OpenedFile {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        self.file.read(buffer)
-    }
-}
-
 /// The whole of a file that is not part of a plan: a list of files, a table, a tokenizer. Pipes that the process
 /// inherited (`/dev/fd/63`, which a shell makes of `<(…)`) are read to their end.
 ///
@@ -200,6 +192,12 @@ impl Read for OpenedFile {
 ///
 /// [`ErrorKind::Io`]: it cannot be read, is not a regular file, or changed while it was read.
 pub fn read_file(path: &Path) -> Result<Vec<u8>> {
+    if let Some(url) = ObjectUrl::parse(path)? {
+        return match remote::look_at(&url)? {
+            Some(planned) => planned.read(),
+            None => Err(Error::usage("there is no such object").at_path(path)),
+        };
+    }
     let inherited = INHERITED.iter().any(|name| path.starts_with(name));
     if inherited && !std::fs::metadata(path).is_ok_and(|meta| meta.is_file()) {
         return std::fs::read(path).map_err(|e| Error::io("read", path, e));
@@ -209,6 +207,19 @@ pub fn read_file(path: &Path) -> Result<Vec<u8>> {
     check_regular(path, &meta)?;
     drop(file);
     PlannedFile::of(path, &meta).read()
+}
+
+/// Bytes of an open file, from where it was read last.
+struct Next<'a>(&'a OpenedFile);
+
+impl Read for Next<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read_next(buffer)
+    }
+}
+
+fn with_help(error: Error) -> Error {
+    if error.remedy().is_none() { error.help(READ_HELP) } else { error }
 }
 
 fn open(path: &Path, follow_links: bool) -> Result<File> {
@@ -241,7 +252,7 @@ fn not_regular(path: &Path) -> Error {
         .help("name regular files; to read from a pipe, redirect it to standard input and name -")
 }
 
-fn changed(path: &Path, what: impl Into<String>) -> Error {
+pub(super) fn changed(path: &Path, what: impl Into<String>) -> Error {
     Error::new(ErrorKind::Io, what).at_path(path).help(CHANGED_HELP)
 }
 

@@ -364,6 +364,7 @@ mod tests {
                     origin,
                     bytes: 1,
                     modified_ns: 0,
+                    etag: None,
                     member: None,
                 }
             })

@@ -14,7 +14,8 @@ use flate2::bufread::GzDecoder;
 use super::compression::Compression;
 use super::json_array::ArrayLines;
 use super::members::{Frames, MemberStarts, Members, XzStreams};
-use super::planned::{OpenedFile, PlannedFile};
+use super::opened::OpenedFile;
+use super::planned::PlannedFile;
 use super::retried;
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
@@ -46,6 +47,10 @@ impl Seen {
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
         copy
     }
+
+    fn take(&self) -> Option<io::Error> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 impl Read for Watched {
@@ -74,7 +79,7 @@ struct SharedFile(Arc<OpenedFile>);
 
 impl Read for SharedFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.file().read(buffer)
+        self.0.read_next(buffer)
     }
 }
 
@@ -112,9 +117,18 @@ impl Stream {
     ///
     /// It cannot be opened, or is not what it was when it was planned. That its content is damaged shows when it is read.
     pub fn open(planned: &PlannedFile, compression: Option<Compression>) -> Result<Self> {
-        let file = Arc::new(planned.open()?);
+        Self::of(planned.open()?, compression)
+    }
+
+    /// Reads an open file.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    pub fn of(opened: OpenedFile, compression: Option<Compression>) -> Result<Self> {
+        let file = Arc::new(opened);
         let input = Box::new(SharedFile(Arc::clone(&file)));
-        Ok(Self { file: Some(file), ..Self::over(&planned.path, input, compression)? })
+        Ok(Self { file: Some(Arc::clone(&file)), ..Self::over(file.path(), input, compression)? })
     }
 
     /// Checks, after the last byte, that the file is still what was planned. Standard input always is.
@@ -136,8 +150,8 @@ impl Stream {
     }
 
     fn over(path: &Path, input: Box<dyn Read + Send>, compression: Option<Compression>) -> Result<Self> {
-        let fail = |e| Error::io("read", path, e);
         let seen = Arc::new(Seen::default());
+        let fail = |e| Error::io("read", path, seen.take().unwrap_or(e));
         let input = BufReader::with_capacity(BUFFER_BYTES, input);
         let mut raw = Watched { input, seen: Arc::clone(&seen) };
         let misnamed = misnamed(raw.fill_buf().map_err(fail)?, compression);
@@ -267,8 +281,7 @@ impl Stream {
     }
 
     fn broken(&self, error: &io::Error) -> Broken {
-        let failure = self.seen.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(failure) = failure {
+        if let Some(failure) = self.seen.take() {
             return Broken::Failed(Error::io("read", &self.path, failure));
         }
         Broken::Damaged(if error.kind() == io::ErrorKind::UnexpectedEof {

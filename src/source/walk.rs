@@ -1,7 +1,8 @@
 //! The files of the sources, in a fixed order.
 //!
 //! Entries of a directory sort by the bytes of their name, a directory as name + `/`. That is the order of full paths,
-//! and the one in which object stores list, so it does not depend on the file system.
+//! and the one in which object stores list, so it does not depend on the file system. Sources in object storage are listed by
+//! [`remote`].
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -14,14 +15,15 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::listing::names_nothing;
+use super::opened::OpenedFile;
 use super::planned::{PlannedFile, modified_ns};
-use super::portable_name;
 use super::skipped::SkippedTypes;
 use super::stream::Broken;
 use super::zip::ZipMember;
+use super::{portable_name, remote};
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
-use crate::storage::for_each_entry;
+use crate::storage::{ObjectUrl, for_each_entry};
 
 /// Deepest folder nesting that is followed.
 const MAX_DEPTH: usize = 256;
@@ -40,6 +42,9 @@ pub struct SourceFile {
     pub bytes: u64,
     /// Time of the last change, in nanoseconds since 1970: tells an unchanged file from a changed one.
     pub modified_ns: i128,
+    /// Entity tag of an object, where its store has them: changes with the content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
     /// Where it is in a zip archive; `None` for a file of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<Box<ZipMember>>,
@@ -67,6 +72,7 @@ impl SourceFile {
             path: self.path(sources),
             bytes,
             modified_ns: self.modified_ns,
+            etag: self.etag.clone(),
             follow_links: follow_links || is_named,
         }
     }
@@ -77,10 +83,35 @@ impl SourceFile {
     ///
     /// It cannot be read or has changed; in an archive, it may also be damaged.
     pub fn read(&self, sources: &[SourceSpec], follow_links: bool) -> Result<Vec<u8>, Broken> {
+        self.read_opened(sources, follow_links, None)
+    }
+
+    /// As [`Self::read`], of the file that [`Self::open_ahead`] has opened.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`].
+    pub fn read_opened(
+        &self,
+        sources: &[SourceSpec],
+        follow_links: bool,
+        opened: Option<&OpenedFile>,
+    ) -> Result<Vec<u8>, Broken> {
+        let planned = self.planned(sources, follow_links);
+        match (&self.member, opened) {
+            (None, None) => planned.read().map_err(Broken::Failed),
+            (None, Some(opened)) => planned.read_opened(opened).map_err(Broken::Failed),
+            (Some(member), None) => member.read(&planned),
+            (Some(member), Some(opened)) => member.read_opened(opened),
+        }
+    }
+
+    /// Opens the file and requests its bytes, where waiting for them takes long: see [`PlannedFile::open_ahead`].
+    pub fn open_ahead(&self, sources: &[SourceSpec], follow_links: bool) -> Option<OpenedFile> {
         let planned = self.planned(sources, follow_links);
         match &self.member {
-            None => planned.read().map_err(Broken::Failed),
-            Some(member) => member.read(&planned),
+            None => planned.open_ahead(),
+            Some(member) => member.open_ahead(&planned),
         }
     }
 
@@ -97,6 +128,8 @@ pub struct Listing {
     pub files: Vec<SourceFile>,
     /// Files left out: not kept by the filter, hidden, links that are not followed, sockets and devices.
     pub skipped: SkippedTypes,
+    /// Addresses of objects that were left out because their keys are no paths. They count as skipped.
+    pub unusable: Vec<String>,
 }
 
 /// Lists the files of all `sources` that `keep` (given the file name) wants. Names that begin with a dot are skipped,
@@ -108,6 +141,10 @@ pub struct Listing {
 pub fn list(sources: &[SourceSpec], follow_links: bool, keep: &dyn Fn(&str) -> bool) -> Result<Listing> {
     let mut listing = Listing::default();
     for (ordinal, source) in sources.iter().enumerate() {
+        if let Some(url) = ObjectUrl::parse(&source.path)? {
+            remote::list(source, &url, ordinal as u32, keep, &mut listing)?;
+            continue;
+        }
         let meta = std::fs::metadata(&source.path).map_err(|e| {
             let error = match e.kind() {
                 ErrorKind::NotFound => Error::usage("there is no such source").at_path(&source.path),
@@ -215,6 +252,7 @@ impl Walk<'_> {
             origin,
             bytes: meta.len(),
             modified_ns: modified_ns(meta),
+            etag: None,
             member: None,
         });
     }

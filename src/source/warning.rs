@@ -70,6 +70,13 @@ pub enum Warning {
         /// One of them.
         example: String,
     },
+    /// Objects are left out because their keys are no paths: they have empty parts, `..` or control characters.
+    KeysSkipped {
+        /// How many there are.
+        objects: u64,
+        /// Address of the first.
+        example: String,
+    },
     /// Columns of Parquet files with images are left out, because no field can hold them.
     ColumnsLeftOut {
         /// Their names.
@@ -146,8 +153,17 @@ impl Warning {
             Self::MixedSourceLabels { .. }
             | Self::FieldNotSeen { .. }
             | Self::ColumnsLeftOut { .. }
-            | Self::ArchivesSkipped { .. } => &[],
+            | Self::ArchivesSkipped { .. }
+            | Self::KeysSkipped { .. } => &[],
         }
+    }
+}
+
+impl Warning {
+    /// About the objects at `addresses`, if there are any.
+    pub(crate) fn of_keys(addresses: &[String]) -> Option<Self> {
+        let example = addresses.first()?.clone();
+        Some(Self::KeysSkipped { objects: addresses.len() as u64, example })
     }
 }
 
@@ -195,6 +211,15 @@ impl fmt::Display for Warning {
                 "zip archives beside images are not read, such as {}; name one as a source to convert it",
                 printable(example)
             ),
+            Self::KeysSkipped { objects, example } => {
+                let (is, keys) =
+                    if *objects == 1 { ("object is", "key is") } else { ("objects are", "keys are") };
+                write!(
+                    f,
+                    "{objects} {is} left out because the {keys} no path, such as {}",
+                    printable(example)
+                )
+            }
             Self::ColumnsLeftOut { columns } => {
                 let names = listed(columns.iter().map(|name| format!("{name:?}")));
                 write!(f, "no field can hold these columns, which are left out: {names}")

@@ -29,7 +29,11 @@ const VALUES: &[Mistake] = &[
 
 const PATHS: &[Mistake] = &[
     ("images nothing-here --out o", 2, &["nothing-here: there is no such source"]),
-    ("images s3://bucket/photos --out o", 2, &["s3://bucket/photos", "object storage is not supported"]),
+    (
+        "images ftp://host/photos --out o",
+        2,
+        &["SRC: \"ftp://host/photos\" is a URL", "s3://, gs://, az:// or https://"],
+    ),
     ("images photos --out s3://bucket/o", 2, &["--out: \"s3://bucket/o\" is a URL", "local file or folder"]),
     ("images photos --out photos", 2, &["overlap", "not inside a source"]),
     ("images photos --out tokenizer.json", 2, &["not a directory", "another --out"]),

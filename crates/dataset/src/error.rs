@@ -94,8 +94,13 @@ impl Error {
         Self::new(ErrorKind::Internal, message).help(BUG)
     }
 
-    /// A [`ErrorKind::Io`] error at `path`: `doing` reads as "cannot {doing}".
+    /// A [`ErrorKind::Io`] error at `path`: `doing` reads as "cannot {doing}". An error of this type that came through the traits of
+    /// `std::io` stays what it was.
     pub fn io(doing: &str, path: &Path, source: std::io::Error) -> Self {
+        let source = match source.downcast::<Self>() {
+            Ok(error) => return error,
+            Err(source) => source,
+        };
         Self::new(ErrorKind::Io, format!("cannot {doing}")).at_path(path).caused_by(source)
     }
 
@@ -239,6 +244,8 @@ mod tests {
     fn an_error_names_its_place_and_cause() {
         let e = Error::io("read", Path::new("a/b.jpg"), std::io::Error::other("disk on fire"));
         assert_eq!(e.to_string(), "a/b.jpg: cannot read: disk on fire");
+        let through = Error::io("write", Path::new("x"), std::io::Error::other(e));
+        assert_eq!(through.to_string(), "a/b.jpg: cannot read: disk on fire");
         let e = Error::corrupt("checksum differs").at_shard("train-000000-00.parquet").at_row(7);
         assert_eq!(e.to_string(), "shard train-000000-00.parquet, row 7: checksum differs");
         assert_eq!(e.kind(), ErrorKind::Corrupt);

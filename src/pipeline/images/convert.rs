@@ -1,7 +1,6 @@
 //! Images on their way into records.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
@@ -9,6 +8,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
+use super::feed::FilesTask;
 use super::job::ImagesJob;
 use super::row::ImageRow;
 use super::tables::{ClassOrdinals, TableTask};
@@ -33,8 +33,8 @@ use crate::transform::image::{self as transform, DEFAULT_KEPT_BYTES, Scratch};
 
 /// A piece of work.
 pub(in crate::pipeline) enum Task {
-    /// Files, by ordinal.
-    Files(Range<usize>),
+    /// Files.
+    Files(FilesTask),
     /// Samples of a tar file.
     Tar(TarTask),
     /// Rows of a Parquet file.
@@ -95,7 +95,7 @@ impl Conversion for Images<'_> {
 
     fn convert(&self, task: Task, scratch: &mut Scratch, out: &mut Outcomes) -> Result<Converting> {
         match task {
-            Task::Files(files) => self.files(files, scratch, out)?,
+            Task::Files(task) => self.files(task, scratch, out)?,
             Task::Tar(task) => self.tar(task, scratch, out),
             Task::Table(task) => self.table(task, scratch, out),
         }
@@ -117,8 +117,11 @@ impl<'a> Images<'a> {
         }
     }
 
-    fn files(&self, task: Range<usize>, scratch: &mut Scratch, out: &mut Outcomes) -> Result<()> {
-        for (ordinal, file) in task.clone().zip(&self.job.files[task]) {
+    fn files(&self, task: FilesTask, scratch: &mut Scratch, out: &mut Outcomes) -> Result<()> {
+        let FilesTask { files, opened } = task;
+        let mut opened = opened.into_iter();
+        for (ordinal, file) in files.clone().zip(&self.job.files[files]) {
+            let opened = opened.next().flatten();
             let detail = self.job.details.get(ordinal);
             if let Some(defect) = detail.and_then(|d| d.defect.as_deref()) {
                 let (split, origin) = (self.job.split_of(file), file.origin.clone());
@@ -126,7 +129,8 @@ impl<'a> Images<'a> {
                 continue;
             }
             let started = Instant::now();
-            let read = file.read(&self.job.options.sources, self.job.options.follow_symlinks);
+            let options = &self.job.options;
+            let read = file.read_opened(&options.sources, options.follow_symlinks, opened.as_ref());
             out.reading += started.elapsed();
             out.source_bytes += file.bytes;
             let bytes = match read {

@@ -41,6 +41,7 @@ mod tests {
                 origin: "x".into(),
                 bytes,
                 modified_ns: 0,
+                etag: None,
                 member: None,
             })
             .collect();

@@ -60,7 +60,7 @@ impl FoundImages {
     pub(super) fn folders(&self, options: &ImagesOptions) -> Result<Folders> {
         let layout = options.layout;
         let placed: Vec<&SourceFile> = match self.walked {
-            true => images_among(&self.files, &options.sources, self.image_tables),
+            true => images_among(&self.files, options, self.image_tables),
             // What has no safe path is in no folder either.
             false => self.files.iter().filter(|f| !f.is_named()).collect(),
         };
@@ -101,13 +101,14 @@ impl FoundImages {
 /// a folder is that of an image, some of its files are looked into.
 fn images_among<'a>(
     files: &'a [SourceFile],
-    sources: &[SourceSpec],
+    options: &ImagesOptions,
     image_tables: bool,
 ) -> Vec<&'a SourceFile> {
     let by_name = |f: &SourceFile| {
         let name = f.origin.rsplit('/').next().unwrap_or_default();
         is_tar(name) || has_image_extension(name) || (image_tables && is_parquet(name))
     };
+    let planned = |file: &SourceFile| file.planned(&options.sources, options.follow_symlinks);
     let mut named = HashSet::new();
     for file in files.iter().filter(|f| by_name(f)) {
         named.insert(parent(file));
@@ -122,7 +123,7 @@ fn images_among<'a>(
                 if !*found && *count < SNIFFED_FILES {
                     *count += 1;
                     // A file that cannot be read is a failure of the run, not of the plan.
-                    *found = begins_as_any_image(&file.path(sources)).unwrap_or(true);
+                    *found = begins_as_any_image(&planned(file)).unwrap_or(true);
                 }
                 // A folder with more files may have images among the others.
                 *found || *count == SNIFFED_FILES
@@ -177,7 +178,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let listing = list(sources, options.follow_symlinks, &|_| true)?;
     crate::pipeline::check_origins(&listing.files, sources)?;
     let image_tables = find_tables(&listing.files, options)?;
-    let mut warnings = Vec::new();
+    let mut warnings: Vec<Warning> = Warning::of_keys(&listing.unusable).into_iter().collect();
     let listing = match image_tables {
         Some(_) => listing,
         None => with_archives(listing, options, &mut warnings)?,
@@ -200,7 +201,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
         let is_in_tar = |f: &&SourceFile| is_tar(&f.origin);
         let is_labelled = tars
             && options.layout != Layout::Labels
-            && images_among(&files, sources, false).iter().all(is_in_tar);
+            && images_among(&files, options, false).iter().all(is_in_tar);
         let class_names = options.classes.clone().filter(|_| is_labelled);
         let fields = if tars { tar_fields(class_names.is_some()) } else { Vec::new() };
         let found = FoundImages { files, skipped, fields, class_names, warnings, ..FoundImages::default() };
@@ -210,7 +211,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let named = list_beside(&tables, sources, options.follow_symlinks, classes).map_err(tables_help)?;
     let origins: HashSet<&str> = named.files.iter().map(|f| f.origin.as_str()).collect();
     let in_no_row = |f: &SourceFile| !origins.contains(f.origin.as_str());
-    let images = images_among(&listing.files, sources, false);
+    let images = images_among(&listing.files, options, false);
     let mut left_out = images.into_iter().filter(|f| in_no_row(f));
     if let Some(first) = left_out.next() {
         let (images, example) = (1 + left_out.count() as u64, first.origin.clone());
@@ -228,7 +229,8 @@ fn with_archives(listing: Listing, options: &ImagesOptions, warnings: &mut Vec<W
     let sources = &options.sources;
     let is_image = |file: &SourceFile| is_tar(&file.origin) || has_image_extension(&file.origin);
     let has_images = listing.files.iter().any(is_image);
-    let mut all = Listing { files: Vec::with_capacity(listing.files.len()), skipped: listing.skipped };
+    let files = Vec::with_capacity(listing.files.len());
+    let mut all = Listing { files, skipped: listing.skipped, unusable: listing.unusable };
     let mut left_out = None;
     for file in listing.files {
         if !is_archive(&file, sources) {

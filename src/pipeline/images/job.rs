@@ -12,7 +12,7 @@ use super::options::ImagesOptions;
 use super::tables::TableFeed;
 use super::tars::TarFeed;
 use crate::error::{Error, Result};
-use crate::options::{OutputOptions, RunOptions, check_local_sources};
+use crate::options::{OutputOptions, RunOptions, check_sources, is_remote};
 use crate::pipeline::conversion::Feed;
 use crate::pipeline::parts::store_plan;
 use crate::pipeline::plan::PlanSummary;
@@ -25,6 +25,7 @@ use crate::source::braces;
 use crate::source::image_table::is_parquet;
 use crate::source::labels::Folders;
 use crate::source::listing::Detail;
+use crate::source::opened::OpenedFile;
 use crate::source::skipped::SkippedTypes;
 use crate::source::walk::SourceFile;
 use crate::source::webdataset::is_tar;
@@ -69,7 +70,7 @@ impl ImagesJob {
     ///
     /// Sources that are missing or cannot be listed; two files with one key; options that contradict each other.
     pub fn plan(mut options: ImagesOptions) -> Result<Self> {
-        check_local_sources(&options.sources)?;
+        check_sources(&options.sources)?;
         options.sources = braces::expand(&options.sources)?;
         let transform = ImageTransform::new(options.image.clone())?;
         let found = find(&options)?;
@@ -126,12 +127,24 @@ impl ImagesJob {
         Ok(match self.is_container(first) {
             true if is_tar(&first.origin) => Box::new(TarFeed::open(self, files.start)?),
             true => Box::new(TableFeed::open(self, files.start)?),
-            false => Box::new(FileFeed::new(&self.files[files.clone()], files.start)),
+            false => Box::new(FileFeed::new(self, files)),
         })
     }
 
     pub(super) fn planned(&self, file: &SourceFile) -> PlannedFile {
         file.planned(&self.options.sources, self.options.follow_symlinks)
+    }
+
+    /// Requests the bytes of `files`, where waiting for them takes long.
+    pub(super) fn open_ahead(&self, files: Range<usize>) -> Vec<Option<OpenedFile>> {
+        if !is_remote(&self.options.sources) {
+            return Vec::new();
+        }
+        let is_whole = |ordinal: usize| self.details.get(ordinal).is_none_or(|d| d.defect.is_none());
+        let open = |ordinal: usize| {
+            self.files[ordinal].open_ahead(&self.options.sources, self.options.follow_symlinks)
+        };
+        files.map(|ordinal| is_whole(ordinal).then(|| open(ordinal)).flatten()).collect()
     }
 
     pub(super) fn split_of(&self, file: &SourceFile) -> u16 {

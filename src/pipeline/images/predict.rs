@@ -11,6 +11,7 @@ use std::time::Instant;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::convert::{Images, Task};
+use super::feed::FilesTask;
 use super::job::ImagesJob;
 use crate::error::Result;
 use crate::options::RunOptions;
@@ -48,9 +49,13 @@ impl ImagesJob {
         )?;
         let mut taken = self.first_by_hash(&files, of_files);
         taken.sort_unstable();
-        let pieces = taken
-            .into_iter()
-            .map(|i| Ok(SampleTask { size: 1.0, seconds: 0.0, tasks: vec![Task::Files(i..i + 1)] }));
+        let pieces = taken.into_iter().map(|i| {
+            Ok(SampleTask {
+                size: 1.0,
+                seconds: 0.0,
+                tasks: vec![Task::Files(FilesTask { files: i..i + 1, ..FilesTask::default() })],
+            })
+        });
         let files = Stratum { size: files.len() as f64, seen: sampled.convert(pieces, stop)? };
         let chosen = self.first_by_hash(&tars, SAMPLED_TARS);
         let each = (sample as usize).saturating_sub(of_files).div_ceil(chosen.len().max(1));

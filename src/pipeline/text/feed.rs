@@ -1,11 +1,19 @@
 //! The pieces of a unit's files, in order.
 
+use std::collections::VecDeque;
+
 use super::TextJob;
 use super::dedup::{Duplicates, DuplicatesReader};
 use super::items::Place;
 use super::parts::{self, Reader, Step, Work};
 use crate::error::Result;
+use crate::options::is_remote;
 use crate::pipeline::conversion::Feed;
+use crate::source::opened::OpenedFile;
+
+/// Files in object storage that are opened before their turn, and the bytes that they may hold.
+const FILES_AHEAD: usize = 32;
+const BYTES_AHEAD: u64 = 32 << 20;
 
 /// A piece of work.
 pub(in crate::pipeline) struct Task {
@@ -27,10 +35,13 @@ pub(in crate::pipeline) struct Task {
 pub(super) struct PartFeed<'a> {
     job: &'a TextJob,
     parts: std::ops::Range<usize>,
+    /// The files of the first of `parts`, with the bytes that they may hold.
+    ahead: VecDeque<(Option<OpenedFile>, u64)>,
     open: Option<(usize, Reader<'a>)>,
     careful: bool,
     is_first: bool,
     duplicates: Option<DuplicatesReader>,
+    is_remote: bool,
 }
 
 impl<'a> PartFeed<'a> {
@@ -40,7 +51,8 @@ impl<'a> PartFeed<'a> {
         careful: bool,
         duplicates: Option<DuplicatesReader>,
     ) -> Self {
-        Self { job, parts, open: None, careful, is_first: true, duplicates }
+        let (ahead, is_remote) = (VecDeque::new(), is_remote(&job.sources));
+        Self { job, parts, ahead, open: None, careful, is_first: true, duplicates, is_remote }
     }
 
     fn step(&mut self) -> Result<Option<(usize, Step)>> {
@@ -52,9 +64,27 @@ impl<'a> PartFeed<'a> {
                 reader.check_unchanged()?;
                 self.open = None;
             }
+            let opened = self.open_ahead();
             let Some(part) = self.parts.next() else { return Ok(None) };
-            self.open = Some((part, Reader::open_or_reject(self.job, &self.job.parts[part])?));
+            self.open = Some((part, Reader::open_or_reject(self.job, &self.job.parts[part], opened)?));
         }
+    }
+
+    /// The file of the next part, where those of several parts are on their way at a time.
+    fn open_ahead(&mut self) -> Option<OpenedFile> {
+        if !self.is_remote {
+            return None;
+        }
+        let mut held: u64 = self.ahead.iter().map(|(_, bytes)| bytes).sum();
+        while self.ahead.len() < FILES_AHEAD && (held < BYTES_AHEAD || self.ahead.is_empty()) {
+            let Some(part) = self.parts.clone().nth(self.ahead.len()) else { break };
+            let part = &self.job.parts[part];
+            let opened = self.job.open_ahead(part);
+            let bytes = if opened.is_some() { part.source_bytes } else { 0 };
+            self.ahead.push_back((opened, bytes));
+            held = held.saturating_add(bytes);
+        }
+        self.ahead.pop_front()?.0
     }
 }
 

@@ -16,6 +16,7 @@ use crate::sample::{Record, Reject, RejectCode, Value};
 use crate::source::compression::Compression;
 use crate::source::jsonl::{self, Fields};
 use crate::source::lines::Piece;
+use crate::source::opened::OpenedFile;
 use crate::source::text::cut::{Rule, lines};
 use crate::source::text::kind::{Documents, Format};
 
@@ -101,7 +102,7 @@ impl TextJob {
                 });
                 converting
             }
-            Work::File => self.file(part, items, out)?,
+            Work::File(opened) => self.file(part, opened.as_ref(), items, out)?,
             Work::Batch { columns, rows } => {
                 let mut hash = Xxh3::new();
                 let mut converting = Converting::Done;
@@ -136,14 +137,21 @@ impl TextJob {
     }
 
     /// A file that is a document.
-    fn file(&self, part: usize, items: &mut impl Items, out: &mut Outcomes) -> Result<Converting> {
+    fn file(
+        &self,
+        part: usize,
+        opened: Option<&OpenedFile>,
+        items: &mut impl Items,
+        out: &mut Outcomes,
+    ) -> Result<Converting> {
         let place = Place { part, mark: None };
         let file = &self.files[self.parts[part].file];
         if let Err(reject) = self.check_length(file.bytes as usize) {
             return Ok(items.item(place, Err(reject), out));
         }
         let started = Instant::now();
-        let bytes = self.planned(self.parts[part].file).read()?;
+        let planned = self.planned(self.parts[part].file);
+        let bytes = opened.map_or_else(|| planned.read(), |opened| planned.read_opened(opened))?;
         out.read(&bytes);
         out.reading += started.elapsed();
         if let Some(found) = Compression::sniff(&bytes) {

@@ -27,7 +27,7 @@ pub use self::options::{
     DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, LengthRange, MAX_PACK_TOKENS, Overflow, TextInput,
     TextOptions, TextShape,
 };
-use self::plan::{Part, TextFile};
+use self::plan::{Extent, Part, TextFile};
 use crate::error::{Error, Result};
 use crate::options::{Existing, OutputOptions, RunOptions, SourceSpec};
 use crate::pipeline::parts::store_plan;
@@ -37,6 +37,7 @@ use crate::pipeline::run::{Job, Report, run};
 use crate::pipeline::splits_twice;
 use crate::schema::{Field, FieldType, Kind, Schema};
 use crate::source::PlannedFile;
+use crate::source::opened::OpenedFile;
 use crate::source::skipped::SkippedTypes;
 use crate::source::splits::{Names, SplitBy, Splits};
 use crate::source::stream::Stream;
@@ -118,6 +119,7 @@ impl TextJob {
             (TextInput::Stdin, [detail]) => Some(detail.kind.reads(Stream::stdin(detail.kind.compression)?)),
             _ => None,
         };
+        warnings.extend(Warning::of_keys(&found.unusable));
         warnings.extend(head::check(&options, &found.files, &found.sources, &found.details, stdin.as_mut())?);
         Ok(Self {
             described: options.describe()?,
@@ -148,6 +150,20 @@ impl TextJob {
     /// The file with this ordinal, as it is to be read.
     fn planned(&self, file: usize) -> PlannedFile {
         self.files[file].planned(&self.sources, self.options.follow_symlinks)
+    }
+
+    /// Opens the file of `part` and requests its bytes, where waiting for them takes long.
+    fn open_ahead(&self, part: &Part) -> Option<OpenedFile> {
+        let (file, detail) = (&self.files[part.file], &self.details[part.file]);
+        let is_too_long = self.is_document(detail) && file.bytes > self.options.max_document_bytes;
+        if detail.defect.is_some() || detail.kind.format == Format::Parquet || is_too_long {
+            return None;
+        }
+        let planned = self.planned(part.file);
+        match &part.extent {
+            Extent::Lines(bytes) => planned.open_range_ahead(bytes.clone()),
+            _ => planned.open_ahead(),
+        }
     }
 
     /// Standard input with what the plan has read of it, the first time.

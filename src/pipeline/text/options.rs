@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::json;
 
 use crate::error::{Error, Result};
-use crate::options::{OutputOptions, SourceSpec, check_local_sources};
+use crate::options::{OutputOptions, SourceSpec, check_sources};
 use crate::packing::Packing;
 use crate::source::files_from::FilesFrom;
 use crate::source::labels::Layout;
@@ -216,7 +216,7 @@ impl TextOptions {
 
     /// Refuses options that contradict each other.
     pub(super) fn check(&self) -> Result<()> {
-        check_local_sources(&self.sources)?;
+        check_sources(&self.sources)?;
         self.shape.check()?;
         if self.layout == Layout::Labels {
             return Err(Error::usage("--layout labels is for images: text has no classes")

@@ -1,6 +1,5 @@
 //! Reading a part of a file, piece by piece.
 
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use super::TextJob;
@@ -10,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
 use crate::source::compression::Compression;
 use crate::source::lines::{LineReader, Piece};
-use crate::source::planned::OpenedFile;
+use crate::source::opened::OpenedFile;
 use crate::source::stream::{Broken, Stream};
 use crate::source::text::arrow::Batches;
 use crate::source::text::cut::{Cut, Cutter, Rule};
@@ -34,8 +33,8 @@ pub(super) enum Work {
     Piece(Piece),
     /// Rows of a table of separated values.
     Rows { header: Arc<Header>, offset: u64, bytes: Vec<u8> },
-    /// A plain file that is one document, to be read.
-    File,
+    /// A plain file that is one document, to be read; opened where its bytes are on their way.
+    File(Option<OpenedFile>),
     /// Rows of a table of Arrow.
     Batch { columns: Arc<Columns>, rows: Rows },
     /// Nothing can be read from `mark` on, or of the whole file.
@@ -56,7 +55,7 @@ impl Work {
             }
             Work::Piece(Piece::Overlong { offset, bytes }) => offset.saturating_add(*bytes),
             Work::Batch { rows, .. } => rows.end(),
-            Work::File => 0,
+            Work::File(_) => 0,
             Work::Defect { mark, .. } => mark.unwrap_or(0),
         }
     }
@@ -169,7 +168,8 @@ impl Source {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn open(job: &'a TextJob, part: &Part) -> Result<Self, Broken> {
+    /// Opens a part; `opened` is its file, if [`TextJob::open_ahead`] has opened it.
+    fn open(job: &'a TextJob, part: &Part, mut opened: Option<OpenedFile>) -> Result<Self, Broken> {
         let (options, file, detail) = (&job.options, &job.files[part.file], &job.details[part.file]);
         let once =
             |work, source_bytes, held| Ok(Self::Once(Some(Step { work, member: None, source_bytes, held })));
@@ -180,16 +180,19 @@ impl<'a> Reader<'a> {
         let kind = detail.kind;
         let stdin = options.input == TextInput::Stdin;
         let most = options.max_document_bytes;
-        let stream = || match stdin {
+        let mut stream = || match stdin {
             true => {
                 let stdin = || Stream::stdin(kind.compression).map(|stream| kind.reads(stream));
                 job.take_stdin().map_or_else(stdin, Ok)
             }
-            false => Stream::open(&planned, kind.compression).map(|stream| kind.reads(stream)),
+            false => {
+                let opened = opened.take().map_or_else(|| planned.open(), Ok)?;
+                Stream::of(opened, kind.compression).map(|stream| kind.reads(stream))
+            }
         };
-        let cut = |rule| stream().map(|stream| Cutter::new(stream, rule, most)).map_err(Broken::Failed);
+        let mut cut = |rule| stream().map(|stream| Cutter::new(stream, rule, most)).map_err(Broken::Failed);
         if let Extent::Lines(bytes) = &part.extent {
-            let opened = planned.open().map_err(Broken::Failed)?;
+            let opened = opened.map_or_else(|| planned.open(), Ok).map_err(Broken::Failed)?;
             if let Some(found) = sniff(&opened).map_err(Broken::Failed)? {
                 opened.check_unchanged().map_err(Broken::Failed)?;
                 // One reject for the file, whatever it is divided into.
@@ -200,7 +203,8 @@ impl<'a> Reader<'a> {
         }
         match kind.format {
             Format::Text if options.documents == Documents::File && kind.compression.is_none() && !stdin => {
-                once(Work::File, file.bytes, file.bytes.min(most).saturating_mul(BYTES_HELD_PER_BYTE))
+                let held = file.bytes.min(most).saturating_mul(BYTES_HELD_PER_BYTE);
+                once(Work::File(opened), file.bytes, held)
             }
             Format::Text => Ok(Self::Cuts { cutter: cut(job.rule.clone())?, read: 0 }),
             Format::JsonLines | Format::Json => Ok(Self::Cuts { cutter: cut(Rule::Lines)?, read: 0 }),
@@ -235,8 +239,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Opens a part; one that cannot be read, because its content is damaged, is one reject.
-    pub(super) fn open_or_reject(job: &'a TextJob, part: &Part) -> Result<Self> {
-        match Self::open(job, part) {
+    pub(super) fn open_or_reject(job: &'a TextJob, part: &Part, opened: Option<OpenedFile>) -> Result<Self> {
+        match Self::open(job, part, opened) {
             Ok(reader) => Ok(reader),
             Err(Broken::Damaged(reject)) => {
                 job.planned(part.file).open()?.check_unchanged()?;
@@ -328,6 +332,6 @@ fn held(work: &Work) -> u64 {
 /// What the file is compressed with, by how it begins.
 fn sniff(opened: &OpenedFile) -> Result<Option<Compression>> {
     let mut head = [0; Compression::SNIFFED_BYTES];
-    let read = opened.file().read_at(&mut head, 0).map_err(|e| Error::io("read", opened.path(), e))?;
+    let read = opened.read_at(&mut head, 0).map_err(|e| Error::io("read", opened.path(), e))?;
     Ok(Compression::sniff(&head[..read]))
 }

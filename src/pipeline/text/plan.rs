@@ -19,7 +19,6 @@ use crate::source::text::parquet::ParquetFile;
 use crate::source::text::table::{self, Columns};
 use crate::source::walk::{SourceFile, list};
 use crate::source::{PlannedFile, braces, globs};
-use crate::storage::stat;
 
 /// Source bytes of the pieces that `--shuffle` puts in a keyed order.
 const SHUFFLE_PIECE_BYTES: u64 = 8 << 20;
@@ -79,6 +78,8 @@ pub(super) struct Found {
     /// One per file.
     pub(super) details: Vec<TextFile>,
     pub(super) skipped: SkippedTypes,
+    /// As in [`Listing`](crate::source::walk::Listing).
+    pub(super) unusable: Vec<String>,
     /// Fields that are kept.
     pub(super) fields: Vec<Field>,
     /// In record order.
@@ -89,7 +90,7 @@ pub(super) struct Found {
 
 /// Lists the sources and divides them into units of about `unit_bytes`.
 pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<Found> {
-    let Listed { sources, files, defects, skipped } = listed(options)?;
+    let Listed { sources, files, defects, skipped, unusable } = listed(options)?;
     crate::pipeline::check_origins(&files, &sources)?;
     let mut types: Vec<Option<FieldType>> = options.keep_fields.iter().map(|k| k.ty).collect();
     let shuffle = options.output.shuffle;
@@ -113,7 +114,7 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<Found> {
     let kept = options.keep_fields.iter().zip(types);
     let fields = kept.map(|(k, ty)| Field::nullable(&k.name, ty.unwrap_or(FieldType::String))).collect();
     let units = group(&parts, unit_bytes);
-    Ok(Found { units, sources, files, details, skipped, fields, parts })
+    Ok(Found { units, sources, files, details, skipped, unusable, fields, parts })
 }
 
 /// The files of the sources.
@@ -123,6 +124,7 @@ struct Listed {
     /// One per file that is named by a list.
     defects: Vec<Option<Reject>>,
     skipped: SkippedTypes,
+    unusable: Vec<String>,
 }
 
 fn listed(options: &TextOptions) -> Result<Listed> {
@@ -133,12 +135,21 @@ fn listed(options: &TextOptions) -> Result<Listed> {
                 return Err(Error::usage("there is no source"));
             };
             let (relative, origin) = (std::path::PathBuf::new(), source.label.clone());
-            let file = SourceFile { source: 0, relative, origin, bytes: 0, modified_ns: 0, member: None };
+            let file = SourceFile {
+                source: 0,
+                relative,
+                origin,
+                bytes: 0,
+                modified_ns: 0,
+                etag: None,
+                member: None,
+            };
             Ok(Listed {
                 sources: options.sources.clone(),
                 files: vec![file],
                 defects: Vec::new(),
                 skipped: SkippedTypes::default(),
+                unusable: Vec::new(),
             })
         }
         TextInput::FilesFrom(from) => {
@@ -149,27 +160,29 @@ fn listed(options: &TextOptions) -> Result<Listed> {
             };
             let (files, details) = from.list(folder, options.follow_symlinks)?;
             let defects = details.into_iter().map(|d| d.defect.map(|defect| *defect)).collect();
-            Ok(Listed { sources: options.sources.clone(), files, defects, skipped: SkippedTypes::default() })
+            let (sources, skipped) = (options.sources.clone(), SkippedTypes::default());
+            Ok(Listed { sources, files, defects, skipped, unusable: Vec::new() })
         }
         TextInput::Walk => {
             // What a pattern matches is named, as if the shell had expanded it.
             let named = |name: &str| options.input_format.is_some() || FileKind::of_named(name).is_some();
             let matches = globs::expand(&braces::expand(&options.sources)?, &named)?;
-            for source in &matches.sources {
-                let is_file = stat(&source.path)?.is_some_and(|meta| meta.is_file());
-                if is_file && kind_of(options, true, &source.path).is_none() {
+            let listing = list(&matches.sources, options.follow_symlinks, &wanted)?;
+            for file in listing.files.iter().filter(|file| file.is_named()) {
+                let path = file.path(&matches.sources);
+                if kind_of(options, true, &path).is_none() {
                     return Err(Error::usage("unknown kind of text file")
-                        .at_path(&source.path)
+                        .at_path(path)
                         .help(
                             "to read it as plain text, add --input-format txt; known types are .txt, .jsonl, .json, .csv and \
                              .tsv, also with .gz, .zst, .xz and .bz2, and .parquet and .arrow",
                         ));
                 }
             }
-            let listing = list(&matches.sources, options.follow_symlinks, &wanted)?;
             let mut skipped = listing.skipped;
             skipped.extend(&matches.skipped);
-            Ok(Listed { sources: matches.sources, files: listing.files, defects: Vec::new(), skipped })
+            let (files, unusable) = (listing.files, listing.unusable);
+            Ok(Listed { sources: matches.sources, files, defects: Vec::new(), skipped, unusable })
         }
     }
 }

@@ -194,7 +194,7 @@ impl TextJob {
     }
 
     fn reader(&self, part: &Part) -> Result<Reader<'_>> {
-        Reader::open_or_reject(self, part)
+        Reader::open_or_reject(self, part, None)
     }
 
     /// Shards are cut by unit and split, so each of these is rounded up alone. `bytes` gives the spread.

@@ -4,7 +4,6 @@
 
 use std::io::{BufReader, Read};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::parquet::arrow::ProjectionMask;
@@ -22,8 +21,8 @@ use crate::error::{Error, Result};
 use crate::panics::caught;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::FieldType;
+use crate::source::opened::OpenedFile;
 use crate::source::pages::{BadPages, check_column, most_rows};
-use crate::source::planned::OpenedFile;
 use crate::source::stream::Broken;
 use crate::source::{PlannedFile, retried};
 
@@ -33,6 +32,8 @@ const BATCH_ROWS: u64 = 1024;
 const BATCH_BYTES: u64 = 4 << 20;
 /// Bytes read where the length of what follows is not known.
 const HEADER_BYTES: usize = 4 << 10;
+/// Bytes of an object that are held between the check of its pages and their decoding.
+const HELD_BYTES: u64 = 64 << 20;
 /// Smallest limit of a page: what writers make when documents are small.
 const MIN_PAGE_LIMIT: u64 = 64 << 20;
 
@@ -52,6 +53,7 @@ impl ParquetFile {
     /// A footer that cannot be read is damage.
     pub fn open(planned: &PlannedFile) -> Result<Self, Broken> {
         let file = Arc::new(planned.open().map_err(Broken::Failed)?);
+        file.hold(HELD_BYTES);
         let chunks = Chunks { file, bytes: planned.bytes, failure: Arc::new(Mutex::new(None)) };
         let load = |options| chunks.decode(|| ArrowReaderMetadata::load(&chunks, options));
         // Without the Arrow schema that may be in the footer: it could ask for any type.
@@ -234,6 +236,9 @@ impl Groups {
         self.next_row = row.saturating_add(rows);
         let (mut stored, mut decoded) = (0u64, 0u64);
         for column in self.file.leaves(group, &self.roots) {
+            let (start, length) = column.byte_range();
+            let range = start..start.saturating_add(length);
+            self.file.chunks.file.will_read(range).map_err(Broken::Failed)?;
             self.check_pages(column, rows)?;
             stored = stored.saturating_add(size(column.compressed_size()));
             decoded = decoded.saturating_add(size(column.uncompressed_size()));
@@ -301,9 +306,11 @@ impl Chunks {
     }
 
     fn read(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
-        retried(|| self.file.file().read_exact_at(buffer, offset)).inspect_err(|e| {
-            let failure = Error::io("read", self.file.path(), e.kind().into()).at_offset(offset);
+        retried(|| self.file.read_exact_at(buffer, offset)).map_err(|e| {
+            let kind = e.kind();
+            let failure = Error::io("read", self.file.path(), e).at_offset(offset);
             *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+            kind.into()
         })
     }
 }

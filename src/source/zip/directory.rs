@@ -1,12 +1,11 @@
 //! The central directory of a zip archive: section 4.3 of the
 //! [format specification](https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT), with the Zip64 records.
 
-use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
+use std::io::{self, BufReader, Read};
 
 use super::member::LOCAL_HEADER_BYTES;
 use crate::error::{Error, Result};
+use crate::source::opened::OpenedFile;
 use crate::source::{PlannedFile, retried};
 
 /// The end record and the longest comment that can follow it.
@@ -67,9 +66,8 @@ impl Directory {
     /// The file cannot be read, or is not a zip archive, or is damaged.
     pub fn read(planned: &PlannedFile) -> Result<Self> {
         let opened = planned.open()?;
-        let file = opened.file();
-        let found = find(file, planned.bytes).and_then(|place| match place {
-            Ok(place) => entries(file, &place),
+        let found = find(&opened, planned.bytes).and_then(|place| match place {
+            Ok(place) => entries(&opened, &place),
             Err(why) => Ok(Err(why)),
         });
         // Damage may also be a file that is still being written.
@@ -98,14 +96,14 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
-fn read_at<const N: usize>(file: &File, at: u64) -> io::Result<[u8; N]> {
+fn read_at<const N: usize>(file: &OpenedFile, at: u64) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     retried(|| file.read_exact_at(&mut bytes, at))?;
     Ok(bytes)
 }
 
 /// Finds the directory by the records at the end of the file.
-fn find(file: &File, length: u64) -> io::Result<Result<Place, Damage>> {
+fn find(file: &OpenedFile, length: u64) -> io::Result<Result<Place, Damage>> {
     let tail_start = length.saturating_sub(MAX_END_BYTES);
     let mut tail = vec![0; (length - tail_start) as usize];
     retried(|| file.read_exact_at(&mut tail, tail_start))?;
@@ -145,7 +143,11 @@ fn find(file: &File, length: u64) -> io::Result<Result<Place, Damage>> {
 }
 
 /// The end record of Zip64 at the first of `places` that has one and is before `limit`.
-fn end64(file: &File, places: &[Option<u64>], limit: u64) -> io::Result<Option<(u64, [u8; END64_BYTES])>> {
+fn end64(
+    file: &OpenedFile,
+    places: &[Option<u64>],
+    limit: u64,
+) -> io::Result<Option<(u64, [u8; END64_BYTES])>> {
     let fits = |at: &u64| at.checked_add(END64_BYTES as u64).is_some_and(|end| end <= limit);
     for at in places.iter().flatten().copied().filter(fits) {
         let record: [u8; END64_BYTES] = read_at(file, at)?;
@@ -157,10 +159,10 @@ fn end64(file: &File, places: &[Option<u64>], limit: u64) -> io::Result<Option<(
 }
 
 /// The entries of the directory at `place`.
-fn entries(file: &File, place: &Place) -> io::Result<Result<Vec<ZipEntry>, Damage>> {
-    let mut reader = file;
-    reader.seek(SeekFrom::Start(place.start))?;
-    let mut reader = BufReader::with_capacity(1 << 18, reader).take(place.bytes);
+fn entries(file: &OpenedFile, place: &Place) -> io::Result<Result<Vec<ZipEntry>, Damage>> {
+    let range = place.start..place.start + place.bytes;
+    file.will_read(range.clone()).map_err(io::Error::other)?;
+    let mut reader = BufReader::with_capacity(1 << 18, file.reader(range)).take(place.bytes);
     let mut entries = Vec::new();
     let mut header = [0; ENTRY_BYTES];
     while reader.limit() > 0 {

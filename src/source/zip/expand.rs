@@ -66,6 +66,7 @@ pub fn expand(file: &SourceFile, planned: &PlannedFile) -> Result<ExpandedZip> {
             origin: format!("{}/{}", file.origin, portable(&path)),
             bytes: entry.size,
             modified_ns: file.modified_ns,
+            etag: file.etag.clone(),
             member: Some(Box::new(ZipMember {
                 archive_parts,
                 in_root,

@@ -1,7 +1,7 @@
 //! Reads one file of a zip archive.
 
 use std::io::Read;
-use std::os::unix::fs::FileExt;
+use std::ops::Range;
 
 use flate2::Crc;
 use flate2::read::DeflateDecoder;
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::sample::{Reject, RejectCode};
+use crate::source::opened::OpenedFile;
 use crate::source::stream::Broken;
 use crate::source::{PlannedFile, retried};
 
@@ -16,6 +17,8 @@ use crate::source::{PlannedFile, retried};
 pub(super) const LOCAL_HEADER_BYTES: usize = 30;
 /// Bytes of the largest file that is read.
 pub(super) const MAX_MEMBER_BYTES: u64 = 256 << 20;
+/// Bytes of the name and the extra fields, unless there are many.
+const USUAL_NAME_BYTES: u64 = 512;
 const STORED: u16 = 0;
 const DEFLATED: u16 = 8;
 
@@ -50,22 +53,45 @@ impl ZipMember {
     /// The archive cannot be read or has changed, or this part of it is damaged.
     pub fn read(&self, planned: &PlannedFile) -> Result<Vec<u8>, Broken> {
         self.check()?;
-        let opened = planned.open().map_err(Broken::Failed)?;
-        let failed = |e| Broken::Failed(Error::io("read", &planned.path, e));
+        self.read_opened(&planned.open().map_err(Broken::Failed)?)
+    }
+
+    /// Where the file is in the archive, with what is before its bytes.
+    fn range(&self) -> Range<u64> {
+        let before = LOCAL_HEADER_BYTES as u64 + USUAL_NAME_BYTES;
+        let end = self.offset.saturating_add(before).saturating_add(self.compressed);
+        self.offset..end.min(self.archive_bytes)
+    }
+
+    /// Opens the archive and requests the bytes of the file: see [`PlannedFile::open_ahead`].
+    pub(in crate::source) fn open_ahead(&self, planned: &PlannedFile) -> Option<OpenedFile> {
+        self.check().ok()?;
+        planned.open_range_ahead(self.range())
+    }
+
+    /// As [`Self::read`], from the archive that was opened before.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`].
+    pub fn read_opened(&self, opened: &OpenedFile) -> Result<Vec<u8>, Broken> {
+        self.check()?;
+        opened.will_read(self.range()).map_err(Broken::Failed)?;
+        let failed = |e| Broken::Failed(Error::io("read", opened.path(), e));
         let truncated = || rejected(RejectCode::Truncated, "the zip archive ends before the file does");
         let mut header = [0; LOCAL_HEADER_BYTES];
         let header_end = self.offset.checked_add(LOCAL_HEADER_BYTES as u64).ok_or_else(truncated)?;
         if header_end > self.archive_bytes {
             return Err(truncated());
         }
-        retried(|| opened.file().read_exact_at(&mut header, self.offset)).map_err(failed)?;
+        retried(|| opened.read_exact_at(&mut header, self.offset)).map_err(failed)?;
         let length = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
         let start = header_end + length(26) + length(28);
         if start.checked_add(self.compressed).is_none_or(|end| end > self.archive_bytes) {
             return Err(truncated());
         }
         let mut bytes = vec![0; self.compressed as usize];
-        retried(|| opened.file().read_exact_at(&mut bytes, start)).map_err(failed)?;
+        retried(|| opened.read_exact_at(&mut bytes, start)).map_err(failed)?;
         // Damage may also be a file that was written to.
         opened.check_unchanged().map_err(Broken::Failed)?;
         if !header.starts_with(b"PK\x03\x04") {

@@ -97,6 +97,7 @@ fn listed(dir: &std::path::Path, name: &str, bytes: &[u8]) -> Result<(Vec<Source
         origin: name.to_owned(),
         bytes: planned.bytes,
         modified_ns: planned.modified_ns,
+        etag: None,
         member: None,
     };
     expand(&file, &planned).map(|found| (sources, found)).map_err(|e| e.to_string())

@@ -201,17 +201,19 @@ impl Shared {
             let faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
             (faults.of(number, request), faults.clone())
         };
+        // Bytes after the head of a response to HEAD would be taken for the start of the next one.
+        let most = (request.method == "HEAD").then_some(0);
         thread::sleep(faults.latency);
         if let Some(fault) = fault {
             self.failed.fetch_add(1, Ordering::SeqCst);
             match fault {
                 Fault::Dead | Fault::Dropped => return Err(closed()),
                 Fault::Internal => {
-                    return self.send(stream, Response::error(500, "InternalError"), &faults, None);
+                    return self.send(stream, Response::error(500, "InternalError"), &faults, most);
                 }
-                Fault::SlowDown => return self.send(stream, Response::error(503, "SlowDown"), &faults, None),
+                Fault::SlowDown => return self.send(stream, Response::error(503, "SlowDown"), &faults, most),
                 Fault::Denied => {
-                    return self.send(stream, Response::error(403, "AccessDenied"), &faults, None);
+                    return self.send(stream, Response::error(403, "AccessDenied"), &faults, most);
                 }
                 Fault::LostResponse => {
                     let _ = self.store().answer(request, &faults);
@@ -219,15 +221,15 @@ impl Shared {
                 }
                 Fault::Truncated => {
                     let response = self.store().answer(request, &faults);
-                    let most = response.body.len() / 2;
-                    self.send(stream, response, &faults, Some(most))?;
+                    let half = response.body.len() / 2;
+                    self.send(stream, response, &faults, most.or(Some(half)))?;
                     return Err(closed());
                 }
                 Fault::Slow => thread::sleep(Duration::from_millis(300)),
             }
         }
         let response = self.store().answer(request, &faults);
-        self.send(stream, response, &faults, None)
+        self.send(stream, response, &faults, most)
     }
 
     /// Sends a response, or the first `most` bytes of its body.

@@ -182,6 +182,7 @@ impl Store {
             token => token,
         };
         let page = if faults.page == 0 { PAGE } else { faults.page };
+        let page = page.min(query("max-keys").parse().unwrap_or(PAGE));
         let (mut contents, mut folders, mut next, mut count) = (String::new(), String::new(), None, 0);
         let mut last_folder = String::new();
         for (full, stored) in self.objects.range(format!("{bucket}/")..) {

@@ -51,6 +51,10 @@ impl ObjectUrl {
             return Err(Error::usage("an address must not hold a password")
                 .help("credentials come from the environment, as AWS_ACCESS_KEY_ID"));
         }
+        if SERVERS.contains(&lower.as_str()) && after.contains(['?', '#']) {
+            return Err(Error::usage("an address of a web server must end before `?` and `#`")
+                .help("what follows may be secret, and would be stored; download the file first"));
+        }
         if after.chars().any(char::is_control) || after.split('/').any(|part| matches!(part, "" | "." | ".."))
         {
             return refuse("has a part that no object can be stored under", "leave out `..`, `.` and `//`");
@@ -173,6 +177,8 @@ mod tests {
             "s3://b//x",
             "s3://b/\n",
             "s3://me:secret@b/x",
+            "https://host/x?secret",
+            "https://host/x#secret",
         ] {
             let error = parse(text).unwrap_err().to_string();
             assert!(!error.contains("secret"), "{error}");

@@ -12,6 +12,7 @@ use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::http::HttpBuilder;
+use object_store::list::PaginatedListStore;
 use object_store::path::Path as Key;
 use object_store::{
     ClientOptions, Error as Failure, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode,
@@ -20,6 +21,7 @@ use object_store::{
 
 use super::super::object_url::ObjectUrl;
 use super::failure::{changed, failure};
+use super::file_listing::Pages;
 use super::runtime;
 use super::upload::Upload;
 use crate::error::{Error, ErrorKind, Result};
@@ -92,6 +94,15 @@ impl Bucket {
     }
 
     pub(super) fn client(&self) -> Result<Arc<dyn ObjectStore>> {
+        Ok(self.connected()?.store)
+    }
+
+    /// The client as one that lists in pages; `None` for web servers.
+    pub(super) fn pages(&self) -> Result<Option<Pages>> {
+        Ok(self.connected()?.pages)
+    }
+
+    fn connected(&self) -> Result<Client> {
         let name = format!("{} {:?}", self.root.root(), self.settings);
         runtime::current()?.client(&name, || connect(&self.root, &self.settings))
     }
@@ -108,6 +119,29 @@ impl Bucket {
             Err(Failure::NotFound { .. }) => Ok(None),
             Err(e) => Err(failure("look at the object", url, e)),
         }
+    }
+
+    /// What is at each of `urls`, [`AT_ONCE`] requests at a time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::head`].
+    pub(super) fn heads(&self, urls: &[ObjectUrl]) -> Result<Vec<Option<Object>>> {
+        let client = self.client()?;
+        let keys = urls.iter().map(key).collect::<Result<Vec<Key>>>()?;
+        let found = runtime::current()?.wait(async move {
+            let requests = keys.into_iter().map(|key| {
+                let client = Arc::clone(&client);
+                async move { client.head(&key).await }
+            });
+            futures_util::stream::iter(requests).buffered(AT_ONCE).collect::<Vec<_>>().await
+        })?;
+        let found = found.into_iter().zip(urls).map(|(found, url)| match found {
+            Ok(meta) => Ok(Some(object(url.clone(), &meta))),
+            Err(Failure::NotFound { .. }) => Ok(None),
+            Err(e) => Err(failure("look at the object", url, e)),
+        });
+        found.collect()
     }
 
     /// The whole object, which must be small.
@@ -297,18 +331,40 @@ impl fmt::Debug for Bucket {
     }
 }
 
-fn key(url: &ObjectUrl) -> Result<Key> {
-    Key::parse(url.key())
-        .map_err(|e| Error::usage("no object can have this address").at_path(url.as_path()).caused_by(e))
+pub(super) fn key(url: &ObjectUrl) -> Result<Key> {
+    let parsed = match url.is_server() {
+        // Addresses of web servers are encoded already.
+        true => Key::from_url_path(url.key()),
+        false => Key::parse(url.key()),
+    };
+    parsed.map_err(|e| Error::usage("no object can have this address").at_path(url.as_path()).caused_by(e))
 }
 
-fn object(url: ObjectUrl, meta: &ObjectMeta) -> Object {
-    let modified_ns = meta.last_modified.timestamp_nanos_opt().unwrap_or_default();
-    Object { url, bytes: meta.size, modified_ns: i128::from(modified_ns), etag: meta.e_tag.clone() }
+pub(super) fn object(url: ObjectUrl, meta: &ObjectMeta) -> Object {
+    Object { url, bytes: meta.size, modified_ns: nanoseconds(meta), etag: meta.e_tag.clone() }
+}
+
+/// Time of the last change, in nanoseconds since 1970.
+pub(super) fn nanoseconds(meta: &ObjectMeta) -> i128 {
+    i128::from(meta.last_modified.timestamp_nanos_opt().unwrap_or_default())
+}
+
+/// A connection to a store.
+#[derive(Clone)]
+pub(super) struct Client {
+    pub(super) store: Arc<dyn ObjectStore>,
+    pages: Option<Pages>,
+}
+
+impl Client {
+    fn listing<S: ObjectStore + PaginatedListStore>(store: S) -> Self {
+        let store = Arc::new(store);
+        Self { pages: Some(Arc::clone(&store) as _), store }
+    }
 }
 
 /// A client with the credentials of the environment.
-fn connect(url: &ObjectUrl, settings: &Settings) -> Result<Arc<dyn ObjectStore>> {
+fn connect(url: &ObjectUrl, settings: &Settings) -> Result<Client> {
     let seconds = std::env::var("DSCONVERT_RETRY_SECONDS").ok().and_then(|text| text.parse().ok());
     let retry = RetryConfig {
         max_retries: RETRIES,
@@ -329,19 +385,23 @@ fn connect(url: &ObjectUrl, settings: &Settings) -> Result<Arc<dyn ObjectStore>>
         };
     }
     let root = url.root();
-    let made: Result<Arc<dyn ObjectStore>, Failure> = match url.scheme() {
+    let made: Result<Client, Failure> = match url.scheme() {
         "s3" | "s3a" => {
             with_settings!(AmazonS3Builder::from_env().with_client_options(options)).and_then(|builder| {
                 let builder = builder.with_url(root).with_conditional_put(S3ConditionalPut::ETagMatch);
-                Ok(Arc::new(builder.with_retry(retry).build()?) as _)
+                Ok(Client::listing(builder.with_retry(retry).build()?))
             })
         }
         "gs" => with_settings!(GoogleCloudStorageBuilder::from_env().with_client_options(options))
-            .and_then(|builder| Ok(Arc::new(builder.with_url(root).with_retry(retry).build()?) as _)),
-        "http" | "https" => with_settings!(HttpBuilder::new().with_client_options(options))
-            .and_then(|builder| Ok(Arc::new(builder.with_url(root).with_retry(retry).build()?) as _)),
+            .and_then(|builder| Ok(Client::listing(builder.with_url(root).with_retry(retry).build()?))),
+        "http" | "https" => {
+            with_settings!(HttpBuilder::new().with_client_options(options)).and_then(|builder| {
+                let store = Arc::new(builder.with_url(root).with_retry(retry).build()?);
+                Ok(Client { store, pages: None })
+            })
+        }
         _ => with_settings!(MicrosoftAzureBuilder::from_env().with_client_options(options))
-            .and_then(|builder| Ok(Arc::new(builder.with_url(root).with_retry(retry).build()?) as _)),
+            .and_then(|builder| Ok(Client::listing(builder.with_url(root).with_retry(retry).build()?))),
     };
     made.map_err(|e| {
         Error::usage("the store cannot be used as it is described").at_path(url.as_path()).caused_by(e).help(

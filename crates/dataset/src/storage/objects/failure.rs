@@ -17,6 +17,14 @@ pub(super) fn failure(doing: &str, url: &ObjectUrl, failure: Failure) -> Error {
                 .help(credentials(url.scheme()))
         }
         Failure::Precondition { .. } => changed(url),
+        Failure::InvalidPath { source } => {
+            Error::usage(format!("cannot {doing}: a key cannot be used as a path: {source}"))
+                .at_path(url.as_path())
+                .help("rename or delete that object, or name a prefix that it is not under")
+        }
+        Failure::Generic { .. } if failure.to_string().contains("NoSuchBucket") => {
+            at(format!("cannot {doing}: there is no such bucket")).help("check the address")
+        }
         other => {
             let help = match other.to_string().contains("metadata/instance")
                 || other.to_string().contains("169.254.")

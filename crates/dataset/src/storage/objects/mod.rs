@@ -8,8 +8,12 @@
 mod bucket;
 mod cache;
 mod failure;
+mod fetch;
+mod file_listing;
 mod held;
 mod in_flight;
+mod object_reader;
+mod outages;
 mod remote_file;
 mod runtime;
 mod upload;
@@ -19,7 +23,9 @@ mod tests;
 
 pub use bucket::{Bucket, Created, Object, Settings};
 pub use cache::Cache;
+pub use file_listing::FileListing;
 pub use held::Held;
 pub use in_flight::InFlight;
+pub use object_reader::ObjectReader;
 pub use remote_file::RemoteFile;
 pub use upload::Upload;

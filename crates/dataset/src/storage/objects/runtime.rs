@@ -8,23 +8,29 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-use object_store::ObjectStore;
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
+use super::bucket::Client;
+use super::outages::Outages;
 use crate::error::{Error, Result};
 
 /// Threads that serve connections. They only move bytes.
 const THREADS: usize = 2;
 /// How often a lock is tried before it counts as taken by a thread that is not in this process.
 const TRIES: u32 = 1000;
+/// Requests for bytes of sources that are under way at a time.
+const READS_AT_ONCE: usize = 128;
 
 /// What a process has for requests.
 pub(super) struct PerProcess {
     runtime: Runtime,
-    clients: Mutex<HashMap<String, Arc<dyn ObjectStore>>>,
+    clients: Mutex<HashMap<String, Client>>,
+    reads: Semaphore,
+    pub(super) outages: Outages,
 }
 
 type Owned = Option<(u32, &'static PerProcess)>;
@@ -70,7 +76,8 @@ pub(super) fn current() -> Result<&'static PerProcess> {
                 .enable_all()
                 .build()
                 .map_err(fail)?;
-            Box::leak(Box::new(PerProcess { runtime, clients: Mutex::default() }))
+            let (reads, outages) = (Semaphore::new(READS_AT_ONCE), Outages::default());
+            Box::leak(Box::new(PerProcess { runtime, clients: Mutex::default(), reads, outages }))
         }
     };
     if let Some(shared) = shared.as_deref_mut() {
@@ -82,18 +89,19 @@ pub(super) fn current() -> Result<&'static PerProcess> {
 
 impl PerProcess {
     /// The client called `name`, made by `make` when there is none.
-    pub(super) fn client(
-        &self,
-        name: &str,
-        make: impl FnOnce() -> Result<Arc<dyn ObjectStore>>,
-    ) -> Result<Arc<dyn ObjectStore>> {
+    pub(super) fn client(&self, name: &str, make: impl FnOnce() -> Result<Client>) -> Result<Client> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = clients.get(name) {
-            return Ok(Arc::clone(client));
+            return Ok(client.clone());
         }
         let client = make()?;
-        clients.insert(name.to_owned(), Arc::clone(&client));
+        clients.insert(name.to_owned(), client.clone());
         Ok(client)
+    }
+
+    /// Room for another request; `None` never happens, as the semaphore is never closed.
+    pub(super) async fn permit(&self) -> Option<SemaphorePermit<'_>> {
+        self.reads.acquire().await.ok()
     }
 
     /// Starts `future`, and does not wait for it.

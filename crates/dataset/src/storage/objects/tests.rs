@@ -276,3 +276,119 @@ fn threads_that_need_the_same_block_send_one_request() {
         assert_eq!(server.counts().sent - before, 3 << 20, "cached: {cached}");
     }
 }
+
+/// The object `name`, opened for reading.
+fn opened(bucket: &Bucket, name: &str) -> ObjectReader {
+    let object = bucket.head(&url(&format!("s3://bucket/{name}"))).unwrap().unwrap();
+    ObjectReader::open(bucket, object).unwrap()
+}
+
+#[test]
+fn objects_are_read_as_files_are() {
+    let (server, bucket) = started(Faults::usual(6, 3));
+    let all = content((13 << 20) + 7);
+    server.put("bucket/big", all.clone());
+    // From the start to the end, a small buffer at a time.
+    let reader = opened(&bucket, "big");
+    let (mut found, mut buffer) = (Vec::new(), vec![0; 300_001]);
+    loop {
+        match reader.read_next(&mut buffer).unwrap() {
+            0 => break,
+            read => found.extend_from_slice(&buffer[..read]),
+        }
+    }
+    assert!(found == all);
+    // Anywhere, announced and not, with little and much room.
+    let reader = opened(&bucket, "big");
+    let mut state = 5u64;
+    for round in 0..60 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let offset = (state >> 33) as usize % all.len();
+        let most = 1 + (state >> 20) as usize % 2_000_000;
+        if round % 7 == 3 {
+            reader.will_read(offset as u64..(offset + most) as u64).unwrap();
+        }
+        reader.hold(if round % 20 < 10 { 0 } else { 64 << 20 });
+        let bytes = reader.bytes_at(offset as u64, most).unwrap();
+        assert!(!bytes.is_empty() && bytes.len() <= most);
+        assert!(bytes == all[offset..offset + bytes.len()], "{offset} {most}");
+    }
+    assert!(reader.bytes_at(all.len() as u64, 1).unwrap().is_empty());
+    assert!(server.counts().faults > 0);
+}
+
+#[test]
+fn few_requests_read_an_object_and_little_is_read_in_vain() {
+    let (server, bucket) = started(Faults::default());
+    let all = content(9 << 20);
+    server.put("bucket/big", all.clone());
+    server.put("bucket/small", all[..50_000].to_vec());
+    server.put("bucket/empty", Vec::new());
+    let cost = |read: &dyn Fn()| {
+        let before = server.counts();
+        read();
+        let after = server.counts();
+        (after.requests - before.requests, after.sent - before.sent)
+    };
+    let (small, empty, big) = (opened(&bucket, "small"), opened(&bucket, "empty"), opened(&bucket, "big"));
+    let mut buffer = vec![0; 100];
+    assert_eq!(cost(&|| assert_eq!(small.read_next(&mut [0; 100]).unwrap(), 100)), (1, 50_000));
+    assert_eq!(empty.read_next(&mut buffer).unwrap(), 0);
+    assert_eq!(cost(&|| assert_eq!(big.read_at(&mut [0; 8], (9 << 20) - 8).unwrap(), 8)), (1, 64 << 10));
+    // A footer is in what was read to find it.
+    assert_eq!(cost(&|| assert_eq!(big.bytes_at((9 << 20) - 60_000, 9).unwrap().len(), 9)), (0, 0));
+    let range = 1_000_000u64..1_300_000;
+    let announced = || {
+        big.will_read(range.clone()).unwrap();
+        let mut at = range.start;
+        while at < range.end {
+            at += big.bytes_at(at, (range.end - at) as usize).unwrap().len() as u64;
+        }
+    };
+    assert_eq!(cost(&announced), (1, 300_000));
+}
+
+#[test]
+fn an_object_that_was_replaced_is_not_read() {
+    let (server, bucket) = started(Faults::default());
+    server.put("bucket/x", content(6 << 20));
+    let reader = opened(&bucket, "x");
+    assert_eq!(reader.bytes_at(0, 10).unwrap().len(), 10);
+    let mut other = content(6 << 20);
+    other[5 << 20] ^= 1;
+    server.put("bucket/x", other);
+    let error = reader.bytes_at(5 << 20, 10).unwrap_err();
+    assert!(error.kind() == ErrorKind::Io && error.to_string().contains("replaced"), "{error}");
+    server.delete("bucket/x");
+    let error = reader.bytes_at(3 << 20, 10).unwrap_err();
+    assert!(error.kind() == ErrorKind::Io && error.to_string().contains("no such object"), "{error}");
+}
+
+#[test]
+fn markers_of_folders_are_not_files() {
+    let (server, bucket) = started(Faults { page: 2, ..Faults::default() });
+    for key in ["p/", "p/a-b", "p/a/", "p/a/x", "p/empty", "p/none/", "p/z", "p/z-", "p/z/"] {
+        server.put(&format!("bucket/{key}"), if key == "p/a-b" { vec![1] } else { Vec::new() });
+    }
+    let listing = bucket.list_files(&url("s3://bucket/p")).unwrap();
+    let keys: Vec<&str> = listing.objects.iter().map(|object| object.url.key()).collect();
+    assert_eq!(keys, ["p/a-b", "p/a/x", "p/empty", "p/z", "p/z-"]);
+    assert!(listing.unusable.is_empty());
+}
+
+#[test]
+fn keys_that_are_no_paths_are_passed_over() {
+    let (server, bucket) = started(Faults { page: 400, ..Faults::usual(9, 1) });
+    for number in 0..1000 {
+        server.put(&format!("bucket/p/{number:04}"), vec![1]);
+    }
+    let bad = ["p//x", "p/0000/../y", "p/0399//z", "p/0399//zz", "p/0500/.", "p/9//"];
+    for key in bad {
+        server.put(&format!("bucket/{key}"), vec![2]);
+    }
+    let listing = bucket.list_files(&url("s3://bucket/p")).unwrap();
+    let keys: Vec<&str> = listing.objects.iter().map(|object| object.url.key()).collect();
+    let good: Vec<String> = (0..1000).map(|number| format!("p/{number:04}")).collect();
+    assert_eq!(keys, good);
+    assert_eq!(listing.unusable, bad);
+}

@@ -1,0 +1,121 @@
+//! Requests one range of an object that is known already.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use object_store::path::Path as Key;
+use object_store::{Error as Failure, GetOptions, GetRange, ObjectStore};
+
+use super::bucket::{Object, nanoseconds};
+use super::failure::{changed, failure};
+use super::runtime::PerProcess;
+use crate::error::{Error, ErrorKind, Result};
+
+/// How often a body is requested that breaks off. Of objects with an entity tag, the client itself requests the rest.
+const TRIES: u32 = 3;
+
+/// The bytes of `range`, which is not empty, of `object` as it was when it was listed.
+///
+/// # Errors
+///
+/// [`ErrorKind::Io`]: they cannot be read, or the object is another one now.
+pub(super) async fn fetch(
+    runtime: &PerProcess,
+    client: &dyn ObjectStore,
+    key: &Key,
+    object: &Object,
+    range: Range<u64>,
+) -> Result<Bytes> {
+    let (url, root) = (&object.url, object.url.root());
+    // Only closed with the process.
+    let _permit = runtime.permit().await;
+    if let Some(error) = runtime.outages.check(root) {
+        return Err(error.at_path(url.as_path()));
+    }
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        return match get(client, key, object, range.clone()).await {
+            Ok(Some(bytes)) => {
+                runtime.outages.end(root);
+                Ok(bytes)
+            }
+            Ok(None) => Err(changed(url)),
+            Err(Broken::Body(_)) if object.etag.is_none() && tries < TRIES => continue,
+            // The rest of a body that broke off, and another object in its place.
+            Err(Broken::Body(e)) if is_precondition(&e) => Err(changed(url)),
+            Err(Broken::Request(e @ Failure::NotSupported { .. })) => {
+                Err(Error::new(ErrorKind::Io, "the server does not send parts of files")
+                    .at_path(url.as_path())
+                    .caused_by(e)
+                    .help("download the file first, and name the local file"))
+            }
+            Err(Broken::Request(e) | Broken::Body(e)) => {
+                let is_outage = matches!(e, Failure::Generic { .. });
+                let error = failure("read", url, e).at_offset(range.start);
+                if is_outage {
+                    runtime.outages.add(root, &error);
+                }
+                Err(error)
+            }
+        };
+    }
+}
+
+/// Where a request failed.
+enum Broken {
+    Request(Failure),
+    Body(Failure),
+}
+
+/// `None` when the object is another one.
+async fn get(
+    client: &dyn ObjectStore,
+    key: &Key,
+    object: &Object,
+    range: Range<u64>,
+) -> Result<Option<Bytes>, Broken> {
+    let is_whole = range == (0..object.bytes);
+    let length = range.end - range.start;
+    let options = GetOptions {
+        // Servers that cannot send parts can send small files.
+        range: (!is_whole).then_some(GetRange::Bounded(range)),
+        if_match: object.etag.as_deref().and_then(strong),
+        ..GetOptions::default()
+    };
+    let got = match client.get_opts(key, options).await {
+        Err(Failure::Precondition { .. }) => return Ok(None),
+        got => got.map_err(Broken::Request)?,
+    };
+    let is_same = match (&object.etag, &got.meta.e_tag) {
+        (Some(then), Some(now)) => bare(then) == bare(now),
+        _ => nanoseconds(&got.meta) == object.modified_ns,
+    };
+    if !is_same || got.meta.size != object.bytes {
+        return Ok(None);
+    }
+    let bytes = got.bytes().await.map_err(Broken::Body)?;
+    Ok((bytes.len() as u64 == length).then_some(bytes))
+}
+
+/// The entity tag as a condition; a weak one never holds.
+fn strong(etag: &str) -> Option<String> {
+    // Listings of Azure have it without quotes.
+    (!etag.starts_with("W/")).then(|| format!("\"{}\"", bare(etag)))
+}
+
+fn bare(etag: &str) -> &str {
+    etag.trim_matches('"')
+}
+
+/// Whether the innermost cause is that the object has another entity tag.
+fn is_precondition(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if matches!(error.downcast_ref(), Some(Failure::Precondition { .. })) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}

@@ -1,0 +1,152 @@
+//! Listings of files, as a walk of folders gives them.
+//!
+//! Two sorts of keys have no place in a tree of files. Tools make empty objects whose key ends with a slash, for folders. And a key may
+//! have empty parts, `..` or control characters: the client refuses the page of a listing that has one, so such pages are requested again
+//! in smaller ones, until the key is alone and can be passed over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
+use object_store::path::Error as PathError;
+use object_store::{Error as Failure, ObjectMeta};
+
+use super::super::object_url::ObjectUrl;
+use super::bucket::{Bucket, Object, object};
+use super::failure::failure;
+use super::runtime;
+use crate::error::{Error, Result};
+
+/// Keys of a page when the usual ones cannot be read. Stores send up to 1,000.
+const SMALLER_PAGE: usize = 100;
+/// How much smaller a page is than the one before that cannot be read.
+const STEP: usize = 10;
+
+/// How often a page is requested whose response breaks off, and the pause before the second time.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// What is under an address.
+#[derive(Debug, Default)]
+pub struct FileListing {
+    /// The objects, in byte order of their keys.
+    pub objects: Vec<Object>,
+    /// Keys that are no paths, and are left out.
+    pub unusable: Vec<String>,
+}
+
+impl Bucket {
+    /// Lists everything whose key starts with that of `folder` and a slash, without objects that stand for folders.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`](crate::error::ErrorKind): the store cannot be asked.
+    pub fn list_files(&self, folder: &ObjectUrl) -> Result<FileListing> {
+        let Some(store) = self.pages()? else {
+            return Err(Error::usage("web servers cannot be listed").at_path(folder.as_path()));
+        };
+        let prefix = (!folder.key().is_empty()).then(|| format!("{}/", folder.key()));
+        let listed = runtime::current()?.wait(async move { list(&*store, prefix.as_deref()).await })?;
+        let (found, mut unusable) = listed.map_err(|e| failure("list", folder, e))?;
+        let mut objects = Vec::with_capacity(found.len());
+        for meta in found {
+            // Control characters other than those of ASCII.
+            match ObjectUrl::parse(format!("{}/{}", folder.root(), meta.location).as_ref()) {
+                Ok(Some(url)) => objects.push(object(url, &meta)),
+                _ => unusable.push(meta.location.to_string()),
+            }
+        }
+        objects.sort_by(|a, b| a.url.key().cmp(b.url.key()));
+        self.drop_folders(folder, &mut objects)?;
+        Ok(FileListing { objects, unusable })
+    }
+
+    /// Removes the objects that stand for folders. The client leaves the slash out, so that an empty object may be either.
+    fn drop_folders(&self, folder: &ObjectUrl, objects: &mut Vec<Object>) -> Result<()> {
+        let has_children = |key: &str| {
+            let prefix = format!("{key}/");
+            let at = objects.partition_point(|object| object.url.key() < prefix.as_str());
+            objects.get(at).is_some_and(|object| object.url.key().starts_with(&prefix))
+        };
+        let is_repeated = |at: usize| at > 0 && objects[at - 1].url == objects[at].url;
+        let mut unclear = Vec::new();
+        let mut is_folder = Vec::with_capacity(objects.len());
+        for (at, object) in objects.iter().enumerate() {
+            let key = object.url.key();
+            let is_certain =
+                is_repeated(at) || (object.bytes == 0 && (key == folder.key() || has_children(key)));
+            if object.bytes == 0 && !is_certain {
+                unclear.push(at);
+            }
+            is_folder.push(is_certain);
+        }
+        let urls: Vec<ObjectUrl> = unclear.iter().map(|&at| objects[at].url.clone()).collect();
+        for (at, found) in unclear.into_iter().zip(self.heads(&urls)?) {
+            is_folder[at] = found.is_none();
+        }
+        let mut is_folder = is_folder.into_iter();
+        objects.retain(|_| !is_folder.next().unwrap_or_default());
+        Ok(())
+    }
+}
+
+/// All objects whose key starts with `prefix`, and the keys that are no paths.
+async fn list(
+    store: &dyn PaginatedListStore,
+    prefix: Option<&str>,
+) -> Result<(Vec<ObjectMeta>, Vec<String>), Failure> {
+    let (mut objects, mut unusable): (Vec<ObjectMeta>, Vec<String>) = (Vec::new(), Vec::new());
+    // `None`: as many keys as the store likes.
+    let mut most: Option<usize> = None;
+    let mut page_token = None;
+    let mut tries = 1;
+    loop {
+        let options = PaginatedListOptions {
+            offset: unusable.last().cloned(),
+            max_keys: most,
+            page_token: page_token.clone(),
+            ..PaginatedListOptions::default()
+        };
+        match store.list_paginated(prefix, options).await {
+            Ok(page) => {
+                objects.extend(page.result.objects);
+                if page.page_token.is_none() {
+                    return Ok((objects, unusable));
+                }
+                page_token = page.page_token;
+                most = most.map(|most| most * STEP).filter(|&most| most <= SMALLER_PAGE);
+            }
+            Err(Failure::InvalidPath { .. }) if most != Some(1) => {
+                most = Some(most.map_or(SMALLER_PAGE, |most| most / STEP).max(1));
+            }
+            Err(Failure::InvalidPath { source }) => {
+                let key = raw_key(&source).filter(|key| unusable.last() != Some(key));
+                // A store that gives the same key again cannot be asked for those after it.
+                let Some(key) = key else { return Err(Failure::InvalidPath { source }) };
+                unusable.push(key);
+                page_token = None;
+            }
+            // The client repeats requests, but not those whose response breaks off.
+            Err(e @ Failure::Generic { .. }) if tries < TRIES && e.to_string().contains("response body") => {
+                tokio::time::sleep(PAUSE * tries).await;
+                tries += 1;
+                continue;
+            }
+            Err(e) => return Err(e),
+        }
+        tries = 1;
+    }
+}
+
+/// The key that is no path.
+fn raw_key(error: &PathError) -> Option<String> {
+    match error {
+        PathError::EmptySegment { path }
+        | PathError::BadSegment { path, .. }
+        | PathError::NonUnicode { path, .. } => Some(path.clone()),
+        _ => None,
+    }
+}
+
+/// A client that lists in pages.
+pub(super) type Pages = Arc<dyn PaginatedListStore>;

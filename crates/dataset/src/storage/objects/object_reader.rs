@@ -1,0 +1,273 @@
+//! One object, read as a file is.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use object_store::ObjectStore;
+use object_store::path::Path as Key;
+
+use super::bucket::{Bucket, Object, key};
+use super::fetch::fetch;
+use super::runtime;
+use crate::error::{Error, Result};
+
+/// Most bytes of one request.
+const PIECE_BYTES: u64 = 4 << 20;
+/// Fewest bytes of a request for bytes that were not announced.
+const LEAST_BYTES: u64 = 64 << 10;
+/// How much larger each request is than the one whose bytes end where it starts.
+const GROWTH: u64 = 4;
+/// Pieces of what was announced that are requested before they are read.
+const AHEAD: usize = 2;
+/// Bytes that are held, unless [`ObjectReader::hold`] says otherwise.
+const HELD_BYTES: u64 = 4 * PIECE_BYTES;
+
+/// An object that is known already, opened for reading. Opening sends nothing.
+///
+/// Requests have at most 4 MiB, so that a connection that is lost costs little. What [`Self::will_read`] announces is requested ahead.
+/// Every answer must be of the object that was opened: one that was replaced fails.
+pub struct ObjectReader {
+    object: Arc<Object>,
+    client: Arc<dyn ObjectStore>,
+    key: Key,
+    state: Mutex<State>,
+}
+
+struct State {
+    pieces: Vec<Piece>,
+    /// What was announced last, and where that which is not requested starts.
+    announced: Range<u64>,
+    requested: u64,
+    /// Where [`ObjectReader::read_next`] reads.
+    position: u64,
+    held_bytes: u64,
+    time: u64,
+}
+
+/// Bytes of the object that are here or on their way.
+struct Piece {
+    range: Range<u64>,
+    content: Content,
+    /// Time of the last use.
+    used: u64,
+}
+
+enum Content {
+    Here(Bytes),
+    UnderWay(Receiver<Result<Bytes>>),
+}
+
+impl ObjectReader {
+    /// Opens `object`, which is in `bucket`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind): the environment does not describe the store.
+    pub fn open(bucket: &Bucket, object: Object) -> Result<Self> {
+        let (client, key) = (bucket.client()?, key(&object.url)?);
+        let state = State {
+            pieces: Vec::new(),
+            announced: 0..0,
+            requested: 0,
+            position: 0,
+            held_bytes: HELD_BYTES,
+            time: 0,
+        };
+        Ok(Self { object: Arc::new(object), client, key, state: Mutex::new(state) })
+    }
+
+    /// What was opened.
+    pub fn object(&self) -> &Object {
+        &self.object
+    }
+
+    /// Announces that `range` is read from its start on: its bytes are requested ahead.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses a thread.
+    pub fn will_read(&self, range: Range<u64>) -> Result<()> {
+        let mut state = self.lock();
+        state.announced = range.start..range.end.min(self.object.bytes);
+        state.requested = range.start;
+        self.request_ahead(&mut state, range.start)
+    }
+
+    /// Holds up to `bytes` bytes that were read, for reading them again.
+    pub fn hold(&self, bytes: u64) {
+        self.lock().held_bytes = bytes;
+    }
+
+    /// Bytes from `offset` on: at least one and at most `most`; none at the end of the object.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`](crate::error::ErrorKind): they cannot be read, or the object is another one now.
+    pub fn bytes_at(&self, offset: u64, most: usize) -> Result<Bytes> {
+        if offset >= self.object.bytes || most == 0 {
+            return Ok(Bytes::new());
+        }
+        let mut state = self.lock();
+        let at = match state.find(offset) {
+            Some(at) => at,
+            None => {
+                let range = state.missing(offset, most as u64, self.object.bytes);
+                self.request(&mut state, range)?;
+                state.pieces.len() - 1
+            }
+        };
+        self.request_ahead(&mut state, offset)?;
+        state.time += 1;
+        let now = state.time;
+        let piece = &mut state.pieces[at];
+        piece.used = now;
+        if let Content::UnderWay(receiver) = &piece.content {
+            let lost = |_| Err(Error::internal("a request to object storage ended without a result"));
+            match receiver.recv().unwrap_or_else(lost) {
+                Ok(bytes) => piece.content = Content::Here(bytes),
+                Err(error) => {
+                    state.pieces.swap_remove(at);
+                    return Err(error);
+                }
+            }
+        }
+        let (start, bytes) = match &piece.content {
+            Content::Here(bytes) => (piece.range.start, bytes.clone()),
+            Content::UnderWay(_) => return Err(Error::internal("a piece of an object is not here")),
+        };
+        state.drop_old(offset);
+        let from = (offset - start) as usize;
+        Ok(bytes.slice(from..bytes.len().min(from.saturating_add(most))))
+    }
+
+    /// Reads bytes from `offset` on into `buffer`, and returns how many.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::bytes_at`].
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        let bytes = self.bytes_at(offset, buffer.len())?;
+        buffer[..bytes.len()].copy_from_slice(&bytes);
+        Ok(bytes.len())
+    }
+
+    /// Reads the bytes that follow those of the last call. The whole object counts as announced.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::bytes_at`].
+    pub fn read_next(&self, buffer: &mut [u8]) -> Result<usize> {
+        let position = {
+            let mut state = self.lock();
+            if state.announced.is_empty() {
+                state.announced = 0..self.object.bytes;
+            }
+            state.position
+        };
+        let read = self.read_at(buffer, position)?;
+        self.lock().position = position + read as u64;
+        Ok(read)
+    }
+
+    fn request(&self, state: &mut State, range: Range<u64>) -> Result<()> {
+        let runtime = runtime::current()?;
+        let (sender, receiver) = sync_channel(1);
+        let (client, key, object) = (Arc::clone(&self.client), self.key.clone(), Arc::clone(&self.object));
+        let wanted = range.clone();
+        runtime.spawn(async move {
+            // The reader may be gone.
+            let _ = sender.send(fetch(runtime, &*client, &key, &object, wanted).await);
+        });
+        state.time += 1;
+        let used = state.time;
+        state.pieces.push(Piece { range, content: Content::UnderWay(receiver), used });
+        Ok(())
+    }
+
+    /// Requests what follows `offset` of what was announced.
+    fn request_ahead(&self, state: &mut State, offset: u64) -> Result<()> {
+        if !state.announced.contains(&offset) {
+            return Ok(());
+        }
+        let current = state.find(offset);
+        if let Some(at) = current {
+            state.requested = state.requested.max(state.pieces[at].range.end);
+        }
+        let is_ahead =
+            |piece: &&Piece| piece.range.start > offset && state.announced.contains(&piece.range.start);
+        let mut ahead = state.pieces.iter().filter(is_ahead).count();
+        let most = if current.is_some() { AHEAD } else { AHEAD + 1 };
+        while ahead < most && state.requested < state.announced.end {
+            if let Some(at) = state.find(state.requested) {
+                state.requested = state.pieces[at].range.end;
+                continue;
+            }
+            let start = state.requested;
+            let end = state.before_next(start, (start + PIECE_BYTES).min(state.announced.end));
+            self.request(state, start..end)?;
+            state.requested = end;
+            ahead += 1;
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The piece that has the byte at `offset`.
+    fn find(&self, offset: u64) -> Option<usize> {
+        self.pieces.iter().position(|piece| piece.range.contains(&offset))
+    }
+
+    /// `end`, or where the next piece after `start` starts.
+    fn before_next(&self, start: u64, end: u64) -> u64 {
+        self.pieces.iter().map(|piece| piece.range.start).filter(|&next| next > start).fold(end, u64::min)
+    }
+
+    /// The range to request for `most` bytes at `offset`, which no piece has.
+    fn missing(&self, offset: u64, most: u64, total: u64) -> Range<u64> {
+        let most = most.min(PIECE_BYTES);
+        if self.announced.contains(&offset) {
+            let end = (offset + PIECE_BYTES).min(self.announced.end.max(offset + most)).min(total);
+            return offset..self.before_next(offset, end);
+        }
+        let before = self.pieces.iter().find(|piece| piece.range.end == offset);
+        let grown = before.map_or(0, |piece| (piece.range.end - piece.range.start) * GROWTH);
+        let end = (offset + grown.clamp(LEAST_BYTES, PIECE_BYTES).max(most)).min(total);
+        // What is read at the end is a footer, whose start is not known yet.
+        let passed = self.pieces.iter().map(|piece| piece.range.end).filter(|&passed| passed <= offset);
+        let start = if end == total {
+            offset.min(total.saturating_sub(LEAST_BYTES)).max(passed.max().unwrap_or(0))
+        } else {
+            offset
+        };
+        start..self.before_next(offset, end)
+    }
+
+    /// Lets go of the pieces that were used least recently, when there are too many. Those that are still to be read stay.
+    fn drop_old(&mut self, offset: u64) {
+        let size = |piece: &Piece| piece.range.end - piece.range.start;
+        let mut sum: u64 = self.pieces.iter().map(size).sum();
+        while sum > self.held_bytes {
+            let is_done = |piece: &Piece| {
+                !piece.range.contains(&offset)
+                    && !(piece.range.start > offset && self.announced.contains(&piece.range.start))
+            };
+            let done = self.pieces.iter().enumerate().filter(|(_, piece)| is_done(piece));
+            let Some((oldest, _)) = done.min_by_key(|(_, piece)| piece.used) else { break };
+            sum -= size(&self.pieces.swap_remove(oldest));
+        }
+    }
+}
+
+impl fmt::Debug for ObjectReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ObjectReader").field("object", &self.object).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,74 @@
+//! Sources in object storage, in builds without it: there are none.
+
+use std::io;
+use std::ops::Range;
+
+use super::planned::PlannedFile;
+use super::walk::Listing;
+use crate::error::{Error, Result};
+use crate::options::SourceSpec;
+use crate::storage::ObjectUrl;
+
+/// There is none.
+#[derive(Debug)]
+pub(super) enum OpenedObject {}
+
+impl OpenedObject {
+    pub(super) fn will_read(&self, _range: Range<u64>) -> Result<()> {
+        match *self {}
+    }
+
+    pub(super) fn hold(&self, _bytes: u64) {
+        match *self {}
+    }
+
+    pub(super) fn bytes_at(&self, _offset: u64, _most: usize) -> io::Result<Vec<u8>> {
+        match *self {}
+    }
+
+    pub(super) fn read_at(&self, _buffer: &mut [u8], _offset: u64) -> io::Result<usize> {
+        match *self {}
+    }
+
+    pub(super) fn read_next(&self, _buffer: &mut [u8]) -> io::Result<usize> {
+        match *self {}
+    }
+}
+
+fn refused<T>(url: &ObjectUrl) -> Result<T> {
+    Err(Error::usage("this build of dsconvert cannot read from object storage")
+        .at_path(url.as_path())
+        .help("build it with the feature `remote`"))
+}
+
+pub(super) fn open(_planned: &PlannedFile, url: ObjectUrl) -> Result<OpenedObject> {
+    refused(&url)
+}
+
+pub(super) fn look_at(url: &ObjectUrl) -> Result<Option<PlannedFile>> {
+    refused(url)
+}
+
+pub(super) fn list(
+    _spec: &SourceSpec,
+    url: &ObjectUrl,
+    _source: u32,
+    _keep: &dyn Fn(&str) -> bool,
+    _listing: &mut Listing,
+) -> Result<()> {
+    refused(url)
+}
+
+/// Finds nothing.
+#[derive(Debug)]
+pub(super) struct Lookup(ObjectUrl);
+
+impl Lookup {
+    pub(super) fn new(url: ObjectUrl) -> Self {
+        Self(url)
+    }
+
+    pub(super) fn find(&mut self, _relative: &str) -> Result<Option<PlannedFile>> {
+        refused(&self.0)
+    }
+}

@@ -1,0 +1,182 @@
+//! A source file that is being read, from a disk or from object storage.
+
+use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind, Read};
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+
+use super::planned::{CHANGED_HELP, PlannedFile, changed};
+use super::remote::OpenedObject;
+use super::retried;
+use crate::error::{Error, Result};
+
+/// A source file that is being read.
+#[derive(Debug)]
+pub struct OpenedFile {
+    content: Content,
+    planned: PlannedFile,
+}
+
+#[derive(Debug)]
+enum Content {
+    Local {
+        file: File,
+        /// Device and inode: the file that was opened, until it is closed.
+        identity: (u64, u64),
+    },
+    /// Every answer of the store is checked to be of the object that was planned.
+    Object(OpenedObject),
+}
+
+impl OpenedFile {
+    pub(super) fn local(planned: &PlannedFile, file: File, meta: &Metadata) -> Self {
+        let content = Content::Local { file, identity: (meta.dev(), meta.ino()) };
+        Self { content, planned: planned.clone() }
+    }
+
+    pub(super) fn object(planned: &PlannedFile, object: OpenedObject) -> Self {
+        Self { content: Content::Object(object), planned: planned.clone() }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.planned.path
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> u64 {
+        self.planned.bytes
+    }
+
+    /// Announces that `range` is read from its start on. In object storage, its bytes are requested ahead.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses a thread.
+    pub fn will_read(&self, range: Range<u64>) -> Result<()> {
+        match &self.content {
+            Content::Local { .. } => Ok(()),
+            Content::Object(object) => object.will_read(range),
+        }
+    }
+
+    /// Announces that bytes are read several times. Of objects, up to `bytes` bytes are held.
+    pub fn hold(&self, bytes: u64) {
+        if let Content::Object(object) = &self.content {
+            object.hold(bytes);
+        }
+    }
+
+    /// Reads bytes from `offset` on into `buffer`; fewer than fit do not mean the end.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        match &self.content {
+            Content::Local { file, .. } => file.read_at(buffer, offset),
+            Content::Object(object) => object.read_at(buffer, offset).map_err(io::Error::other),
+        }
+    }
+
+    /// Fills `buffer` with the bytes from `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or ends before.
+    pub fn read_exact_at(&self, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
+        while !buffer.is_empty() {
+            match self.read_at(buffer, offset) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    buffer = &mut buffer[read..];
+                    offset += read as u64;
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends bytes from `offset` on to `buffer`, as many as it has room for, and returns how many.
+    pub(super) fn append_at(&self, buffer: &mut Vec<u8>, offset: u64) -> io::Result<usize> {
+        match &self.content {
+            Content::Local { file, .. } => loop {
+                match rustix::io::pread(file, spare_capacity(buffer), offset) {
+                    Err(Errno::INTR) => {}
+                    read => return Ok(read?),
+                }
+            },
+            Content::Object(object) => {
+                let room = buffer.capacity() - buffer.len();
+                let bytes = object.bytes_at(offset, room).map_err(io::Error::other)?;
+                buffer.extend_from_slice(&bytes);
+                Ok(bytes.len())
+            }
+        }
+    }
+
+    /// Reads the bytes that follow those of the last call.
+    pub(super) fn read_next(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &self.content {
+            Content::Local { file, .. } => {
+                let mut file = file;
+                file.read(buffer)
+            }
+            Content::Object(object) => object.read_next(buffer).map_err(io::Error::other),
+        }
+    }
+
+    /// Reads `range`, piece by piece.
+    pub(super) fn reader(&self, range: Range<u64>) -> RangeReader<'_> {
+        RangeReader { opened: self, range }
+    }
+
+    /// Checks that what was read is the file that was planned: to be called after the last byte, and before anything is
+    /// blamed on the bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`](crate::error::ErrorKind): it was written to, or another file is in its place.
+    pub fn check_unchanged(&self) -> Result<()> {
+        let Content::Local { file, identity } = &self.content else { return Ok(()) };
+        let path = self.path();
+        let fail = |e| Error::io("look at the file", path, e).help(CHANGED_HELP);
+        self.planned.check(&file.metadata().map_err(fail)?)?;
+        let there = match self.planned.follow_links {
+            true => retried(|| std::fs::metadata(path)),
+            false => retried(|| std::fs::symlink_metadata(path)),
+        };
+        let there = there.map_err(fail)?;
+        if (there.dev(), there.ino()) != *identity {
+            return Err(changed(path, "the file was replaced by another while it was read"));
+        }
+        Ok(())
+    }
+}
+
+impl Read for OpenedFile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_next(buffer)
+    }
+}
+
+/// A range of a file.
+pub(super) struct RangeReader<'a> {
+    opened: &'a OpenedFile,
+    range: Range<u64>,
+}
+
+impl Read for RangeReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = buffer.len().min(usize::try_from(self.range.end - self.range.start).unwrap_or(usize::MAX));
+        let read = self.opened.read_at(&mut buffer[..most], self.range.start)?;
+        self.range.start += read as u64;
+        Ok(read)
+    }
+}

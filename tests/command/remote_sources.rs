@@ -1,0 +1,336 @@
+//! Sources in object storage: the dataset is that of the same files in a folder.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use objects::{Fault, Faults, Server};
+
+use crate::images_sources::image;
+use crate::support::*;
+
+/// A folder, and a bucket with the same files.
+struct Sources {
+    dir: tempfile::TempDir,
+    server: Server,
+}
+
+impl Sources {
+    fn new(faults: Faults) -> Self {
+        Self { dir: tempfile::tempdir().unwrap(), server: Server::start(0, faults).unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A file in the folder, and an object of the same name.
+    fn put(&self, name: &str, bytes: &[u8]) {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+        self.server.put(&format!("bucket/{name}"), bytes);
+    }
+
+    /// Runs `dsconvert ARGUMENTS…` (one text, divided at spaces) in the folder, where the bucket can be reached.
+    fn run(&self, arguments: &str) -> Ran {
+        let mut command = command(arguments.split_whitespace());
+        command.current_dir(self.dir.path()).envs(self.server.environment());
+        command.env("DSCONVERT_RETRY_SECONDS", "20");
+        Ran::of(command.output().unwrap())
+    }
+
+    /// Converts `sources` from the folder and from the bucket, and asserts that both give the same.
+    #[track_caller]
+    fn same(&self, kind: &str, sources: &[&str], options: &str) -> Ran {
+        let remote: Vec<String> = sources.iter().map(|source| format!("s3://bucket/{source}")).collect();
+        for (out, sources) in [("local", sources.join(" ")), ("remote", remote.join(" "))] {
+            let _ = std::fs::remove_dir_all(self.path(out));
+            let ran = self.run(&format!("{kind} {sources} --out {out} --threads 3 {options}"));
+            if out == "local" {
+                ran.exits(0);
+                continue;
+            }
+            let ran = ran.exits(0);
+            assert_same(&tree(&self.path("local")), &tree(&self.path("remote")));
+            return ran;
+        }
+        unreachable!()
+    }
+}
+
+/// An archive of stored files.
+fn zip(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
+    let (mut zip, mut directory) = (Vec::new(), Vec::new());
+    for (name, bytes) in files {
+        let mut crc = flate2::Crc::new();
+        crc.update(bytes);
+        let mut common = vec![20, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        for number in [crc.sum(), bytes.len() as u32, bytes.len() as u32, name.len() as u32] {
+            common.extend(number.to_le_bytes());
+        }
+        let offset = zip.len() as u32;
+        zip.extend(b"PK\x03\x04".iter().chain(&common).chain(name.as_bytes()).chain(bytes));
+        directory.extend(b"PK\x01\x02\x14\x00".iter().chain(&common));
+        directory.extend([0; 10]);
+        directory.extend(offset.to_le_bytes().iter().chain(name.as_bytes()));
+    }
+    let (start, count) = (zip.len() as u32, files.len() as u16);
+    zip.extend(&directory);
+    zip.extend(b"PK\x05\x06\0\0\0\0".iter().chain(&count.to_le_bytes()).chain(&count.to_le_bytes()));
+    zip.extend((directory.len() as u32).to_le_bytes().iter().chain(&start.to_le_bytes()).chain(&[0, 0]));
+    zip
+}
+
+fn tar(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for (name, bytes) in files {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o644);
+        builder.append_data(&mut header, name, bytes.as_slice()).unwrap();
+    }
+    builder.into_inner().unwrap()
+}
+
+#[test]
+fn images_of_a_bucket_are_those_of_the_folder() {
+    let sources = Sources::new(Faults { page: 7, ..Faults::usual(5, 1) });
+    for number in 0..24 {
+        let split = if number % 3 == 0 { "val" } else { "train" };
+        let class = ["cat", "dog", "naïve & <co>"][number % 3 + usize::from(number > 12) * (2 - number % 3)];
+        sources.put(&format!("photos/{split}/{class}/{number} +ä%.jpg"), &image(number));
+    }
+    sources.put("photos/train/cat/broken.jpg", &image(0)[..200]);
+    sources.put("photos/train/cat/empty.jpg", b"");
+    sources.put("photos/train/cat-notes.txt", b"not an image");
+    sources.put("photos/train/.hidden.jpg", &image(1));
+    sources.put("photos/.git/x.jpg", &image(1));
+    // Markers that consoles make for folders.
+    for marker in ["photos/", "photos/train/", "photos/train/cat/", "photos/none/"] {
+        sources.server.put(&format!("bucket/{marker}"), b"");
+    }
+    sources.server.put("bucket/photos-of-others/x.jpg", image(2));
+    let options = "--resize shorter:16 --max-rejects 3 --unit-bytes 65536 --shard-records 5";
+    sources.same("images", &["photos"], &format!("{options} --dedup bytes"));
+    assert_eq!(manifest(&sources.path("remote"))["class_names"].as_array().unwrap().len(), 3);
+    assert_eq!(rejects(&sources.path("remote")).len(), 2);
+    sources.same("images", &["photos/"], &format!("{options} --shuffle --seed 4 --format arrow"));
+    assert!(sources.server.counts().faults > 10);
+}
+
+#[test]
+fn containers_of_images_are_read_in_the_bucket() {
+    let sources = Sources::new(Faults::usual(6, 2));
+    let files: Vec<(String, Vec<u8>)> =
+        (0..9).map(|number| (format!("c{}/{number}.jpg", number % 2), image(number))).collect();
+    let files: Vec<(&str, Vec<u8>)> =
+        files.iter().map(|(name, bytes)| (name.as_str(), bytes.clone())).collect();
+    sources.put("zips/a.zip", &zip(&files));
+    sources.put("tars/a-00.tar", &tar(&files));
+    let names: Vec<(&str, Vec<u8>)> = vec![("x.jpg", image(3)), ("x.cls", b"7".to_vec())];
+    sources.put("tars/a-01.tar.zst", &zstd::encode_all(&tar(&names)[..], 1).unwrap());
+    sources.same("images", &["zips"], "--resize shorter:16");
+    sources.same("images", &["zips/a.zip"], "--resize shorter:16");
+    sources.same("images", &["tars"], "--resize shorter:16 --format msgpack");
+    sources.same("images", &["tars/a-{00..00}.tar"], "");
+    // A dataset of images in Parquet files.
+    sources.run("images tars/a-00.tar --out parquet --shard-records 4").exits(0);
+    for (name, bytes) in tree(&sources.path("parquet/train")) {
+        sources.put(&format!("tables/{name}"), &bytes);
+    }
+    sources.same("images", &["tables"], "");
+}
+
+#[test]
+fn names_in_tables_and_lists_are_those_of_objects() {
+    let sources = Sources::new(Faults { page: 10, ..Faults::usual(8, 3) });
+    let mut table = "file_name,caption\n".to_owned();
+    let mut list = "./i3.jpg\nnone.jpg\n../up.jpg\n".to_owned();
+    for number in 0..45 {
+        sources.put(&format!("photos/i{number}.jpg"), &image(number));
+        table.push_str(&format!("i{number}.jpg,caption {number}\n"));
+        list.push_str(&format!("i{}.jpg\n", number + 4));
+    }
+    std::fs::write(sources.path("list.txt"), list).unwrap();
+    sources.same("images", &["photos"], "--resize shorter:16 --files-from list.txt --max-rejects 90%");
+    sources.put("photos/metadata.csv", format!("{table}gone.jpg,gone\n").as_bytes());
+    sources.put("photos/beside.jpg", &image(1));
+    let ran = sources.same("images", &["photos"], "--resize shorter:16");
+    assert!(ran.stdout.contains("metadata: s3://bucket/photos/metadata.csv"), "{}", ran.stdout);
+    let no = "images s3://bucket/photos --out no";
+    for option in ["--metadata", "--files-from", "--classes"] {
+        sources
+            .run(&format!("{no} {option} s3://bucket/photos/metadata.csv"))
+            .exits(2)
+            .says(&[option, "is a URL"]);
+    }
+}
+
+#[test]
+fn texts_of_a_bucket_are_those_of_the_folder() {
+    let sources = Sources::new(Faults::usual(5, 4));
+    corpus(&sources.path("plain.jsonl"), 400);
+    let text = std::fs::read(sources.path("plain.jsonl")).unwrap();
+    sources.put("corpus/train/a.jsonl", &text);
+    sources.put("corpus/train/b.jsonl.zst", &zstd::encode_all(&text[..9000], 1).unwrap());
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(b"text,n\none,1\n\"two, three\",2\n").unwrap();
+    sources.put("corpus/train/c.csv.gz", &gzip.finish().unwrap());
+    for number in 0..40 {
+        sources.put(
+            &format!("corpus/val/t{number}.txt"),
+            format!("Document {number}\n").repeat(number).as_bytes(),
+        );
+    }
+    sources.put("corpus/val/notes.md", b"# Not read");
+    sources.put("corpus/val/cut.jsonl.gz", b"\x1f\x8b\x08\0cut short");
+    let options = "--tokenizer bytes --unit-bytes 4096 --max-rejects 50%";
+    sources.same("text", &["corpus"], options);
+    assert_eq!(manifest(&sources.path("remote"))["splits"].as_object().unwrap().len(), 2);
+    sources.same("text", &["corpus/train", "corpus/val"], &format!("{options} --shuffle --dedup exact"));
+    sources.same("text", &["corpus/train/a.jsonl"], &format!("{options} --format protobuf"));
+    sources.run("text corpus/train/a.jsonl --out ids --tokenizer bytes --format parquet").exits(0);
+    assert!(sources.server.counts().faults > 10);
+}
+
+#[test]
+fn tables_of_text_are_read_in_the_bucket() {
+    use arrow_array::{RecordBatch, StringArray};
+    let sources = Sources::new(Faults::usual(6, 5));
+    // Larger than what is read at once.
+    let texts: Vec<String> = (0..9000).map(|n| format!("{n} {}", "x".repeat(n % 1500))).collect();
+    let column: arrow_array::ArrayRef = std::sync::Arc::new(StringArray::from(texts));
+    let batch = RecordBatch::try_from_iter([("text", column)]).unwrap();
+    let properties = parquet::file::properties::WriterProperties::builder()
+        .set_max_row_group_row_count(Some(4000))
+        .set_dictionary_enabled(false)
+        .build();
+    let mut writer =
+        parquet::arrow::ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    sources.put("tables/a.parquet", &writer.into_inner().unwrap());
+    let mut writer = arrow_ipc::writer::FileWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+    writer.write(&batch.slice(0, 100)).unwrap();
+    sources.put("tables/b.arrow", &writer.into_inner().unwrap());
+    sources.put("tables/damaged.parquet", b"PAR1 and nothing else PAR1");
+    sources.same("text", &["tables"], "--tokenizer bytes --unit-bytes 2MiB --max-rejects 5");
+}
+
+#[test]
+fn files_of_web_servers_are_read_one_by_one() {
+    let sources = Sources::new(Faults::usual(7, 6));
+    corpus(&sources.path("a b.jsonl"), 90);
+    let text = std::fs::read(sources.path("a b.jsonl")).unwrap();
+    sources.server.put("web/files/a b.jsonl", text);
+    let address = format!("{}/files", sources.server.endpoint());
+    sources.run(&format!("text x={address}/a%20b.jsonl --out web --tokenizer bytes")).exits(0);
+    std::fs::rename(sources.path("a b.jsonl"), sources.path("a.jsonl")).unwrap();
+    sources.run("text x=a.jsonl --out local --tokenizer bytes").exits(0);
+    assert_same(&tree(&sources.path("local")), &tree(&sources.path("web")));
+    for (source, says) in [
+        (format!("{address}/none.jsonl"), "no such source"),
+        (format!("{address}/a%20b.jsonl?key=hunter2"), "must end before"),
+        (format!("{address}/*.jsonl"), "patterns"),
+        ("ftp://host/x".into(), "ftp:// cannot be read"),
+        ("s3://bucket/none".into(), "no such source"),
+        ("s3://nowhere/none".into(), "no such"),
+        ("s3://bucket/*/x".into(), "patterns"),
+    ] {
+        let ran = sources.run(&format!("text {source} --out no --tokenizer bytes"));
+        assert!(matches!(ran.status, 2 | 3), "{ran:?}");
+        assert!(ran.stderr.contains(says) && !ran.stderr.contains("hunter2"), "{source}: {}", ran.stderr);
+        assert!(!sources.path("no").is_dir(), "{source}");
+    }
+}
+
+#[test]
+fn keys_that_are_no_paths_are_left_out_and_named() {
+    let sources = Sources::new(Faults::default());
+    sources.put("photos/a.jpg", &image(0));
+    sources.server.put("bucket/photos/x//y.jpg", image(1));
+    sources.server.put("bucket/photos/x/../z.jpg", image(2));
+    sources.run("images photos --out local --format msgpack").exits(0);
+    let ran = sources.run("images s3://bucket/photos --out remote --format msgpack").exits(0);
+    ran.says(&["2 objects are left out", "s3://bucket/photos/x/../z.jpg"]);
+    assert_eq!(records(&sources.path("remote")), records(&sources.path("local")));
+    assert_eq!(manifest(&sources.path("remote"))["sources"]["skipped"], 2);
+    sources.put("texts/a.txt", b"text");
+    sources.server.put("bucket/texts//b.txt", b"text");
+    let ran = sources.run("text s3://bucket/texts --out texts-out --tokenizer bytes").exits(0);
+    ran.says(&["1 object is left out", "s3://bucket/texts//b.txt"]);
+    sources.server.delete("bucket/texts/a.txt");
+    sources
+        .run("text s3://bucket/texts --out none --tokenizer bytes")
+        .exits(3)
+        .says(&["s3://bucket/texts//b.txt"]);
+}
+
+#[test]
+fn an_object_that_changes_fails_its_unit_and_the_others_are_kept() {
+    let sources = Sources::new(Faults::default());
+    for number in 0..12 {
+        sources.put(&format!("photos/{number:02}.jpg"), &image(number));
+    }
+    let options = "--unit-bytes 4096 --format msgpack";
+    sources.run(&format!("images photos --out whole {options}")).exits(0);
+    sources.run(&format!("plan images s3://bucket/photos --out out {options}")).exits(0);
+    // Replaced by one of the same size, deleted, and denied.
+    let mut other = image(3);
+    *other.last_mut().unwrap() ^= 1;
+    sources.server.put("bucket/photos/03.jpg", other);
+    sources.run("run out").exits(3).says(&["photos/03.jpg", "replaced", "--resume"]);
+    sources.server.put("bucket/photos/03.jpg", image(3));
+    sources.server.delete("bucket/photos/05.jpg");
+    sources.run("run out --resume").exits(3).says(&["photos/05.jpg", "no such object"]);
+    sources.server.put("bucket/photos/05.jpg", image(5));
+    sources.run("run out --resume").exits(0);
+    sources.run("merge out").exits(0);
+    assert_same(&tree(&sources.path("whole")), &tree(&sources.path("out")));
+
+    let denied =
+        Faults { only: Some("07.jpg".into()), kinds: vec![Fault::Denied], one_in: 1, ..Faults::default() };
+    sources.server.set_faults(denied);
+    let again = format!("images s3://bucket/photos --out again {options}");
+    sources.run(&again).exits(3).says(&["1 of ", "photos/07.jpg", "credentials"]);
+    sources.server.set_faults(Faults::default());
+    sources.run(&format!("{again} --resume")).exits(0);
+    assert_same(&tree(&sources.path("whole")), &tree(&sources.path("again")));
+}
+
+#[test]
+fn a_server_that_dies_ends_the_run_and_another_one_finishes_it() {
+    let sources = Sources::new(Faults::default());
+    for number in 0..60 {
+        sources.put(&format!("texts/{number:02}.txt"), format!("text {number} ").repeat(400).as_bytes());
+    }
+    let options = "--tokenizer bytes --unit-bytes 4096";
+    sources.run(&format!("text texts --out whole {options}")).exits(0);
+    let before = sources.server.counts().requests;
+    sources.server.set_faults(Faults { dies_after: Some(before + 30), ..Faults::default() });
+    let arguments = format!("text s3://bucket/texts --out out {options}");
+    let mut run = command(arguments.split_whitespace());
+    run.current_dir(sources.dir.path())
+        .envs(sources.server.environment())
+        .env("DSCONVERT_RETRY_SECONDS", "1");
+    Ran::of(run.output().unwrap()).exits(3).says(&["units failed", "--resume"]);
+    let requests = sources.server.counts().requests - before;
+    assert!(requests < 400, "{requests} requests to a server that is dead");
+    sources.server.set_faults(Faults::default());
+    sources.run(&format!("{arguments} --resume")).exits(0);
+    assert_same(&tree(&sources.path("whole")), &tree(&sources.path("out")));
+}
+
+#[test]
+fn a_plan_has_addresses_and_nothing_secret() {
+    let sources = Sources::new(Faults::default());
+    sources.put("photos/a.jpg", &image(0));
+    sources.run("plan images x=s3://bucket/photos/ --out out").exits(0);
+    let files: Vec<String> = tree(&sources.path("out"))
+        .values()
+        .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+        .collect();
+    assert!(files.iter().any(|text| text.contains("s3://bucket/photos")));
+    // Both keys of the test server are this word.
+    assert!(!files.iter().any(|text| text.contains("\"test\"")), "{files:?}");
+    assert!(Path::new(&sources.path("out")).join(".dsconvert").is_dir());
+}
