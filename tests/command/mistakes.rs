@@ -30,7 +30,11 @@ const VALUES: &[Mistake] = &[
 const PATHS: &[Mistake] = &[
     ("images nothing-here --out o", 2, &["nothing-here: there is no such source"]),
     ("images s3://bucket/photos --out o", 2, &["s3://bucket/photos", "object storage is not supported"]),
-    ("images photos --out s3://bucket/o", 2, &["--out: \"s3://bucket/o\" is a URL", "local file or folder"]),
+    ("images photos --out ftp://host/o", 2, &["--out: \"ftp://host/o\" is a URL", "starts with s3://"]),
+    ("images photos --out https://host/o", 2, &["--out: a web server cannot be written to", "s3://"]),
+    ("images photos --out s3://bucket/o --overwrite", 2, &["not replaced", "another prefix"]),
+    ("images photos --out s3://bucket/o --resume=verify", 2, &["sizes only"]),
+    ("images photos --out s3://bucket/o --scratch s3://bucket/x", 2, &["--scratch", "is a URL"]),
     ("images photos --out photos", 2, &["overlap", "not inside a source"]),
     ("images photos --out tokenizer.json", 2, &["not a directory", "another --out"]),
     ("images photos --out o --files-from photos", 2, &["--files-from: this is a folder", "name it as SRC"]),

@@ -116,23 +116,30 @@ impl Bucket {
     ///
     /// [`ErrorKind::Io`]: it cannot be read, or has more than `most` bytes.
     pub fn get(&self, url: &ObjectUrl, most: u64) -> Result<(Bytes, Object)> {
+        self.read(url, most)?.map_err(|e| failure("read", url, e)).and_then(|read| within(url, most, read))
+    }
+
+    /// As [`Self::get`]; `None` when there is no such object.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::get`].
+    pub fn find(&self, url: &ObjectUrl, most: u64) -> Result<Option<(Bytes, Object)>> {
+        match self.read(url, most)? {
+            Err(Failure::NotFound { .. }) => Ok(None),
+            read => read.map_err(|e| failure("read", url, e)).and_then(|read| within(url, most, read)).map(Some),
+        }
+    }
+
+    /// An object, without its content if that is larger than `most`.
+    fn read(&self, url: &ObjectUrl, most: u64) -> Result<Result<(Bytes, ObjectMeta), Failure>> {
         let (client, key) = (self.client()?, key(url)?);
-        let fail = |e| failure("read", url, e);
-        let read = runtime::current()?.wait(async move {
+        runtime::current()?.wait(async move {
             let got = client.get(&key).await?;
             let meta = got.meta.clone();
             let bytes = if meta.size > most { Bytes::new() } else { got.bytes().await? };
             Ok((bytes, meta))
-        })?;
-        let (bytes, meta) = read.map_err(fail)?;
-        if meta.size > most {
-            return Err(Error::new(
-                ErrorKind::Io,
-                format!("the object has {} bytes, more than it should", meta.size),
-            )
-            .at_path(url.as_path()));
-        }
-        Ok((bytes, object(url.clone(), &meta)))
+        })
     }
 
     /// Ranges of an object of `bytes` bytes, [`AT_ONCE`] requests at a time, in the order of `ranges`. With `etag`, of the object that
@@ -295,6 +302,15 @@ impl fmt::Debug for Bucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Bucket").field(&self.root.root()).finish()
     }
+}
+
+/// Refuses an object that is larger than `most`.
+fn within(url: &ObjectUrl, most: u64, (bytes, meta): (Bytes, ObjectMeta)) -> Result<(Bytes, Object)> {
+    if meta.size > most {
+        let message = format!("the object has {} bytes, more than it should", meta.size);
+        return Err(Error::new(ErrorKind::Io, message).at_path(url.as_path()));
+    }
+    Ok((bytes, object(url.clone(), &meta)))
 }
 
 fn key(url: &ObjectUrl) -> Result<Key> {
