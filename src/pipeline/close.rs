@@ -58,7 +58,8 @@ impl Close<'_> {
     /// Waits for object storage: `at_a_time` files are on their way at a time. A request to stop ends it at once.
     pub(super) fn several(self, closing: Receiver<Closing>, at_a_time: usize) -> Result<()> {
         std::thread::scope(|scope| {
-            let mut sending = Sending { scope, stop: self.stop, threads: VecDeque::new(), shards: Shards::new() };
+            let mut sending =
+                Sending { scope, stop: self.stop, threads: VecDeque::new(), shards: Shards::new() };
             for message in closing {
                 self.stop.check()?;
                 sending.wait_while(|threads| threads.len() >= at_a_time)?;

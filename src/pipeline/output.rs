@@ -27,8 +27,8 @@ use crate::index::{Segment, ShardEntry, ShardTable};
 use crate::manifest::{MANIFEST_NAME, Manifest, open_listed};
 use crate::options::{Existing, SourceSpec};
 use crate::storage::{
-    Access, DirLock, ObjectUrl, create_dir, find_link, is_empty_dir, list_dir, lstat, remove_dir_all, remove_empty_dir,
-    remove_file, rename, resolve, stat, sync_dir, write_file,
+    Access, DirLock, ObjectUrl, create_dir, find_link, is_empty_dir, list_dir, lstat, remove_dir_all,
+    remove_empty_dir, remove_file, rename, resolve, stat, sync_dir, write_file,
 };
 
 /// Name of the working directory inside the output directory. It is gone after the commit.
@@ -54,9 +54,13 @@ pub(super) struct OutputDir {
 
 /// What keeps other processes out of the directory.
 enum Held {
-    Lock { _lock: DirLock },
+    Lock {
+        _lock: DirLock,
+    },
     /// It is of this process alone.
-    Scratch { _dir: ScratchDir },
+    Scratch {
+        _dir: ScratchDir,
+    },
 }
 
 /// Where a run stands when it gets the directory.

@@ -174,10 +174,12 @@ fn try_merge(
     progress: &Progress,
     stop: &Stop,
 ) -> Result<Report> {
-    let place = PlannedOutput::open(out, scratch, existing)?;
-    if place.committed()?.is_none() {
-        // Before anything is created in the directory.
-        place.check_stored()?;
+    {
+        let place = PlannedOutput::open(out, scratch, existing)?;
+        if place.committed()?.is_none() {
+            // Before anything is created in the directory.
+            place.check_stored()?;
+        }
     }
     let (dir, start) = OutputDir::open(out, scratch, existing)?;
     if let Start::Committed(manifest) = start {

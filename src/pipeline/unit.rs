@@ -34,7 +34,9 @@ use crate::manifest::Counts;
 use crate::sample::Value;
 use crate::schema::{LABEL, Schema};
 use crate::source::skipped::SkippedTypes;
-use crate::storage::{NewFile, Writeback, Written, create_dir, lstat, remove_dir_all, remove_file, rename, write_file};
+use crate::storage::{
+    NewFile, Writeback, Written, create_dir, lstat, remove_dir_all, remove_file, rename, write_file,
+};
 
 /// Tells attempts of one process apart.
 static NEXT_ATTEMPT: AtomicU64 = AtomicU64::new(0);

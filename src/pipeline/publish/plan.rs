@@ -90,7 +90,9 @@ impl Remote {
             .map_err(|e| Error::internal("the plan cannot be written as JSON").caused_by(e))?;
         let url = self.object(&work(PLAN_ID_NAME))?;
         let taken = |what: &str| {
-            Error::new(ErrorKind::NotCommitted, what).at_path(self.path()).help("choose another prefix for --out")
+            Error::new(ErrorKind::NotCommitted, what)
+                .at_path(self.path())
+                .help("choose another prefix for --out")
         };
         let created = self.bucket.create(&url, &Bytes::from(json))?;
         if created != Created::Other && self.bucket.head(&self.object(MANIFEST_NAME)?)?.is_none() {

@@ -73,15 +73,24 @@ impl Remote {
         self.check_existing(existing)?;
         for source in sources {
             if let Some(url) = ObjectUrl::parse(&source.path)? {
-                let within = |a: &str, b: &str| a.strip_prefix(b).is_some_and(|rest| matches!(rest.bytes().next(), None | Some(b'/')));
+                let within = |a: &str, b: &str| {
+                    a.strip_prefix(b).is_some_and(|rest| matches!(rest.bytes().next(), None | Some(b'/')))
+                };
                 if within(url.as_str(), self.url.as_str()) || within(self.url.as_str(), url.as_str()) {
-                    return Err(Error::usage(format!("the output and the source {} overlap", printable_path(&source.path)))
-                        .at_path(self.path())
-                        .help("choose an --out that is not inside a source and does not contain one"));
+                    return Err(Error::usage(format!(
+                        "the output and the source {} overlap",
+                        printable_path(&source.path)
+                    ))
+                    .at_path(self.path())
+                    .help("choose an --out that is not inside a source and does not contain one"));
                 }
             } else {
-                refuse_overlap(&ScratchDir::root(scratch), "the folder for files that wait to be sent", source)
-                    .map_err(|e| e.help("name a folder outside of the sources with --scratch"))?;
+                refuse_overlap(
+                    &ScratchDir::root(scratch),
+                    "the folder for files that wait to be sent",
+                    source,
+                )
+                .map_err(|e| e.help("name a folder outside of the sources with --scratch"))?;
             }
         }
         let resumed = matches!(existing, Existing::Resume(_));

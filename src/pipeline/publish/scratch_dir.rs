@@ -70,7 +70,9 @@ fn create_private(root: &Path) -> Result<()> {
     let user = rustix::process::getuid().as_raw();
     match lstat(root)? {
         Some(meta) if meta.is_dir() && meta.uid() == user => Ok(()),
-        _ => Err(Error::io("use the directory", root, std::io::ErrorKind::PermissionDenied.into()).help(HELP)),
+        _ => {
+            Err(Error::io("use the directory", root, std::io::ErrorKind::PermissionDenied.into()).help(HELP))
+        }
     }
 }
 

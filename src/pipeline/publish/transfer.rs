@@ -51,9 +51,9 @@ impl Remote {
         match expected {
             Some(expected) if *expected != sent => {
                 let message = "the file that was sent is not what was written to it";
-                Err(Error::new(ErrorKind::Io, message)
-                    .at_path(from)
-                    .help("check the disk, or choose another folder with --scratch; then go on with --resume"))
+                Err(Error::new(ErrorKind::Io, message).at_path(from).help(
+                    "check the disk, or choose another folder with --scratch; then go on with --resume",
+                ))
             }
             _ => Ok(()),
         }
@@ -82,8 +82,7 @@ impl Remote {
         while at < bytes {
             let end = bytes.min(at + WINDOW_BYTES);
             let starts = (at..end).step_by(REQUEST_BYTES as usize);
-            let ranges: Vec<Range<u64>> =
-                starts.map(|start| start..end.min(start + REQUEST_BYTES)).collect();
+            let ranges: Vec<Range<u64>> = starts.map(|start| start..end.min(start + REQUEST_BYTES)).collect();
             let (parts, found) = self.bucket.get_ranges(&url, bytes, etag.as_deref(), &ranges)?;
             parts.iter().try_for_each(|part| file.write_all(part)).map_err(fail)?;
             (at, etag) = (end, found);

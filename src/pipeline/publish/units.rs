@@ -113,7 +113,12 @@ impl Remote {
     }
 
     /// Finishes a unit whose shards are sent: its small files are in `dir`. The last request makes it final.
-    pub(in crate::pipeline) fn finish_unit(&self, result: &UnitResult, dir: &Path, stop: &Stop) -> Result<()> {
+    pub(in crate::pipeline) fn finish_unit(
+        &self,
+        result: &UnitResult,
+        dir: &Path,
+        stop: &Stop,
+    ) -> Result<()> {
         for UnitFile { name, bytes, sha256 } in &result.files {
             let written = Written { bytes: *bytes, sha256: sha256.clone() };
             self.upload(&dir.join(name), &unit_object(result.unit, name), Some(&written), stop)?;
@@ -142,7 +147,9 @@ impl Remote {
             let url = self.object(&unit_object(unit, RESULT_NAME))?;
             let (json, _) = self.bucket.get(&url, RESULT_BYTES)?;
             let state = UnitState::of(&json, unit, plan).map_err(|e| e.at_path(url.as_path()))?;
-            let UnitState::Done(result) = state else { return Err(dirs.unusable(unit, "its result was altered")) };
+            let UnitState::Done(result) = state else {
+                return Err(dirs.unusable(unit, "its result was altered"));
+            };
             let done = dirs.done(unit);
             remove_dir_all(&done)?;
             create_dir(&done)?;
@@ -171,8 +178,11 @@ impl Remote {
         stop: &Stop,
     ) -> Result<BTreeMap<u32, (UnitResult, i128)>> {
         let listing = self.listing(Some(&format!("{WORK_NAME}/units")))?;
-        let results: Vec<(u32, i128)> =
-            listing.0.iter().filter_map(|(name, object)| Some((finished(name)?, object.modified_ns))).collect();
+        let results: Vec<(u32, i128)> = listing
+            .0
+            .iter()
+            .filter_map(|(name, object)| Some((finished(name)?, object.modified_ns)))
+            .collect();
         let found = Mutex::new(BTreeMap::new());
         for_all(&results, "reading finished units", stop, |&(unit, modified_ns)| {
             let url = self.object(&unit_object(unit, RESULT_NAME))?;
@@ -180,10 +190,7 @@ impl Remote {
                 && let UnitState::Done(result) =
                     UnitState::of(&json, unit, plan).map_err(|e| e.at_path(url.as_path()))?
             {
-                found
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .insert(unit, (*result, modified_ns));
+                found.lock().unwrap_or_else(PoisonError::into_inner).insert(unit, (*result, modified_ns));
             }
             Ok(())
         })?;
@@ -191,7 +198,13 @@ impl Remote {
     }
 
     /// Fetches a shard to the file `to`.
-    pub(in crate::pipeline) fn fetch_shard(&self, split: &str, name: &str, bytes: u64, to: &Path) -> Result<()> {
+    pub(in crate::pipeline) fn fetch_shard(
+        &self,
+        split: &str,
+        name: &str,
+        bytes: u64,
+        to: &Path,
+    ) -> Result<()> {
         self.download(&shard_path(split, name), Some(bytes), to).map(drop)
     }
 }
@@ -224,7 +237,8 @@ mod tests {
         for unit in [0, 42, 1_234_567] {
             assert_eq!(finished(&unit_object(unit, RESULT_NAME)), Some(unit));
         }
-        for other in [".dsconvert/units/42/unit.json", ".dsconvert/units/000042/train.rows", "unit.json", ""] {
+        for other in [".dsconvert/units/42/unit.json", ".dsconvert/units/000042/train.rows", "unit.json", ""]
+        {
             assert_eq!(finished(other), None, "{other}");
         }
     }

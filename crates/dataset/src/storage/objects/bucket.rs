@@ -127,7 +127,9 @@ impl Bucket {
     pub fn find(&self, url: &ObjectUrl, most: u64) -> Result<Option<(Bytes, Object)>> {
         match self.read(url, most)? {
             Err(Failure::NotFound { .. }) => Ok(None),
-            read => read.map_err(|e| failure("read", url, e)).and_then(|read| within(url, most, read)).map(Some),
+            read => {
+                read.map_err(|e| failure("read", url, e)).and_then(|read| within(url, most, read)).map(Some)
+            }
         }
     }
 
