@@ -21,6 +21,9 @@ const WINDOW_BYTES: u64 = 64 << 20;
 /// Small requests that are under way at a time.
 const REQUESTS: usize = 16;
 
+/// How often the upload of a file is tried from its beginning.
+const UPLOADS_OF_A_FILE: usize = 5;
+
 impl Remote {
     /// Sends the file `from` to the object called `name`. `expected` is what was written to the file.
     pub(in crate::pipeline) fn upload(
@@ -30,6 +33,17 @@ impl Remote {
         expected: Option<&Written>,
         stop: &Stop,
     ) -> Result<()> {
+        // The client tries single requests again, but an answer about a whole upload that breaks off ends the upload.
+        for _ in 1..UPLOADS_OF_A_FILE {
+            match self.try_upload(from, name, expected, stop) {
+                Err(error) if is_cut_short(&error) => {}
+                result => return result,
+            }
+        }
+        self.try_upload(from, name, expected, stop)
+    }
+
+    fn try_upload(&self, from: &Path, name: &str, expected: Option<&Written>, stop: &Stop) -> Result<()> {
         let url = self.object(name)?;
         let fail = |e| Error::io("read", from, e);
         let mut file = File::open(from).map_err(fail)?;
@@ -89,6 +103,11 @@ impl Remote {
         }
         file.finish()
     }
+}
+
+/// Whether the connection ended in the middle of a response.
+fn is_cut_short(error: &Error) -> bool {
+    error.kind() == ErrorKind::Io && error.to_string().contains("response body")
 }
 
 /// Calls `each` with all `items`, [`REQUESTS`] at a time, in no order.

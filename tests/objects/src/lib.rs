@@ -207,11 +207,13 @@ impl Shared {
             match fault {
                 Fault::Dead | Fault::Dropped => return Err(closed()),
                 Fault::Internal => {
-                    return self.send(stream, Response::error(500, "InternalError"), &faults, None);
+                    return self.send(stream, request, Response::error(500, "InternalError"), &faults, None);
                 }
-                Fault::SlowDown => return self.send(stream, Response::error(503, "SlowDown"), &faults, None),
+                Fault::SlowDown => {
+                    return self.send(stream, request, Response::error(503, "SlowDown"), &faults, None);
+                }
                 Fault::Denied => {
-                    return self.send(stream, Response::error(403, "AccessDenied"), &faults, None);
+                    return self.send(stream, request, Response::error(403, "AccessDenied"), &faults, None);
                 }
                 Fault::LostResponse => {
                     let _ = self.store().answer(request, &faults);
@@ -220,24 +222,29 @@ impl Shared {
                 Fault::Truncated => {
                     let response = self.store().answer(request, &faults);
                     let most = response.body.len() / 2;
-                    self.send(stream, response, &faults, Some(most))?;
+                    self.send(stream, request, response, &faults, Some(most))?;
                     return Err(closed());
                 }
                 Fault::Slow => thread::sleep(Duration::from_millis(300)),
             }
         }
         let response = self.store().answer(request, &faults);
-        self.send(stream, response, &faults, None)
+        self.send(stream, request, response, &faults, None)
     }
 
     /// Sends a response, or the first `most` bytes of its body.
     fn send(
         &self,
         mut stream: &TcpStream,
-        response: Response,
+        request: &Request,
+        mut response: Response,
         faults: &Faults,
         most: Option<usize>,
     ) -> io::Result<()> {
+        if request.method == "HEAD" && response.length.is_none() {
+            // The client takes a body for the beginning of the next response.
+            response.length = Some(std::mem::take(&mut response.body).len() as u64);
+        }
         let body = response.write_head(&mut stream)?;
         let body = &body[..most.unwrap_or(body.len()).min(body.len())];
         for piece in body.chunks(PIECE_BYTES) {

@@ -19,7 +19,7 @@ use object_store::{
 };
 
 use super::super::object_url::ObjectUrl;
-use super::failure::{changed, failure};
+use super::failure::{changed, failure, is_cut_short};
 use super::runtime;
 use super::upload::Upload;
 use crate::error::{Error, ErrorKind, Result};
@@ -103,7 +103,7 @@ impl Bucket {
     /// [`ErrorKind::Io`]: the store cannot be asked.
     pub fn head(&self, url: &ObjectUrl) -> Result<Option<Object>> {
         let (client, key) = (self.client()?, key(url)?);
-        match runtime::current()?.wait(async move { client.head(&key).await })? {
+        match runtime::current()?.wait(async move { again(|| client.head(&key)).await })? {
             Ok(meta) => Ok(Some(object(url.clone(), &meta))),
             Err(Failure::NotFound { .. }) => Ok(None),
             Err(e) => Err(failure("look at the object", url, e)),
@@ -137,7 +137,7 @@ impl Bucket {
     fn read(&self, url: &ObjectUrl, most: u64) -> Result<Result<(Bytes, ObjectMeta), Failure>> {
         let (client, key) = (self.client()?, key(url)?);
         runtime::current()?.wait(async move {
-            let got = client.get(&key).await?;
+            let got = again(|| client.get(&key)).await?;
             let meta = got.meta.clone();
             let bytes = if meta.size > most { Bytes::new() } else { got.bytes().await? };
             Ok((bytes, meta))
@@ -166,9 +166,8 @@ impl Bucket {
                 let (client, key) = (Arc::clone(&client), key.clone());
                 async move {
                     let range = Some(GetRange::Bounded(range));
-                    let got = client
-                        .get_opts(&key, GetOptions { range, if_match, ..GetOptions::default() })
-                        .await?;
+                    let options = GetOptions { range, if_match, ..GetOptions::default() };
+                    let got = again(|| client.get_opts(&key, options.clone())).await?;
                     let (size, etag) = (got.meta.size, got.meta.e_tag.clone());
                     Ok::<_, Failure>((got.bytes().await?, size, etag))
                 }
@@ -213,8 +212,9 @@ impl Bucket {
     pub fn create(&self, url: &ObjectUrl, content: &Bytes) -> Result<Created> {
         let (client, key) = (self.client()?, key(url)?);
         let payload = content.clone();
-        let put = runtime::current()?
-            .wait(async move { client.put_opts(&key, payload.into(), PutMode::Create.into()).await })?;
+        let put = runtime::current()?.wait(async move {
+            again(|| client.put_opts(&key, payload.clone().into(), PutMode::Create.into())).await
+        })?;
         match put {
             Ok(_) => Ok(Created::New),
             Err(Failure::AlreadyExists { .. } | Failure::Precondition { .. }) => {
@@ -236,7 +236,8 @@ impl Bucket {
     /// [`ErrorKind::Io`]: it cannot be written.
     pub fn put(&self, url: &ObjectUrl, content: Bytes) -> Result<()> {
         let (client, key) = (self.client()?, key(url)?);
-        let put = runtime::current()?.wait(async move { client.put(&key, content.into()).await })?;
+        let put = runtime::current()?
+            .wait(async move { again(|| client.put(&key, content.clone().into())).await })?;
         put.map(|_| ()).map_err(|e| failure("write", url, e))
     }
 
@@ -259,8 +260,23 @@ impl Bucket {
         let (client, prefix) = (self.client()?, key(folder)?);
         let (sender, receiver) = std::sync::mpsc::sync_channel(1024);
         runtime::current()?.spawn(async move {
+            let (mut last, mut cut_short) = (None, 0);
             let mut listing = client.list(Some(&prefix));
             while let Some(found) = listing.next().await {
+                match &found {
+                    Ok(meta) => (last, cut_short) = (Some(meta.location.clone()), 0),
+                    // The client tries requests again, but not pages that break off.
+                    Err(e) if is_cut_short(e) && cut_short < RETRIES => {
+                        cut_short += 1;
+                        pause(cut_short).await;
+                        listing = match &last {
+                            None => client.list(Some(&prefix)),
+                            Some(last) => client.list_with_offset(Some(&prefix), last),
+                        };
+                        continue;
+                    }
+                    Err(_) => {}
+                }
                 // Nobody receives after an error.
                 let ends = found.is_err();
                 if sender.send(found).is_err() || ends {
@@ -292,7 +308,7 @@ impl Bucket {
     /// [`ErrorKind::Io`]: the store refuses.
     pub fn delete(&self, url: &ObjectUrl) -> Result<()> {
         let (client, key) = (self.client()?, key(url)?);
-        match runtime::current()?.wait(async move { client.delete(&key).await })? {
+        match runtime::current()?.wait(async move { again(|| client.delete(&key)).await })? {
             Ok(()) | Err(Failure::NotFound { .. }) => Ok(()),
             Err(e) => Err(failure("delete", url, e)),
         }
@@ -304,6 +320,28 @@ impl fmt::Debug for Bucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Bucket").field(&self.root.root()).finish()
     }
+}
+
+/// Sends a request again as long as its answer breaks off. The client does so only with the content of objects, and otherwise
+/// only when there is no answer, or one that says that the server is at fault.
+pub(super) async fn again<T, F: Future<Output = Result<T, Failure>>>(
+    mut request: impl FnMut() -> F,
+) -> Result<T, Failure> {
+    let mut cut_short = 0;
+    loop {
+        match request().await {
+            Err(e) if is_cut_short(&e) && cut_short < RETRIES => {
+                cut_short += 1;
+                pause(cut_short).await;
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Waits before the attempt after `failed` that have failed.
+async fn pause(failed: usize) {
+    tokio::time::sleep(Duration::from_millis(50 << failed.min(8))).await;
 }
 
 /// Refuses an object that is larger than `most`.

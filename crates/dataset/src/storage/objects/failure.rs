@@ -17,6 +17,9 @@ pub(super) fn failure(doing: &str, url: &ObjectUrl, failure: Failure) -> Error {
                 .help(credentials(url.scheme()))
         }
         Failure::Precondition { .. } => changed(url),
+        other if other.to_string().contains("404 Not Found") => {
+            at(format!("cannot {doing}: there is no such object or bucket")).help("check the address")
+        }
         other => {
             let help = match other.to_string().contains("metadata/instance")
                 || other.to_string().contains("169.254.")
@@ -29,6 +32,11 @@ pub(super) fn failure(doing: &str, url: &ObjectUrl, failure: Failure) -> Error {
             at(format!("cannot {doing}")).caused_by(other).help(help)
         }
     }
+}
+
+/// Whether the connection ended in the middle of a response that the client does not ask for again.
+pub(super) fn is_cut_short(failure: &Failure) -> bool {
+    failure.to_string().contains("response body")
 }
 
 /// The object is not what it was when it was first met.
