@@ -133,6 +133,12 @@ fn try_run_units(
         }
         .map_err(as_part)?;
     }
+    if let Some(remote) = place.remote()
+        && remote.manifest()?.is_some()
+    {
+        // Another process has converted the same units and committed: these are of no use, and nobody else deletes them.
+        remote.remove_work()?;
+    }
     Ok(PartReport { units: count, converted, planned: header.units, was_committed: false })
 }
 
@@ -187,9 +193,16 @@ fn try_merge(
         dir.remove_work()?;
         return Ok(Report { manifest: *manifest, was_complete: true, repaired: 0, totals: None });
     }
-    if let Some(remote) = dir.remote() {
-        remote.fetch_job(&dir.work())?;
+    let fetched = match dir.remote() {
+        Some(remote) => remote.fetch_job(&dir.work()),
+        None => Ok(true),
+    };
+    if !matches!(fetched, Ok(true))
+        && let Some(report) = committed_meanwhile(&dir)?
+    {
+        return Ok(report);
     }
+    fetched?;
     let (OpenedJob { header, files, tokenizer_json }, _) = job_file::open(&dir.work())?;
     progress.planned(header.files, files.iter().map(|f| f.bytes).sum());
     let dirs = UnitDirs::new(&dir.work());
@@ -207,10 +220,22 @@ fn try_merge(
         }
     }
     if !unfinished.is_empty() {
+        if let Some(report) = committed_meanwhile(&dir)? {
+            return Ok(report);
+        }
         return Err(not_finished(out, &unfinished, header.units));
     }
     stop.check()?;
     commit(dir, &header, &files, tokenizer_json.as_deref(), max_rejects, progress, stop)
+}
+
+/// In object storage, the report of a dataset that another process has committed since this one began, and whose plan and units
+/// it has deleted.
+fn committed_meanwhile(dir: &OutputDir) -> Result<Option<Report>> {
+    let Some(remote) = dir.remote() else { return Ok(None) };
+    let Some(manifest) = remote.manifest()? else { return Ok(None) };
+    dir.remove_work()?;
+    Ok(Some(Report { manifest, was_complete: true, repaired: 0, totals: None }))
 }
 
 fn not_finished(out: &Path, units: &[u32], planned: u32) -> Error {
