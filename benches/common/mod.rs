@@ -44,6 +44,7 @@ pub fn source(path: &Path) -> Vec<SourceSpec> {
 fn run_options(out: &Path, threads: usize) -> RunOptions {
     RunOptions {
         out: out.to_owned(),
+        scratch: None,
         threads,
         memory_bytes: 1 << 30,
         existing: Existing::Overwrite,

@@ -19,7 +19,7 @@ use crate::panics;
 use crate::pipeline::testing::panic_point;
 use crate::pipeline::{Job, Progress, Report, Stop, check_output};
 use crate::report::RunReport;
-use crate::storage::{stat, write_file};
+use crate::storage::{ObjectUrl, stat, write_file};
 use crate::threads;
 
 /// Arguments of both conversions.
@@ -35,9 +35,10 @@ pub(super) struct CommonArgs {
     #[arg(required = true, value_name = "SRC")]
     sources: Vec<PathBuf>,
 
-    /// Output directory; it must not exist or be empty
+    /// Output directory, or a prefix in object storage; it must not exist or be empty
     ///
-    /// --dry-run does not need it.
+    /// s3://BUCKET/PREFIX, gs://BUCKET/PREFIX and az://CONTAINER/PREFIX write to object storage; credentials come from the
+    /// environment. --dry-run does not need it.
     #[arg(short, long, value_name = "DIR", required_unless_present = "dry_run")]
     out: Option<PathBuf>,
 
@@ -53,6 +54,12 @@ pub(super) struct CommonArgs {
     /// Bytes of the records in one shard, before encoding
     #[arg(long, value_name = "SIZE", default_value = "256MiB", help_heading = "Output")]
     shard_bytes: String,
+
+    /// Folder for files that wait to be sent, when --out is in object storage [default: that of temporary files]
+    ///
+    /// It holds the shards that are being written or sent. Nothing in it is needed to go on with --resume.
+    #[arg(long, value_name = "DIR", help_heading = "Run")]
+    scratch: Option<PathBuf>,
 
     /// Maximum number of records in one shard
     #[arg(long, value_name = "N", help_heading = "Output")]
@@ -190,6 +197,7 @@ impl CommonArgs {
         Ok(RunOptions {
             // A dry run writes nothing.
             out: self.out.clone().unwrap_or_default(),
+            scratch: self.scratch.clone(),
             threads: threads(self.threads)?,
             memory_bytes: size("--memory", &self.memory, MIN_MEMORY_BYTES)?,
             existing: match (self.resume, self.overwrite) {
@@ -288,7 +296,10 @@ impl CommonArgs {
         if !self.verbosity.is_quiet() {
             let mut text = summary::report(&report, &plan, &options.out, started.elapsed());
             text.push_str(&summary::times(&took));
-            match panics::caught(|| more(&report, &options.out)) {
+            // What is said of the lengths comes from the indexes, which are no longer here.
+            let is_sent = ObjectUrl::is_url(&options.out);
+            let more = || if is_sent { Ok(String::new()) } else { more(&report, &options.out) };
+            match panics::caught(more) {
                 Ok(Ok(more)) => text.push_str(&more),
                 Ok(Err(error)) => print::warning(format!("the lengths cannot be shown: {error}")),
                 Err(panic) => print::error(&panic.into_error("looking at the lengths")),

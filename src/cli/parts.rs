@@ -11,7 +11,7 @@ use super::values::{parse, size, threads};
 use super::verbosity::VerbosityArgs;
 use super::{Ending, examples, images, print, signals, summary, text};
 use crate::error::{Error, Result};
-use crate::options::{Existing, MIN_MEMORY_BYTES, MaxRejects, ResumeCheck, RunOptions, check_local};
+use crate::options::{Existing, MIN_MEMORY_BYTES, MaxRejects, ResumeCheck, RunOptions};
 use crate::pipeline::{PartReport, Selection, Status, merge, ranges, run_units, status};
 use crate::printable::printable_path;
 
@@ -36,9 +36,13 @@ pub(super) struct PlanArgs {
 /// Arguments of `dsconvert run`.
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArgs {
-    /// Output directory that holds a plan
+    /// Output directory or address that holds a plan
     #[arg(value_name = "DIR")]
     out: PathBuf,
+
+    /// Folder for files that wait to be sent, when DIR is in object storage [default: that of temporary files]
+    #[arg(long, value_name = "DIR")]
+    scratch: Option<PathBuf>,
 
     /// Convert part i of N, counted from 1 [default: all units]. Any N may be used at each attempt; finished units are kept
     #[arg(long, value_name = "i/N")]
@@ -67,9 +71,13 @@ pub(super) struct RunArgs {
 /// Arguments of `dsconvert merge`.
 #[derive(Debug, clap::Args)]
 pub(super) struct MergeArgs {
-    /// Output directory whose units are finished
+    /// Output directory or address whose units are finished
     #[arg(value_name = "DIR")]
     out: PathBuf,
+
+    /// Folder for files that wait to be sent, when DIR is in object storage [default: that of temporary files]
+    #[arg(long, value_name = "DIR")]
+    scratch: Option<PathBuf>,
 
     /// Check the SHA-256 of all shards, not only their size
     #[arg(long)]
@@ -94,9 +102,13 @@ pub(super) struct MergeArgs {
 /// Arguments of `dsconvert status`.
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArgs {
-    /// Output directory that holds a plan or a dataset
+    /// Output directory or address that holds a plan or a dataset
     #[arg(value_name = "DIR")]
     out: PathBuf,
+
+    /// Folder for the plan, when DIR is in object storage [default: that of temporary files]
+    #[arg(long, value_name = "DIR")]
+    scratch: Option<PathBuf>,
 
     /// Say which of N parts have unfinished units, as an option of a Slurm array
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -122,7 +134,6 @@ fn check(verify: bool) -> ResumeCheck {
 /// Converts a part.
 pub(super) fn run(args: &RunArgs) -> Result<Ending> {
     let watch = signals::watch()?;
-    check_local("DIR", &args.out)?;
     let selection = match (&args.part, &args.units) {
         (Some(part), _) => Selection::part(part).map_err(|e| super::values::flag("--part", &e))?,
         (None, Some(units)) => parse::<Selection>("--units", units)?,
@@ -130,6 +141,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
     };
     let options = RunOptions {
         out: args.out.clone(),
+        scratch: args.scratch.clone(),
         threads: threads(args.threads)?,
         memory_bytes: size("--memory", &args.memory, MIN_MEMORY_BYTES)?,
         existing: Existing::Resume(check(args.verify)),
@@ -159,11 +171,10 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
 /// Commits.
 pub(super) fn commit(args: &MergeArgs) -> Result<Ending> {
     let watch = signals::watch()?;
-    check_local("DIR", &args.out)?;
     let (threads, max_rejects) = (threads(args.threads)?, parse("--max-rejects", &args.max_rejects)?);
     watch.writes();
     let report = drawn(None, args.verbosity.level(), &watch, |progress, stop| {
-        merge(&args.out, max_rejects, threads, check(args.verify), progress, stop)
+        merge(&args.out, args.scratch.as_deref(), max_rejects, threads, check(args.verify), progress, stop)
     })?;
     if !args.verbosity.is_quiet() {
         print::out(&summary::merged(&report, &args.out))?;
@@ -174,8 +185,7 @@ pub(super) fn commit(args: &MergeArgs) -> Result<Ending> {
 
 /// Shows how far a plan is.
 pub(super) fn show_status(args: &StatusArgs) -> Result<Ending> {
-    check_local("DIR", &args.out)?;
-    let status = status(&args.out)?;
+    let status = status(&args.out, args.scratch.as_deref())?;
     let again = args.parts.map(|count| ranges(&status.unfinished_parts(count)));
     if args.json {
         let fail =

@@ -116,8 +116,10 @@ pub enum ResumeCheck {
 /// Operational options: they never change a byte of the dataset.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
-    /// Output directory.
+    /// Output directory, or the address of a prefix in object storage.
     pub out: PathBuf,
+    /// Where files are kept that wait to be sent to object storage; `None`: the system's directory for temporary files.
+    pub scratch: Option<PathBuf>,
     /// Worker threads.
     pub threads: usize,
     /// Bytes of everything in flight.

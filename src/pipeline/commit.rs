@@ -4,6 +4,8 @@
 //! Only then is anything moved to its final place, so that after a crash the pending manifest lists whatever may be
 //! there. Its own move to the final place is the commit. Every step can be repeated. Units and plan are removed only
 //! after the commit is durable.
+//!
+//! For a dataset in object storage, the staged files and the manifest are sent there instead (`publish`).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,6 +16,7 @@ use super::finished::{UnitDirs, UnitResult, difference};
 use super::keys::KeyCheck;
 use super::outcome::ContentHash;
 use super::output::{OutputDir, shard_path};
+use super::progress::Stop;
 use super::rows::{for_each_row, rows_name};
 use super::totals::Totals;
 use super::unit::{DUPLICATES_NAME, FILTERED_NAME, REJECTS_NAME};
@@ -57,6 +60,7 @@ pub(super) struct Commit<'a> {
     pub max_rejects: MaxRejects,
     /// Turns the content hash into the fingerprint.
     pub fingerprint: &'a dyn Fn(&str) -> String,
+    pub stop: &'a Stop,
 }
 
 /// A dataset that was committed just now.
@@ -87,6 +91,9 @@ impl Commit<'_> {
     /// two records have one key.
     pub(super) fn run(mut self) -> Result<Committed, Failure> {
         let dirs = UnitDirs::new(&self.dir.work());
+        if let Some(remote) = self.dir.remote() {
+            remote.fetch_units(&dirs, self.units, self.plan_id, self.stop)?;
+        }
         let mut units = Vec::new();
         for unit in 0..self.units {
             units.push(dirs.result(unit, self.plan_id)?);
@@ -154,7 +161,12 @@ impl Commit<'_> {
             shard_table,
             files,
         };
-        write_file(&self.dir.pending(), &manifest.seal()?)?;
+        let json = manifest.seal()?;
+        if let Some(remote) = self.dir.remote() {
+            remote.commit(&units, &staged, &manifest, json, self.stop)?;
+            return Ok(Committed { manifest, totals });
+        }
+        write_file(&self.dir.pending(), &json)?;
         self.place_shards(&dirs, &units)?;
         self.place_staged(&manifest)?;
         sync_dir(self.dir.path())?;

@@ -147,6 +147,24 @@ pub(super) enum UnitState {
     Damaged(String),
 }
 
+impl UnitState {
+    /// The state of `unit`, whose `unit.json` has these bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) when it is the result of another plan than `plan`.
+    pub(super) fn of(bytes: &[u8], unit: u32, plan: &str) -> Result<Self> {
+        match UnitResult::from_bytes(bytes) {
+            None => Ok(Self::Damaged(format!("{RESULT_NAME} was altered"))),
+            Some(result) if result.plan != plan || result.unit != unit => {
+                Err(Error::corrupt("the result of a finished unit belongs to another plan")
+                    .help("start again with --overwrite"))
+            }
+            Some(result) => Ok(Self::Done(Box::new(result))),
+        }
+    }
+}
+
 /// Where the units of an output directory live.
 #[derive(Debug, Clone)]
 pub(super) struct UnitDirs {
@@ -237,15 +255,7 @@ impl UnitDirs {
             Some(_) => {}
         }
         let bytes = std::fs::read(&path).map_err(|e| Error::io("read", &path, e))?;
-        match UnitResult::from_bytes(&bytes) {
-            None => Ok(UnitState::Damaged(format!("{RESULT_NAME} was altered"))),
-            Some(result) if result.plan != plan || result.unit != unit => {
-                Err(Error::corrupt("the result of a finished unit belongs to another plan")
-                    .at_path(self.done(unit))
-                    .help("start again with --overwrite"))
-            }
-            Some(result) => Ok(UnitState::Done(Box::new(result))),
-        }
+        UnitState::of(&bytes, unit, plan).map_err(|e| e.at_path(self.done(unit)))
     }
 
     /// Reads and checks what is left of a unit in the output directory `out`.

@@ -116,7 +116,7 @@ impl KeyCheck<'_> {
         let entry = found.ok_or_else(missing)?;
         let part = &unit.splits[wanted.split];
         let shard = part.shards.get(entry.shard as usize).ok_or_else(missing)?;
-        let path = self.dirs.find_shard(unit.unit, part, shard, self.dir.path())?;
+        let path = self.dir.find_shard(self.dirs, unit.unit, part, shard)?;
         let path =
             path.ok_or_else(|| self.dirs.unusable(unit.unit, &format!("{} is missing", shard.name)))?;
         let blob = Blob::open(&path, Access::Read, Some(shard.bytes))?;

@@ -9,6 +9,7 @@
 //! outcomes (`outcome::Outcome`); stages (`stage::Stage`), such as shuffling and packing, may put the records in another
 //! order or in other records. Everything else here is the same for all.
 
+mod close;
 mod commit;
 mod conversion;
 mod dedup;
@@ -24,8 +25,10 @@ mod outcome;
 mod output;
 mod parts;
 mod plan;
+mod planned_output;
 mod predict;
 mod progress;
+mod publish;
 mod repair;
 mod rows;
 mod run;

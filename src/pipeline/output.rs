@@ -10,16 +10,22 @@
 //! | `manifest.json`: a dataset | refused | nothing to do, if it is the same | its files are removed, convert |
 //! | anything else | refused | refused | refused |
 //!
+//! A prefix in object storage is in the same states, but nothing there is ever overwritten: see
+//! [`publish`](super::publish). The local directory is then a scratch directory, and starts empty.
+//!
 //! Files outside `.dsconvert` are removed only if a manifest lists them: that of the dataset (`manifest.json`, then
 //! `.dsconvert/retired.json`), or that of a commit that was interrupted (`.dsconvert/pending.json`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use super::finished::{UnitDirs, UnitResult, UnitShard, UnitSplit};
+use super::plan::Plan;
+use super::publish::{Remote, RemoteStart, ScratchDir};
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{Segment, ShardEntry, ShardTable};
 use crate::manifest::{MANIFEST_NAME, Manifest, open_listed};
-use crate::options::{Existing, SourceSpec, check_local};
+use crate::options::{Existing, SourceSpec};
 use crate::storage::{
     Access, DirLock, ObjectUrl, create_dir, find_link, is_empty_dir, list_dir, lstat, remove_dir_all,
     remove_empty_dir, remove_file, rename, resolve, stat, sync_dir, write_file,
@@ -41,7 +47,20 @@ pub(super) struct OutputDir {
     out: PathBuf,
     /// Whether it did not exist before.
     created: bool,
-    _lock: DirLock,
+    /// Where the dataset goes from here, unless it stays.
+    remote: Option<Remote>,
+    _held: Held,
+}
+
+/// What keeps other processes out of the directory.
+enum Held {
+    Lock {
+        _lock: DirLock,
+    },
+    /// It is of this process alone.
+    Scratch {
+        _dir: ScratchDir,
+    },
 }
 
 /// Where a run stands when it gets the directory.
@@ -55,19 +74,17 @@ pub(super) enum Start {
 }
 
 /// Refuses what can be refused without writing: a directory in use, or one that contains or is contained in a source.
-pub(super) fn check(out: &Path, existing: Existing, sources: &[SourceSpec]) -> Result<()> {
-    check_local("out", out)?;
-    let real = real_path(out)?;
-    for source in sources.iter().filter(|source| !ObjectUrl::is_url(&source.path)) {
-        let source_path = real_path(&source.path)?;
-        if real.starts_with(&source_path) || source_path.starts_with(&real) {
-            return Err(Error::usage(format!(
-                "the output directory and the source {} overlap",
-                crate::printable::printable_path(&source.path)
-            ))
-            .at_path(out)
-            .help("choose an --out that is not inside a source and does not contain one"));
-        }
+pub(super) fn check(
+    out: &Path,
+    scratch: Option<&Path>,
+    existing: Existing,
+    sources: &[SourceSpec],
+) -> Result<()> {
+    if let Some(remote) = Remote::of(out)? {
+        return remote.check(existing, scratch, sources);
+    }
+    for source in sources {
+        refuse_overlap(out, "the output directory", source)?;
     }
     if stat(out)?.is_some_and(|meta| !meta.is_dir()) {
         return Err(Error::usage("the output is not a directory").at_path(out).help("choose another --out"));
@@ -93,6 +110,23 @@ pub(super) fn check(out: &Path, existing: Existing, sources: &[SourceSpec]) -> R
         ),
     };
     Err(Error::usage(what).at_path(out).help(help))
+}
+
+/// Refuses a local directory, called `what`, that contains the source or is contained in it.
+pub(super) fn refuse_overlap(dir: &Path, what: &str, source: &SourceSpec) -> Result<()> {
+    if ObjectUrl::is_url(&source.path) {
+        return Ok(());
+    }
+    let (real, source_path) = (real_path(dir)?, real_path(&source.path)?);
+    if !real.starts_with(&source_path) && !source_path.starts_with(&real) {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "{what} and the source {} overlap",
+        crate::printable::printable_path(&source.path)
+    ))
+    .at_path(dir)
+    .help("choose an --out that is not inside a source and does not contain one"))
 }
 
 /// Refuses an output directory with a symbolic link anywhere below it: files elsewhere would be written or removed
@@ -127,14 +161,17 @@ fn real_path(path: &Path) -> Result<PathBuf> {
 impl OutputDir {
     /// Takes the directory for this run. With [`Existing::Overwrite`] what a dataset or an unfinished run left is
     /// removed; a removal that was interrupted is finished in any case.
-    pub(super) fn open(out: &Path, existing: Existing) -> Result<(Self, Start)> {
+    pub(super) fn open(out: &Path, scratch: Option<&Path>, existing: Existing) -> Result<(Self, Start)> {
+        if let Some(remote) = Remote::of(out)? {
+            return Self::open_remote(remote, scratch, existing);
+        }
         let created = stat(out)?.is_none();
         let work = out.join(WORK_NAME);
         let had_work = lstat(&work)?.is_some();
         create_dir(out)?;
         create_dir(&work)?;
         let lock = DirLock::acquire(&work.join(LOCK_NAME))?;
-        let dir = Self { out: out.to_owned(), created, _lock: lock };
+        let dir = Self { out: out.to_owned(), created, remote: None, _held: Held::Lock { _lock: lock } };
         match dir.start(existing == Existing::Overwrite) {
             Ok(start) => Ok((dir, start)),
             // What was there is left as it was, unless its removal has started: the retired manifest is needed to finish
@@ -144,6 +181,21 @@ impl OutputDir {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// A scratch directory for the output `remote`.
+    fn open_remote(remote: Remote, scratch: Option<&Path>, existing: Existing) -> Result<(Self, Start)> {
+        remote.check_existing(existing)?;
+        let start = match remote.start()? {
+            RemoteStart::Fresh => Start::Fresh,
+            RemoteStart::Begun => Start::Begun,
+            RemoteStart::Committed(manifest) => Start::Committed(manifest),
+        };
+        let scratch = ScratchDir::create(scratch)?;
+        let out = scratch.path().to_owned();
+        create_dir(&out.join(WORK_NAME))?;
+        let held = Held::Scratch { _dir: scratch };
+        Ok((Self { out, created: true, remote: Some(remote), _held: held }, start))
     }
 
     fn start(&self, overwrite: bool) -> Result<Start> {
@@ -160,8 +212,43 @@ impl OutputDir {
         Ok(Start::Fresh)
     }
 
+    /// The local directory.
     pub(super) fn path(&self) -> &Path {
         &self.out
+    }
+
+    /// Where the dataset is, for messages.
+    pub(super) fn shown(&self) -> &Path {
+        self.remote.as_ref().map_or(&self.out, Remote::path)
+    }
+
+    /// The output in object storage, if it is there.
+    pub(super) fn remote(&self) -> Option<&Remote> {
+        self.remote.as_ref()
+    }
+
+    /// Refuses `plan` when it is not the one that an earlier run has stored.
+    pub(super) fn check_same_plan(&self, plan: &Plan<'_>) -> Result<()> {
+        match &self.remote {
+            None => plan.check_same(&self.work()),
+            Some(remote) => remote.check_same_plan(plan, &self.work()),
+        }
+    }
+
+    /// Where the shard of a finished unit can be read; `None` when it is missing.
+    pub(super) fn find_shard(
+        &self,
+        dirs: &UnitDirs,
+        unit: u32,
+        split: &UnitSplit,
+        shard: &UnitShard,
+    ) -> Result<Option<PathBuf>> {
+        let Some(remote) = &self.remote else { return dirs.find_shard(unit, split, shard, &self.out) };
+        let local = self.work().join(&shard.name);
+        if lstat(&local)?.is_none() {
+            remote.fetch_shard(&split.name, &shard.name, shard.bytes, &local)?;
+        }
+        Ok(Some(local))
     }
 
     pub(super) fn work(&self) -> PathBuf {
@@ -184,11 +271,19 @@ impl OutputDir {
 
     /// Removes the working directory, when the run is committed.
     pub(super) fn remove_work(&self) -> Result<()> {
+        if let Some(remote) = &self.remote {
+            remote.remove_work()?;
+        }
         remove_dir_all(&self.work())
     }
 
     /// Removes all of a run of which nothing is worth keeping, and the directory itself if this run created it.
-    pub(super) fn abandon(self) -> Result<()> {
+    pub(super) fn abandon(self, units: u32, plan: &str) -> Result<()> {
+        if let Some(remote) = &self.remote {
+            let dirs = UnitDirs::new(&self.work());
+            let units: Result<Vec<UnitResult>> = (0..units).map(|unit| dirs.result(unit, plan)).collect();
+            return remote.abandon(&units?);
+        }
         self.clear()?;
         self.remove_work()?;
         if self.created {
@@ -358,8 +453,8 @@ mod tests {
         let source = dir.path().join("src");
         std::fs::create_dir(&source).unwrap();
         let specs = [SourceSpec { label: "src".into(), path: source.clone() }];
-        assert!(check(&source.join("deep/out"), Existing::Refuse, &specs).is_err());
-        assert!(check(dir.path(), Existing::Overwrite, &specs).is_err());
-        assert!(check(&dir.path().join("src-out"), Existing::Refuse, &specs).is_ok());
+        assert!(check(&source.join("deep/out"), None, Existing::Refuse, &specs).is_err());
+        assert!(check(dir.path(), None, Existing::Overwrite, &specs).is_err());
+        assert!(check(&dir.path().join("src-out"), None, Existing::Refuse, &specs).is_ok());
     }
 }

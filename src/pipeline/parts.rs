@@ -13,18 +13,20 @@ use super::conversion::Conversion;
 use super::finished::{Check, UnitDirs, UnitState};
 use super::images::{Images, ImagesJob};
 use super::job_file::{self, OpenedJob, StoredJob};
-use super::output::{self, OutputDir, Start, WORK_NAME};
+use super::output::{self, OutputDir, Start};
+use super::planned_output::PlannedOutput;
 use super::progress::{Progress, Stop};
+use super::publish::advised;
 use super::run::{OpenedOutput, OutputState, Report, commit, open_output};
 use super::selection::{Selection, ranges_of};
 use super::text::{TextJob, Texts};
 use super::units::Units;
 use crate::error::{Error, ErrorKind, Result};
-use crate::manifest::{MANIFEST_NAME, Manifest};
+use crate::manifest::Manifest;
 use crate::options::{Existing, MaxRejects, ResumeCheck, RunOptions};
 use crate::printable::printable_path;
 use crate::schema::Kind;
-use crate::storage::{DirLock, lstat};
+use crate::storage::DirLock;
 
 /// Units named in a message before the rest is counted.
 const SHOWN_RANGES: usize = 8;
@@ -50,18 +52,35 @@ pub(super) fn store_plan<J: StoredJob, C: Conversion>(
     progress: &Progress,
     stop: &Stop,
 ) -> Result<u32> {
-    let OpenedOutput { dir, header, state } = open_output(job, run, progress)?;
+    try_store_plan(job, conversion, run, progress, stop).map_err(|error| advised(error, &run.out))
+}
+
+fn try_store_plan<J: StoredJob, C: Conversion>(
+    job: &J,
+    conversion: &C,
+    run: &RunOptions,
+    progress: &Progress,
+    stop: &Stop,
+) -> Result<u32> {
+    let OpenedOutput { dir, header, state } = open_output(job, run, progress, stop)?;
     match state {
         OutputState::Committed(_) => {
             return Err(Error::usage("there is a committed dataset already")
-                .at_path(dir.path())
+                .at_path(dir.shown())
                 .help("choose another --out, or replace it with --overwrite"));
         }
         // The sources may have another path here than where they were planned first.
-        OutputState::Planned => job_file::store(job, &header.plan, &dir.work())?,
+        OutputState::Planned => {
+            job_file::store(job, &header.plan, &dir.work())?;
+            if let Some(remote) = dir.remote() {
+                remote.store_job(&dir.work(), &header.plan, stop)?;
+            }
+        }
         OutputState::Empty => {}
     }
-    conversion.prepare(&dir.work(), run.threads.max(1), stop)?;
+    let dirs = UnitDirs::new(&dir.work());
+    let units = Units { header: &header, out: dir.path(), dirs: &dirs, remote: dir.remote() };
+    units.prepare(conversion, run.threads.max(1), stop)?;
     Ok(header.units)
 }
 
@@ -77,18 +96,27 @@ pub fn run_units(
     progress: &Progress,
     stop: &Stop,
 ) -> Result<PartReport> {
-    let out = &options.out;
-    if let Some(manifest) = committed(out)? {
+    try_run_units(selection, options, progress, stop).map_err(|error| advised(error, &options.out))
+}
+
+fn try_run_units(
+    selection: &Selection,
+    options: &RunOptions,
+    progress: &Progress,
+    stop: &Stop,
+) -> Result<PartReport> {
+    let place = PlannedOutput::open(&options.out, options.scratch.as_deref(), options.existing)?;
+    if let Some(manifest) = place.committed()? {
         let planned = planned_units(&manifest);
         return Ok(PartReport { units: 0, converted: 0, planned, was_committed: true });
     }
-    let work = out.join(WORK_NAME);
+    let work = place.work()?;
     let (opened, mut file) = job_file::open(&work)?;
     let _lock = DirLock::share(&work.join(output::LOCK_NAME))?;
     let header = opened.header.clone();
     let selected = selection.of(header.units)?;
     let dirs = UnitDirs::new(&work);
-    let units = Units { header: &header, out, dirs: &dirs };
+    let units = Units { header: &header, out: place.dir(), dirs: &dirs, remote: place.remote() };
     let count = selected.len() as u32;
     let todo = units.unfinished(selected, Check::of(options.existing), options.threads, progress, stop)?;
     let converted = todo.len() as u32;
@@ -104,6 +132,12 @@ pub fn run_units(
             }
         }
         .map_err(as_part)?;
+    }
+    if let Some(remote) = place.remote()
+        && remote.manifest()?.is_some()
+    {
+        // Another process has converted the same units and committed: these are of no use, and nobody else deletes them.
+        remote.remove_work()?;
     }
     Ok(PartReport { units: count, converted, planned: header.units, was_committed: false })
 }
@@ -125,27 +159,55 @@ fn as_part(error: Error) -> Error {
 /// [`ErrorKind::NotCommitted`] when units are missing or damaged: the message names them. Otherwise as a run's commit.
 pub fn merge(
     out: &Path,
+    scratch: Option<&Path>,
     max_rejects: MaxRejects,
     threads: usize,
     resume: ResumeCheck,
     progress: &Progress,
     stop: &Stop,
 ) -> Result<Report> {
-    if lstat(&out.join(MANIFEST_NAME))?.is_none() {
-        // Before anything is created in the directory.
-        job_file::check_stored(&out.join(WORK_NAME))?;
+    let existing = Existing::Resume(resume);
+    try_merge(out, scratch, max_rejects, threads, existing, progress, stop)
+        .map_err(|error| advised(error, out))
+}
+
+fn try_merge(
+    out: &Path,
+    scratch: Option<&Path>,
+    max_rejects: MaxRejects,
+    threads: usize,
+    existing: Existing,
+    progress: &Progress,
+    stop: &Stop,
+) -> Result<Report> {
+    {
+        let place = PlannedOutput::open(out, scratch, existing)?;
+        if place.committed()?.is_none() {
+            // Before anything is created in the directory.
+            place.check_stored()?;
+        }
     }
-    let (dir, start) = OutputDir::open(out, Existing::Resume(resume))?;
+    let (dir, start) = OutputDir::open(out, scratch, existing)?;
     if let Start::Committed(manifest) = start {
         // An earlier merge may have died before it removed what it no longer needed.
         dir.remove_work()?;
         return Ok(Report { manifest: *manifest, was_complete: true, repaired: 0, totals: None });
     }
+    let fetched = match dir.remote() {
+        Some(remote) => remote.fetch_job(&dir.work()),
+        None => Ok(true),
+    };
+    if !matches!(fetched, Ok(true))
+        && let Some(report) = committed_meanwhile(&dir)?
+    {
+        return Ok(report);
+    }
+    fetched?;
     let (OpenedJob { header, files, tokenizer_json }, _) = job_file::open(&dir.work())?;
     progress.planned(header.files, files.iter().map(|f| f.bytes).sum());
     let dirs = UnitDirs::new(&dir.work());
-    let check = Check::of(Existing::Resume(resume));
-    let units = Units { header: &header, out, dirs: &dirs };
+    let check = Check::of(existing);
+    let units = Units { header: &header, out: dir.path(), dirs: &dirs, remote: dir.remote() };
     let mut unfinished = Vec::new();
     for (unit, state) in units.check((0..header.units).collect(), check, threads, stop)? {
         match state {
@@ -158,10 +220,22 @@ pub fn merge(
         }
     }
     if !unfinished.is_empty() {
+        if let Some(report) = committed_meanwhile(&dir)? {
+            return Ok(report);
+        }
         return Err(not_finished(out, &unfinished, header.units));
     }
     stop.check()?;
-    commit(dir, &header, &files, tokenizer_json.as_deref(), max_rejects, progress)
+    commit(dir, &header, &files, tokenizer_json.as_deref(), max_rejects, progress, stop)
+}
+
+/// In object storage, the report of a dataset that another process has committed since this one began, and whose plan and units
+/// it has deleted.
+fn committed_meanwhile(dir: &OutputDir) -> Result<Option<Report>> {
+    let Some(remote) = dir.remote() else { return Ok(None) };
+    let Some(manifest) = remote.manifest()? else { return Ok(None) };
+    dir.remove_work()?;
+    Ok(Some(Report { manifest, was_complete: true, repaired: 0, totals: None }))
 }
 
 fn not_finished(out: &Path, units: &[u32], planned: u32) -> Error {
@@ -179,12 +253,6 @@ fn not_finished(out: &Path, units: &[u32], planned: u32) -> Error {
         "`dsconvert run {out}` converts them; `dsconvert status {out} --parts N` says which parts to submit again",
         out = printable_path(out)
     ))
-}
-
-/// The manifest of the dataset that is committed in `out`, if one is.
-pub(super) fn committed(out: &Path) -> Result<Option<Manifest>> {
-    let is_there = lstat(&out.join(MANIFEST_NAME))?.is_some();
-    is_there.then(|| Manifest::read(out)).transpose()
 }
 
 pub(super) fn planned_units(manifest: &Manifest) -> u32 {

@@ -338,6 +338,7 @@ pub(super) mod testing {
     pub(in crate::pipeline) fn run_options(out: &Path, threads: usize) -> RunOptions {
         RunOptions {
             out: out.to_owned(),
+            scratch: None,
             threads,
             memory_bytes: 1 << 28,
             existing: Existing::Refuse,

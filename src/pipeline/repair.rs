@@ -79,6 +79,15 @@ pub(super) fn damaged_files(
     threads: usize,
     stop: &Stop,
 ) -> Result<Vec<DamagedFile>> {
+    if let Some(remote) = dir.remote() {
+        let found = remote.find_damaged(manifest, &dir.work(), stop)?;
+        let damaged = found.into_iter().map(|(name, why)| DamagedFile {
+            path: dir.shown().join(name),
+            why,
+            sha256: String::new(),
+        });
+        return Ok(damaged.collect());
+    }
     let files = dir.files_of(manifest)?;
     let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || -> Result<()> {
@@ -160,7 +169,7 @@ impl Repair<'_> {
         }
         let dirs = UnitDirs::new(&self.dir.work());
         dirs.remove_leftovers()?;
-        let units = Units { header: self.header, out: self.dir.path(), dirs: &dirs };
+        let units = Units { header: self.header, out: self.dir.path(), dirs: &dirs, remote: None };
         let todo = units.unfinished(
             wanted.into_iter().collect(),
             Check::Hashes,

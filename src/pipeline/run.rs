@@ -9,6 +9,7 @@ use super::job_file::{self, JobHeader, StoredJob};
 use super::output::{self, OutputDir, Start};
 use super::plan::{Plan, PlanSummary, differing_option};
 use super::progress::{Progress, Stop, resumable};
+use super::publish::advised;
 use super::repair::{Repair, damaged_files, refused};
 use super::testing::panic_point;
 use super::timing::Phase;
@@ -60,7 +61,7 @@ pub struct Report {
 
 /// Refuses an output directory that cannot be used, before the sources are listed.
 pub fn check_output(run: &RunOptions, sources: &[SourceSpec]) -> Result<()> {
-    output::check(&run.out, run.existing, sources)
+    output::check(&run.out, run.scratch.as_deref(), run.existing, sources)
 }
 
 /// The output directory of a job.
@@ -90,22 +91,27 @@ pub(super) fn open_output<J: StoredJob>(
     job: &J,
     run: &RunOptions,
     progress: &Progress,
+    stop: &Stop,
 ) -> Result<OpenedOutput> {
     let (mut header, files) = (job.header()?, job.files());
-    output::check(&run.out, run.existing, if header.walked { &header.sources } else { &[] })?;
+    check_output(run, if header.walked { &header.sources } else { &[] })?;
     progress.planned(header.files, files.iter().map(|file| file.bytes).sum());
-    let (dir, start) = OutputDir::open(&run.out, run.existing)?;
+    let (dir, start) = OutputDir::open(&run.out, run.scratch.as_deref(), run.existing)?;
     let plan = header.plan_of(files);
     let (id, state) = match start {
         Start::Committed(manifest) => (plan.id(), OutputState::Committed(manifest)),
         Start::Begun => {
-            plan.check_same(&dir.work())?;
+            dir.check_same_plan(&plan)?;
             (plan.id(), OutputState::Planned)
         }
         Start::Fresh => {
             // The plan marks the run as begun, so it comes last.
             job_file::store(job, &plan.id(), &dir.work())?;
-            (plan.write(&dir.work())?, OutputState::Empty)
+            let id = plan.write(&dir.work())?;
+            if let Some(remote) = dir.remote() {
+                remote.store_plan(&dir.work(), &id, stop)?;
+            }
+            (id, OutputState::Empty)
         }
     };
     header.plan = id;
@@ -120,7 +126,17 @@ pub(super) fn run<J: StoredJob, C: Conversion>(
     progress: &Progress,
     stop: &Stop,
 ) -> Result<Report> {
-    let OpenedOutput { dir, header, state } = open_output(job, run, progress)?;
+    try_run(job, conversion, run, progress, stop).map_err(|error| advised(error, &run.out))
+}
+
+fn try_run<J: StoredJob, C: Conversion>(
+    job: &J,
+    conversion: &C,
+    run: &RunOptions,
+    progress: &Progress,
+    stop: &Stop,
+) -> Result<Report> {
+    let OpenedOutput { dir, header, state } = open_output(job, run, progress, stop)?;
     let files = job.files();
     if let OutputState::Committed(manifest) = state {
         let repair = Repair { dir: &dir, header: &header, run, progress, stop };
@@ -128,7 +144,7 @@ pub(super) fn run<J: StoredJob, C: Conversion>(
     }
     let dirs = UnitDirs::new(&dir.work());
     dirs.remove_leftovers()?;
-    let units = Units { header: &header, out: dir.path(), dirs: &dirs };
+    let units = Units { header: &header, out: dir.path(), dirs: &dirs, remote: dir.remote() };
     let todo = units.unfinished(
         (0..header.units).collect(),
         Check::of(run.existing),
@@ -138,7 +154,7 @@ pub(super) fn run<J: StoredJob, C: Conversion>(
     )?;
     units.convert(conversion, todo, run, progress, stop)?;
     panic_point("commit");
-    commit(dir, &header, files, job.tokenizer_json(), run.max_rejects, progress)
+    commit(dir, &header, files, job.tokenizer_json(), run.max_rejects, progress, stop)
 }
 
 /// Commits the finished units of a plan.
@@ -149,6 +165,7 @@ pub(super) fn commit(
     tokenizer_json: Option<&[u8]>,
     max_rejects: MaxRejects,
     progress: &Progress,
+    stop: &Stop,
 ) -> Result<Report> {
     let started = Instant::now();
     let plan = header.plan_of(files);
@@ -173,6 +190,7 @@ pub(super) fn commit(
         paths: listed(header.sources.iter().map(|source| printable_path(&source.path))),
         max_rejects,
         fingerprint: &|content| plan.fingerprint(content),
+        stop,
     }
     .run();
     progress.timing.end(Phase::Commit, started);
@@ -181,8 +199,19 @@ pub(super) fn commit(
             note_leftovers(progress, dir.remove_work());
             Ok(Report { manifest, was_complete: false, repaired: 0, totals: Some(totals) })
         }
-        Err(failure) if !failure.worth_resuming => Err(output::also(failure.error, dir.abandon())),
-        Err(failure) => Err(resumable(failure.error.never_usage())),
+        Err(failure) if !failure.worth_resuming => {
+            Err(output::also(failure.error, dir.abandon(header.units, &header.plan)))
+        }
+        Err(failure) => {
+            // Another process may have committed the same dataset, and have removed what this one needed.
+            if let Some(manifest) = dir.remote().and_then(|remote| remote.manifest().ok().flatten())
+                && check_same(&dir, &manifest, &plan, &header.sources(files)).is_ok()
+            {
+                note_leftovers(progress, dir.remove_work());
+                return Ok(Report { manifest, was_complete: true, repaired: 0, totals: None });
+            }
+            Err(resumable(failure.error.never_usage()))
+        }
     }
 }
 
@@ -220,7 +249,7 @@ fn already_committed<J: StoredJob, C: Conversion>(
 fn check_same(dir: &OutputDir, manifest: &Manifest, plan: &Plan<'_>, sources: &Sources) -> Result<()> {
     let refuse = |what: &str| {
         Err(Error::usage(format!("there is a committed dataset already, and {what}"))
-            .at_path(dir.path())
+            .at_path(dir.shown())
             .help("choose another --out, or replace it with --overwrite"))
     };
     if let Some(what) = differing_option(&manifest.options, plan.options) {

@@ -11,7 +11,7 @@
 //!
 //! A panic in any of these threads ends the run: it becomes its error, and all threads end at their next step.
 //!
-//! Waiting for the disk (fsync, rename) happens on one more thread. A task that is so long that others run out of work
+//! Waiting for the disk (fsync, rename) happens on one more thread, and for object storage on a few. A task that is so long that others run out of work
 //! is told how many these are ([`Conversion::scratch`]), and may have as many threads help.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,13 +20,14 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use super::close::{Close, Closing};
 use super::conversion::{Conversion, Converting, Feed};
 use super::events::{Event, EventLevel};
 use super::outcome::{Outcome, Outcomes};
 use super::progress::{Progress, Stop, resumable};
 use super::testing::panic_point;
 use super::timing::{Stage, Timing};
-use super::unit::{ClosedShard, ClosedUnit, UnitShard, UnitSink};
+use super::unit::UnitSink;
 use crate::error::{Error, ErrorKind, Result};
 use crate::panics::{Panic, caught};
 use crate::threads;
@@ -51,6 +52,8 @@ pub(super) struct Schedule<'a, C: Conversion> {
     pub stop: &'a Stop,
     /// Starts the sink of a unit.
     pub sink: &'a (dyn Fn(u32) -> Result<UnitSink> + Sync),
+    /// With object storage: shards and units that are sent at a time.
+    pub uploads: Option<usize>,
 }
 
 /// Units that could not be finished, with the reason: their sources could not be read.
@@ -457,24 +460,16 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
     }
 }
 
-/// Work for the thread that waits for the disk.
-enum Closing {
-    Shard(Box<ClosedShard>),
-    Unit(Box<ClosedUnit>),
-}
-
-impl Closing {
-    fn shard(shard: ClosedShard) -> Self {
-        Closing::Shard(Box::new(shard))
-    }
-}
-
 fn close_all<C: Conversion>(
     shared: &Shared<'_, C::Task>,
     schedule: &Schedule<'_, C>,
     closing: Receiver<Closing>,
 ) {
-    match caught(|| try_close_all(closing, schedule.progress)) {
+    let close = Close { progress: schedule.progress, stop: schedule.stop };
+    match caught(|| match schedule.uploads {
+        None => close.one_by_one(closing),
+        Some(at_a_time) => close.several(closing, at_a_time),
+    }) {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
             shared.state.lock().unwrap_or_else(PoisonError::into_inner).fatal.get_or_insert(error);
@@ -482,27 +477,6 @@ fn close_all<C: Conversion>(
         }
         Err(panic) => shared.end_by(panic, "finishing shards", schedule.stop),
     }
-}
-
-fn try_close_all(closing: Receiver<Closing>, progress: &Progress) -> Result<()> {
-    let mut shards: BTreeMap<u64, Vec<(usize, UnitShard)>> = BTreeMap::new();
-    for message in closing {
-        panic_point("close");
-        let started = Instant::now();
-        match message {
-            Closing::Shard(shard) => {
-                let attempt = shard.attempt();
-                shards.entry(attempt).or_default().push(shard.commit()?);
-            }
-            Closing::Unit(end) => {
-                let shards = shards.remove(&end.attempt()).unwrap_or_default();
-                let result = end.finish(shards)?;
-                progress.events.add(EventLevel::Units, || result.event());
-            }
-        }
-        progress.timing.add(Stage::Sync, started.elapsed());
-    }
-    Ok(())
 }
 
 #[cfg(test)]

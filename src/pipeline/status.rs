@@ -5,11 +5,13 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use super::finished::{RESULT_NAME, UnitDirs, UnitState};
+use super::finished::{RESULT_NAME, UnitDirs, UnitResult, UnitState};
 use super::job_file::{self, OpenedJob};
-use super::output::WORK_NAME;
-use super::parts::{committed, planned_units};
+use super::parts::planned_units;
+use super::planned_output::PlannedOutput;
+use super::progress::Stop;
 use crate::error::{Error, Result};
+use crate::options::{Existing, ResumeCheck};
 use crate::storage::lstat;
 
 /// How far a planned conversion is.
@@ -61,8 +63,9 @@ impl Status {
 /// # Errors
 ///
 /// [`ErrorKind::Usage`](crate::error::ErrorKind::Usage) when there is neither a plan nor a dataset.
-pub fn status(out: &Path) -> Result<Status> {
-    if let Some(manifest) = committed(out)? {
+pub fn status(out: &Path, scratch: Option<&Path>) -> Result<Status> {
+    let place = PlannedOutput::open(out, scratch, Existing::Resume(ResumeCheck::Sizes))?;
+    if let Some(manifest) = place.committed()? {
         return Ok(Status {
             committed: true,
             units: planned_units(&manifest),
@@ -77,7 +80,7 @@ pub fn status(out: &Path) -> Result<Status> {
             seconds_left: None,
         });
     }
-    let work = out.join(WORK_NAME);
+    let work = place.work()?;
     let (OpenedJob { header, files, .. }, _) = job_file::open(&work)?;
     let dirs = UnitDirs::new(&work);
     let mut status = Status {
@@ -94,23 +97,52 @@ pub fn status(out: &Path) -> Result<Status> {
         seconds_left: None,
     };
     let mut finished = Finished::default();
+    if let Some(remote) = place.remote() {
+        let results = remote.finished_units(&header.plan, &Stop::default())?;
+        for (result, modified_ns) in results.values() {
+            status.add(result);
+            let modified = u64::try_from(*modified_ns).unwrap_or_default();
+            finished.add(SystemTime::UNIX_EPOCH + Duration::from_nanos(modified), result.source_bytes);
+        }
+        // Units in flight are on the machines that convert them.
+        status.missing = (0..header.units).filter(|unit| !results.contains_key(unit)).collect();
+        return Ok(status.with_rate(&finished));
+    }
     for unit in 0..header.units {
         match dirs.read(unit, &header.plan)? {
             UnitState::Done(result) => {
-                status.done += 1;
-                status.done_bytes += result.source_bytes;
-                status.records += result.splits.iter().map(|split| split.records).sum::<u64>();
-                status.rejected += result.counts().rejected;
-                finished.add(&dirs.done(unit), result.source_bytes)?;
+                status.add(&result);
+                if let Some(time) = finished_at(&dirs.done(unit))? {
+                    finished.add(time, result.source_bytes);
+                }
             }
             _ if dirs.is_started(unit)? => status.started.push(unit),
             _ => status.missing.push(unit),
         }
     }
-    status.bytes_per_second = finished.bytes_per_second();
-    let left = status.source_bytes.saturating_sub(status.done_bytes);
-    status.seconds_left = status.bytes_per_second.map(|rate| left as f64 / rate);
-    Ok(status)
+    Ok(status.with_rate(&finished))
+}
+
+impl Status {
+    fn add(&mut self, result: &UnitResult) {
+        self.done += 1;
+        self.done_bytes += result.source_bytes;
+        self.records += result.splits.iter().map(|split| split.records).sum::<u64>();
+        self.rejected += result.counts().rejected;
+    }
+
+    fn with_rate(mut self, finished: &Finished) -> Self {
+        self.bytes_per_second = finished.bytes_per_second();
+        let left = self.source_bytes.saturating_sub(self.done_bytes);
+        self.seconds_left = self.bytes_per_second.map(|rate| left as f64 / rate);
+        self
+    }
+}
+
+/// When the unit in the folder `done` was finished.
+fn finished_at(done: &Path) -> Result<Option<SystemTime>> {
+    let Some(meta) = lstat(&done.join(RESULT_NAME))? else { return Ok(None) };
+    meta.modified().map(Some).map_err(|e| Error::io("look at the unit", done, e))
 }
 
 /// When units were finished.
@@ -122,16 +154,13 @@ struct Finished {
 }
 
 impl Finished {
-    fn add(&mut self, done: &Path, bytes: u64) -> Result<()> {
-        let Some(meta) = lstat(&done.join(RESULT_NAME))? else { return Ok(()) };
-        let time = meta.modified().map_err(|e| Error::io("look at the unit", done, e))?;
+    fn add(&mut self, time: SystemTime, bytes: u64) {
         self.bytes += bytes;
         self.span = Some(match self.span {
             None => (time, bytes, time),
             Some((first, of_first, last)) if time >= first => (first, of_first, last.max(time)),
             Some((_, _, last)) => (time, bytes, last),
         });
-        Ok(())
     }
 
     /// The bytes of the first unit were read before the span began.

@@ -1,6 +1,7 @@
 //! One work unit: its shards, the rows for the indexes, and its result.
 //!
 //! A unit is built in `.dsconvert/units/<unit>/<attempt>/` and becomes final when that folder is renamed to `done`.
+//! In object storage, that is the creation of its `unit.json`, after its other files were sent (`publish`).
 //! Until the commit, the folder holds the shards under their final names, and beside them:
 //!
 //! | file | bytes |
@@ -22,6 +23,9 @@ pub(super) use super::finished::UnitShard;
 use super::finished::{RESULT_NAME, UnitDirs, UnitFile, UnitResult, UnitSplit};
 use super::lines::{DuplicateLine, FilteredLine, RejectLine, append, json_line};
 use super::outcome::{ContentHash, Converted, Outcome, Outcomes};
+use super::output::shard_path;
+use super::progress::Stop;
+use super::publish::Remote;
 use super::rows::{RowEntry, rows_name};
 use super::stage::{Next, Stages};
 use crate::error::Result;
@@ -30,7 +34,9 @@ use crate::manifest::Counts;
 use crate::sample::Value;
 use crate::schema::{LABEL, Schema};
 use crate::source::skipped::SkippedTypes;
-use crate::storage::{NewFile, Writeback, Written, create_dir, lstat, remove_dir_all, rename, write_file};
+use crate::storage::{
+    NewFile, Writeback, Written, create_dir, lstat, remove_dir_all, remove_file, rename, write_file,
+};
 
 /// Tells attempts of one process apart.
 static NEXT_ATTEMPT: AtomicU64 = AtomicU64::new(0);
@@ -66,6 +72,8 @@ pub(super) struct UnitOptions {
     pub schema: Arc<Schema>,
     pub splits: Vec<String>,
     pub writeback: Writeback,
+    /// Where finished units go, unless they stay.
+    pub remote: Option<Remote>,
 }
 
 /// Builds one unit. Dropped without [`UnitSink::close`], it leaves only files that the next attempt removes.
@@ -114,6 +122,7 @@ struct OpenShard {
 /// the workers.
 pub(super) struct ClosedShard {
     attempt: u64,
+    options: Arc<UnitOptions>,
     split: usize,
     name: String,
     records: u64,
@@ -123,6 +132,7 @@ pub(super) struct ClosedShard {
 /// A unit whose records are all written; [`ClosedUnit::finish`] makes it final.
 pub(super) struct ClosedUnit {
     attempt: u64,
+    options: Arc<UnitOptions>,
     dirs: UnitDirs,
     dir: PathBuf,
     result: UnitResult,
@@ -297,6 +307,7 @@ impl UnitSink {
             let file = shard.writer.finish()?;
             closed.push(ClosedShard {
                 attempt: self.attempt,
+                options: Arc::clone(&self.options),
                 split,
                 name: shard.name,
                 records: shard.records,
@@ -341,7 +352,14 @@ impl UnitSink {
             text_bytes: self.text_bytes,
             content: format!("{:032x}", self.content.digest()),
         };
-        Ok(ClosedUnit { attempt: self.attempt, dirs: self.dirs, dir: self.dir, result, sidecars })
+        Ok(ClosedUnit {
+            attempt: self.attempt,
+            options: self.options,
+            dirs: self.dirs,
+            dir: self.dir,
+            result,
+            sidecars,
+        })
     }
 }
 
@@ -351,9 +369,20 @@ impl ClosedShard {
         self.attempt
     }
 
-    /// Waits for the disk.
-    pub(super) fn commit(self) -> Result<(usize, UnitShard)> {
-        let Written { bytes, sha256 } = self.file.commit()?;
+    /// Waits for the disk or, in object storage, until the shard is there.
+    pub(super) fn commit(self, stop: &Stop) -> Result<(usize, UnitShard)> {
+        let written = match &self.options.remote {
+            None => self.file.commit()?,
+            Some(remote) => {
+                let path = self.file.path().to_owned();
+                let written = self.file.finish()?;
+                let name = shard_path(&self.options.splits[self.split], &self.name);
+                remote.upload(&path, &name, Some(&written), stop)?;
+                remove_file(&path)?;
+                written
+            }
+        };
+        let Written { bytes, sha256 } = written;
         Ok((self.split, UnitShard { name: self.name, records: self.records, bytes, sha256 }))
     }
 }
@@ -365,7 +394,7 @@ impl ClosedUnit {
     }
 
     /// Makes the unit final. `shards` are all its shards in the order they were closed.
-    pub(super) fn finish(mut self, shards: Vec<(usize, UnitShard)>) -> Result<UnitResult> {
+    pub(super) fn finish(mut self, shards: Vec<(usize, UnitShard)>, stop: &Stop) -> Result<UnitResult> {
         for (split, shard) in shards {
             self.result.splits[split].shards.push(shard);
         }
@@ -375,6 +404,9 @@ impl ClosedUnit {
             self.result.files.push(UnitFile { name, bytes, sha256 });
         }
         write_file(&self.dir.join(RESULT_NAME), &self.result.to_bytes()?)?;
+        if let Some(remote) = &self.options.remote {
+            remote.finish_unit(&self.result, &self.dir, stop)?;
+        }
         let done = self.dirs.done(self.result.unit);
         if let Err(error) = rename(&self.dir, &done) {
             // Another process may have finished the same unit in the meantime: the bytes are the same, the first one stays.

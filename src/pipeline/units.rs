@@ -10,6 +10,7 @@ use super::conversion::Conversion;
 use super::finished::{Check, UnitDirs, UnitState};
 use super::job_file::JobHeader;
 use super::progress::{Progress, Stop};
+use super::publish::{Remote, UPLOADS};
 use super::schedule::{FailedUnits, Schedule, run};
 use super::timing::Phase;
 use super::unit::{UnitOptions, UnitSink};
@@ -23,6 +24,8 @@ pub(super) struct Units<'a> {
     pub(super) header: &'a JobHeader,
     pub(super) out: &'a Path,
     pub(super) dirs: &'a UnitDirs,
+    /// Where finished units go, unless they stay in `dirs`.
+    pub(super) remote: Option<&'a Remote>,
 }
 
 impl Units<'_> {
@@ -47,7 +50,10 @@ impl Units<'_> {
                 UnitState::Missing => todo.push(unit),
                 UnitState::Damaged(why) => {
                     progress.note(format!("unit {unit} is converted again, because {why}"));
-                    self.dirs.remove(unit)?;
+                    match self.remote {
+                        None => self.dirs.remove(unit)?,
+                        Some(remote) => remote.remove_unit(unit)?,
+                    }
                     todo.push(unit);
                 }
             }
@@ -64,6 +70,9 @@ impl Units<'_> {
         threads: usize,
         stop: &Stop,
     ) -> Result<BTreeMap<u32, UnitState>> {
+        if let Some(remote) = self.remote {
+            return remote.check_units(&units, self.header.units, &self.header.plan, stop);
+        }
         // Nothing was ever finished in most runs.
         if !self.dirs.any()? {
             return Ok(units.into_iter().map(|unit| (unit, UnitState::Missing)).collect());
@@ -80,6 +89,19 @@ impl Units<'_> {
         };
         on_threads(threads.max(1), "checking finished units", stop, &work)?;
         Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Does what is done once for all units, unless another process has done it.
+    pub(super) fn prepare<C: Conversion>(&self, conversion: &C, threads: usize, stop: &Stop) -> Result<()> {
+        let work = self.dirs.work();
+        if let Some(remote) = self.remote {
+            remote.fetch_prepared(work, &self.header.plan)?;
+        }
+        conversion.prepare(work, threads, stop)?;
+        match self.remote {
+            Some(remote) => remote.store_prepared(work, &self.header.plan, stop),
+            None => Ok(()),
+        }
     }
 
     /// Converts the units in `todo`.
@@ -100,7 +122,7 @@ impl Units<'_> {
         }
         let (threads, count) = (options.threads.max(1), todo.len());
         let started = Instant::now();
-        conversion.prepare(self.dirs.work(), threads, stop)?;
+        self.prepare(conversion, threads, stop)?;
         progress.timing.end(Phase::Prepare, started);
         let started = Instant::now();
         let (header, writeback) = (self.header, Writeback::start());
@@ -112,10 +134,13 @@ impl Units<'_> {
             schema: Arc::new(header.schema.clone()),
             splits: header.splits.clone(),
             writeback: writeback.clone(),
+            remote: self.remote.cloned(),
         });
         let sink = |unit| UnitSink::create(unit, self.dirs, &unit_options, conversion.stages());
         let memory_bytes = options.memory_bytes / 4;
-        let failed = run(&Schedule { conversion, threads, memory_bytes, progress, stop, sink: &sink }, todo)?;
+        let uploads = self.remote.map(|_| UPLOADS);
+        let failed =
+            run(&Schedule { conversion, threads, memory_bytes, progress, stop, sink: &sink, uploads }, todo)?;
         writeback.check()?;
         progress.timing.end(Phase::Convert, started);
         all_failures(failed, count).map_or(Ok(()), Err)

@@ -19,6 +19,7 @@ mod mistakes;
 mod open_files;
 mod output_directory;
 mod parts;
+mod remote_output;
 mod remote_sources;
 mod repair;
 mod report;

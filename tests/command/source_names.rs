@@ -192,8 +192,7 @@ fn urls_are_refused_and_nothing_is_written() {
     std::fs::write(dir.path().join("x.jpg"), image(0)).unwrap();
     let before = tree(dir.path());
     for args in [
-        &["a.jsonl", "--out", "s3://bucket/x"][..],
-        &["ftp://host/x", "--out", "out"],
+        &["ftp://host/x", "--out", "out"][..],
         &["train=ftp://host/x", "--out", "out"],
         &["hf://datasets/x/*.parquet", "--out", "out"],
         &["--files-from", "https://host/list", "--out", "out"],
@@ -204,6 +203,7 @@ fn urls_are_refused_and_nothing_is_written() {
     }
     for args in [
         &["x.jpg", "--out", "file:///tmp/x"][..],
+        &["x.jpg", "--out", "hf://datasets/x"],
         &["x.jpg", "--out", "out", "--classes", "s3://bucket/classes"],
         &["--metadata", "s3://bucket/m.csv", "--out", "out"],
     ] {

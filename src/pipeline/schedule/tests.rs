@@ -106,6 +106,7 @@ fn run_with(fails: Fails, threads: usize) -> (Result<FailedUnits>, u64) {
         schema: Arc::new(Schema::text(IdWidth::U16, vec![]).unwrap()),
         splits: vec!["train".to_owned()],
         writeback: Writeback::start(),
+        remote: None,
     });
     let sink = |unit| UnitSink::create(unit, &dirs, &options, Stages::default());
     let schedule = Schedule {
@@ -115,6 +116,7 @@ fn run_with(fails: Fails, threads: usize) -> (Result<FailedUnits>, u64) {
         progress: &progress,
         stop: &stop,
         sink: &sink,
+        uploads: None,
     };
     let result = run(&schedule, vec![0, 1, 2]);
     (result, progress.snapshot().records)

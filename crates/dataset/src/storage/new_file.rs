@@ -117,15 +117,26 @@ impl NewFile {
     }
 
     /// Makes the file durable under its name.
-    pub fn commit(mut self) -> Result<Written> {
+    pub fn commit(self) -> Result<Written> {
+        self.end(true)
+    }
+
+    /// Gives the file its name without waiting for the disk: a crash may lose it. For files that are copied elsewhere.
+    pub fn finish(self) -> Result<Written> {
+        self.end(false)
+    }
+
+    fn end(mut self, durable: bool) -> Result<Written> {
         let fail = |e| Error::io("write", &self.path, e);
         self.drained.add(self.file.as_mut(), &self.temporary, &self.buffer).map_err(fail)?;
         let Some(file) = self.file.take() else {
             return Err(Error::internal("a file that is nowhere cannot be committed"));
         };
-        file.sync_all().map_err(fail)?;
+        if durable {
+            file.sync_all().map_err(fail)?;
+        }
         std::fs::rename(&self.temporary, &self.path).map_err(fail)?;
-        if let Some(dir) = self.path.parent() {
+        if let Some(dir) = self.path.parent().filter(|_| durable) {
             sync_dir(dir)?;
         }
         let Drained { hash, bytes, .. } = std::mem::take(&mut self.drained);

@@ -4,39 +4,23 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
-use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
-use object_store::http::HttpBuilder;
-use object_store::list::PaginatedListStore;
 use object_store::path::Path as Key;
 use object_store::{
-    ClientOptions, Error as Failure, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode,
-    RetryConfig,
+    Error as Failure, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode,
 };
 
 use super::super::object_url::ObjectUrl;
+use super::client::{Client, Pages, again, connect};
 use super::failure::{changed, failure};
-use super::file_listing::Pages;
 use super::runtime;
 use super::upload::Upload;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Requests of one call that are under way at a time.
 const AT_ONCE: usize = 16;
-/// How long a request is tried again, unless `DSCONVERT_RETRY_SECONDS` says otherwise.
-const RETRY_SECONDS: u64 = 180;
-/// Requests are this often tried again at most. The time between them grows to 15 seconds.
-const RETRIES: usize = 20;
-/// How long a server may be silent.
-const SILENCE: Duration = Duration::from_secs(30);
-/// How long it may take to connect.
-const CONNECT: Duration = Duration::from_secs(10);
-
 /// What a store says about an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
@@ -114,7 +98,7 @@ impl Bucket {
     /// [`ErrorKind::Io`]: the store cannot be asked.
     pub fn head(&self, url: &ObjectUrl) -> Result<Option<Object>> {
         let (client, key) = (self.client()?, key(url)?);
-        match runtime::current()?.wait(async move { client.head(&key).await })? {
+        match runtime::current()?.wait(async move { again(|| client.head(&key)).await })? {
             Ok(meta) => Ok(Some(object(url.clone(), &meta))),
             Err(Failure::NotFound { .. }) => Ok(None),
             Err(e) => Err(failure("look at the object", url, e)),
@@ -132,7 +116,7 @@ impl Bucket {
         let found = runtime::current()?.wait(async move {
             let requests = keys.into_iter().map(|key| {
                 let client = Arc::clone(&client);
-                async move { client.head(&key).await }
+                async move { again(|| client.head(&key)).await }
             });
             futures_util::stream::iter(requests).buffered(AT_ONCE).collect::<Vec<_>>().await
         })?;
@@ -150,23 +134,32 @@ impl Bucket {
     ///
     /// [`ErrorKind::Io`]: it cannot be read, or has more than `most` bytes.
     pub fn get(&self, url: &ObjectUrl, most: u64) -> Result<(Bytes, Object)> {
+        self.read(url, most)?.map_err(|e| failure("read", url, e)).and_then(|read| within(url, most, read))
+    }
+
+    /// As [`Self::get`]; `None` when there is no such object.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::get`].
+    pub fn find(&self, url: &ObjectUrl, most: u64) -> Result<Option<(Bytes, Object)>> {
+        match self.read(url, most)? {
+            Err(Failure::NotFound { .. }) => Ok(None),
+            read => {
+                read.map_err(|e| failure("read", url, e)).and_then(|read| within(url, most, read)).map(Some)
+            }
+        }
+    }
+
+    /// An object, without its content if that is larger than `most`.
+    fn read(&self, url: &ObjectUrl, most: u64) -> Result<Result<(Bytes, ObjectMeta), Failure>> {
         let (client, key) = (self.client()?, key(url)?);
-        let fail = |e| failure("read", url, e);
-        let read = runtime::current()?.wait(async move {
-            let got = client.get(&key).await?;
+        runtime::current()?.wait(async move {
+            let got = again(|| client.get(&key)).await?;
             let meta = got.meta.clone();
             let bytes = if meta.size > most { Bytes::new() } else { got.bytes().await? };
             Ok((bytes, meta))
-        })?;
-        let (bytes, meta) = read.map_err(fail)?;
-        if meta.size > most {
-            return Err(Error::new(
-                ErrorKind::Io,
-                format!("the object has {} bytes, more than it should", meta.size),
-            )
-            .at_path(url.as_path()));
-        }
-        Ok((bytes, object(url.clone(), &meta)))
+        })
     }
 
     /// Ranges of an object of `bytes` bytes, [`AT_ONCE`] requests at a time, in the order of `ranges`. With `etag`, of the object that
@@ -191,9 +184,8 @@ impl Bucket {
                 let (client, key) = (Arc::clone(&client), key.clone());
                 async move {
                     let range = Some(GetRange::Bounded(range));
-                    let got = client
-                        .get_opts(&key, GetOptions { range, if_match, ..GetOptions::default() })
-                        .await?;
+                    let options = GetOptions { range, if_match, ..GetOptions::default() };
+                    let got = again(|| client.get_opts(&key, options.clone())).await?;
                     let (size, etag) = (got.meta.size, got.meta.e_tag.clone());
                     Ok::<_, Failure>((got.bytes().await?, size, etag))
                 }
@@ -238,8 +230,9 @@ impl Bucket {
     pub fn create(&self, url: &ObjectUrl, content: &Bytes) -> Result<Created> {
         let (client, key) = (self.client()?, key(url)?);
         let payload = content.clone();
-        let put = runtime::current()?
-            .wait(async move { client.put_opts(&key, payload.into(), PutMode::Create.into()).await })?;
+        let put = runtime::current()?.wait(async move {
+            again(|| client.put_opts(&key, payload.clone().into(), PutMode::Create.into())).await
+        })?;
         match put {
             Ok(_) => Ok(Created::New),
             Err(Failure::AlreadyExists { .. } | Failure::Precondition { .. }) => {
@@ -261,7 +254,8 @@ impl Bucket {
     /// [`ErrorKind::Io`]: it cannot be written.
     pub fn put(&self, url: &ObjectUrl, content: Bytes) -> Result<()> {
         let (client, key) = (self.client()?, key(url)?);
-        let put = runtime::current()?.wait(async move { client.put(&key, content.into()).await })?;
+        let put = runtime::current()?
+            .wait(async move { again(|| client.put(&key, content.clone().into())).await })?;
         put.map(|_| ()).map_err(|e| failure("write", url, e))
     }
 
@@ -275,41 +269,6 @@ impl Bucket {
         Upload::start(url.clone(), client, key)
     }
 
-    /// Gives everything whose key starts with that of `folder` and a slash, in byte order of the keys.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Io`]: the store cannot be asked. The first error of `each`.
-    pub fn list(&self, folder: &ObjectUrl, mut each: impl FnMut(Object) -> Result<()>) -> Result<()> {
-        let (client, prefix) = (self.client()?, key(folder)?);
-        let (sender, receiver) = std::sync::mpsc::sync_channel(1024);
-        runtime::current()?.spawn(async move {
-            let mut listing = client.list(Some(&prefix));
-            while let Some(found) = listing.next().await {
-                // Nobody receives after an error.
-                let ends = found.is_err();
-                if sender.send(found).is_err() || ends {
-                    break;
-                }
-            }
-        });
-        let mut last: Option<Object> = None;
-        for found in receiver {
-            let meta = found.map_err(|e| failure("list", folder, e))?;
-            let url = format!("{}/{}", folder.root(), meta.location);
-            let Ok(Some(url)) = ObjectUrl::parse(std::path::Path::new(&url)) else { continue };
-            let found = object(url, &meta);
-            if last.as_ref().is_some_and(|last| last.url.key() >= found.url.key()) {
-                return Err(Error::new(ErrorKind::Io, "the store does not list its keys in byte order")
-                    .at_path(folder.as_path())
-                    .help("name the files in a list (--files-from)"));
-            }
-            last = Some(found.clone());
-            each(found)?;
-        }
-        Ok(())
-    }
-
     /// Removes an object, if it is there.
     ///
     /// # Errors
@@ -317,7 +276,7 @@ impl Bucket {
     /// [`ErrorKind::Io`]: the store refuses.
     pub fn delete(&self, url: &ObjectUrl) -> Result<()> {
         let (client, key) = (self.client()?, key(url)?);
-        match runtime::current()?.wait(async move { client.delete(&key).await })? {
+        match runtime::current()?.wait(async move { again(|| client.delete(&key)).await })? {
             Ok(()) | Err(Failure::NotFound { .. }) => Ok(()),
             Err(e) => Err(failure("delete", url, e)),
         }
@@ -329,6 +288,15 @@ impl fmt::Debug for Bucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Bucket").field(&self.root.root()).finish()
     }
+}
+
+/// Refuses an object that is larger than `most`.
+fn within(url: &ObjectUrl, most: u64, (bytes, meta): (Bytes, ObjectMeta)) -> Result<(Bytes, Object)> {
+    if meta.size > most {
+        let message = format!("the object has {} bytes, more than it should", meta.size);
+        return Err(Error::new(ErrorKind::Io, message).at_path(url.as_path()));
+    }
+    Ok((bytes, object(url.clone(), &meta)))
 }
 
 pub(super) fn key(url: &ObjectUrl) -> Result<Key> {
@@ -347,78 +315,4 @@ pub(super) fn object(url: ObjectUrl, meta: &ObjectMeta) -> Object {
 /// Time of the last change, in nanoseconds since 1970.
 pub(super) fn nanoseconds(meta: &ObjectMeta) -> i128 {
     i128::from(meta.last_modified.timestamp_nanos_opt().unwrap_or_default())
-}
-
-/// A connection to a store.
-#[derive(Clone)]
-pub(super) struct Client {
-    pub(super) store: Arc<dyn ObjectStore>,
-    pages: Option<Pages>,
-}
-
-impl Client {
-    fn listing<S: ObjectStore + PaginatedListStore>(store: S) -> Self {
-        let store = Arc::new(store);
-        Self { pages: Some(Arc::clone(&store) as _), store }
-    }
-}
-
-/// A client with the credentials of the environment.
-fn connect(url: &ObjectUrl, settings: &Settings) -> Result<Client> {
-    let seconds = std::env::var("DSCONVERT_RETRY_SECONDS").ok().and_then(|text| text.parse().ok());
-    let retry = RetryConfig {
-        max_retries: RETRIES,
-        retry_timeout: Duration::from_secs(seconds.unwrap_or(RETRY_SECONDS)),
-        ..RetryConfig::default()
-    };
-    let options = ClientOptions::new()
-        .with_allow_http(url.scheme() == "http" || has_plain_endpoint(settings))
-        .with_timeout_disabled()
-        .with_read_timeout(SILENCE)
-        .with_connect_timeout(CONNECT);
-    // A name that the store does not know is refused.
-    macro_rules! with_settings {
-        ($builder:expr) => {
-            settings.iter().try_fold($builder, |builder, (name, value)| {
-                Ok::<_, Failure>(builder.with_config(name.to_ascii_lowercase().parse()?, value))
-            })
-        };
-    }
-    let root = url.root();
-    let made: Result<Client, Failure> = match url.scheme() {
-        "s3" | "s3a" => {
-            with_settings!(AmazonS3Builder::from_env().with_client_options(options)).and_then(|builder| {
-                let builder = builder.with_url(root).with_conditional_put(S3ConditionalPut::ETagMatch);
-                Ok(Client::listing(builder.with_retry(retry).build()?))
-            })
-        }
-        "gs" => with_settings!(GoogleCloudStorageBuilder::from_env().with_client_options(options))
-            .and_then(|builder| Ok(Client::listing(builder.with_url(root).with_retry(retry).build()?))),
-        "http" | "https" => {
-            with_settings!(HttpBuilder::new().with_client_options(options)).and_then(|builder| {
-                let store = Arc::new(builder.with_url(root).with_retry(retry).build()?);
-                Ok(Client { store, pages: None })
-            })
-        }
-        _ => with_settings!(MicrosoftAzureBuilder::from_env().with_client_options(options))
-            .and_then(|builder| Ok(Client::listing(builder.with_url(root).with_retry(retry).build()?))),
-    };
-    made.map_err(|e| {
-        Error::usage("the store cannot be used as it is described").at_path(url.as_path()).caused_by(e).help(
-            "the page \"Use object storage\" of the documentation lists the variables of the environment",
-        )
-    })
-}
-
-/// Whether an endpoint that was named is without TLS: it was named on purpose.
-fn has_plain_endpoint(settings: &Settings) -> bool {
-    let is_plain = |name: &str, value: &str| {
-        let name = name.to_ascii_lowercase();
-        (name.contains("endpoint") || name.contains("base_url")) && value.starts_with("http://")
-    };
-    let stores = ["AWS_", "AZURE_", "GOOGLE_"];
-    settings.iter().any(|(name, value)| is_plain(name, value))
-        || std::env::vars().any(|(name, value)| {
-            stores.iter().any(|store| name.starts_with(store)) && is_plain(&name, &value)
-        })
 }

@@ -22,8 +22,8 @@ pub(super) fn failure(doing: &str, url: &ObjectUrl, failure: Failure) -> Error {
                 .at_path(url.as_path())
                 .help("rename or delete that object, or name a prefix that it is not under")
         }
-        Failure::Generic { .. } if failure.to_string().contains("NoSuchBucket") => {
-            at(format!("cannot {doing}: there is no such bucket")).help("check the address")
+        other if other.to_string().contains("404 Not Found") => {
+            at(format!("cannot {doing}: there is no such object or bucket")).help("check the address")
         }
         other => {
             let help = match other.to_string().contains("metadata/instance")
@@ -37,6 +37,11 @@ pub(super) fn failure(doing: &str, url: &ObjectUrl, failure: Failure) -> Error {
             at(format!("cannot {doing}")).caused_by(other).help(help)
         }
     }
+}
+
+/// Whether the connection ended in the middle of a response that the client does not ask for again.
+pub(super) fn is_cut_short(failure: &Failure) -> bool {
+    failure.to_string().contains("response body")
 }
 
 /// The object is not what it was when it was first met.

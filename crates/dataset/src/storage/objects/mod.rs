@@ -7,11 +7,12 @@
 
 mod bucket;
 mod cache;
+mod client;
 mod failure;
 mod fetch;
-mod file_listing;
 mod held;
 mod in_flight;
+mod listing;
 mod object_reader;
 mod outages;
 mod remote_file;
@@ -23,9 +24,9 @@ mod tests;
 
 pub use bucket::{Bucket, Created, Object, Settings};
 pub use cache::Cache;
-pub use file_listing::FileListing;
 pub use held::Held;
 pub use in_flight::InFlight;
+pub use listing::FileListing;
 pub use object_reader::ObjectReader;
 pub use remote_file::RemoteFile;
 pub use upload::Upload;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::bucket::Client;
+use super::client::Client;
 use super::outages::Outages;
 use crate::error::{Error, Result};
 

@@ -58,15 +58,9 @@ fn objects_are_written_read_listed_and_deleted_under_faults() {
         assert_eq!(bucket.create(&url, &Bytes::from_static(b"other")).unwrap(), Created::Other);
         bucket.put(&url, bytes.clone()).unwrap();
     }
-    let list = |folder: &str| {
-        let mut keys = Vec::new();
-        bucket
-            .list(&url(folder), |object| {
-                keys.push(object.url.key().to_owned());
-                Ok(())
-            })
-            .unwrap();
-        keys
+    let list = |folder: &str| -> Vec<String> {
+        let objects = bucket.list(&url(folder)).unwrap();
+        objects.iter().map(|object| object.url.key().to_owned()).collect()
     };
     assert_eq!(
         list("s3://bucket/set"),

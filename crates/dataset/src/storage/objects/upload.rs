@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 
 use super::super::new_file::{Written, hex};
 use super::super::object_url::ObjectUrl;
+use super::client::again;
 use super::failure::failure;
 use super::runtime;
 use crate::error::Result;
@@ -69,7 +70,9 @@ impl Upload {
         let sent = runtime::current()?.wait(async move {
             let mut pieces = match started {
                 Some(pieces) => pieces,
-                None => Pieces { upload: client.put_multipart(&key).await?, under_way: JoinSet::new() },
+                None => {
+                    Pieces { upload: again(|| client.put_multipart(&key)).await?, under_way: JoinSet::new() }
+                }
             };
             while pieces.under_way.len() >= UNDER_WAY {
                 if let Some(done) = pieces.under_way.join_next().await
@@ -97,9 +100,9 @@ impl Upload {
         let (client, key) = (Arc::clone(&self.client), self.key.clone());
         match self.pieces.take() {
             None => {
-                let put =
-                    runtime::current()?.wait(async move { client.put(&key, last).await.map(|_| ()) })?;
-                put.map_err(fail)?;
+                let put = runtime::current()?
+                    .wait(async move { again(|| client.put(&key, last.clone())).await })?;
+                put.map(drop).map_err(fail)?;
             }
             Some(mut pieces) => {
                 let done = runtime::current()?.wait(async move {

@@ -1,18 +1,16 @@
-//! Listings of files, as a walk of folders gives them.
+//! Listings: of all objects under an address, and of those that a walk of folders would give.
 //!
 //! Two sorts of keys have no place in a tree of files. Tools make empty objects whose key ends with a slash, for folders. And a key may
 //! have empty parts, `..` or control characters: the client refuses the page of a listing that has one, so such pages are requested again
 //! in smaller ones, until the key is alone and can be passed over.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use object_store::list::{PaginatedListOptions, PaginatedListStore};
+use object_store::list::PaginatedListOptions;
 use object_store::path::Error as PathError;
 use object_store::{Error as Failure, ObjectMeta};
 
 use super::super::object_url::ObjectUrl;
 use super::bucket::{Bucket, Object, object};
+use super::client::{Pages, again};
 use super::failure::failure;
 use super::runtime;
 use crate::error::{Error, Result};
@@ -21,10 +19,6 @@ use crate::error::{Error, Result};
 const SMALLER_PAGE: usize = 100;
 /// How much smaller a page is than the one before that cannot be read.
 const STEP: usize = 10;
-
-/// How often a page is requested whose response breaks off, and the pause before the second time.
-const TRIES: u32 = 5;
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// What is under an address.
 #[derive(Debug, Default)]
@@ -36,17 +30,47 @@ pub struct FileListing {
 }
 
 impl Bucket {
-    /// Lists everything whose key starts with that of `folder` and a slash, without objects that stand for folders.
+    /// Everything whose key starts with that of `folder` and a slash, in byte order of the keys.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Io`](crate::error::ErrorKind): the store cannot be asked.
+    pub fn list(&self, folder: &ObjectUrl) -> Result<Vec<Object>> {
+        Ok(self.list_all(folder)?.objects)
+    }
+
+    /// As [`Self::list`], without objects that stand for folders.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::list`].
     pub fn list_files(&self, folder: &ObjectUrl) -> Result<FileListing> {
-        let Some(store) = self.pages()? else {
-            return Err(Error::usage("web servers cannot be listed").at_path(folder.as_path()));
-        };
-        let prefix = (!folder.key().is_empty()).then(|| format!("{}/", folder.key()));
-        let listed = runtime::current()?.wait(async move { list(&*store, prefix.as_deref()).await })?;
+        let mut listing = self.list_all(folder)?;
+        self.drop_folders(folder, &mut listing.objects)?;
+        Ok(listing)
+    }
+
+    /// Whether there is anything under `folder`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::list`].
+    pub fn holds(&self, folder: &ObjectUrl) -> Result<bool> {
+        let (store, prefix) = (self.listing_client(folder)?, prefix(folder));
+        let options = PaginatedListOptions { max_keys: Some(1), ..PaginatedListOptions::default() };
+        let page = runtime::current()?
+            .wait(async move { again(|| store.list_paginated(prefix.as_deref(), options.clone())).await })?;
+        match page {
+            Ok(page) => Ok(!page.result.objects.is_empty()),
+            // There is a key, although it is no path.
+            Err(Failure::InvalidPath { .. }) => Ok(true),
+            Err(e) => Err(failure("list", folder, e)),
+        }
+    }
+
+    fn list_all(&self, folder: &ObjectUrl) -> Result<FileListing> {
+        let (store, prefix) = (self.listing_client(folder)?, prefix(folder));
+        let listed = runtime::current()?.wait(async move { list(&store, prefix.as_deref()).await })?;
         let (found, mut unusable) = listed.map_err(|e| failure("list", folder, e))?;
         let mut objects = Vec::with_capacity(found.len());
         for meta in found {
@@ -57,8 +81,11 @@ impl Bucket {
             }
         }
         objects.sort_by(|a, b| a.url.key().cmp(b.url.key()));
-        self.drop_folders(folder, &mut objects)?;
         Ok(FileListing { objects, unusable })
+    }
+
+    fn listing_client(&self, folder: &ObjectUrl) -> Result<Pages> {
+        self.pages()?.ok_or_else(|| Error::usage("web servers cannot be listed").at_path(folder.as_path()))
     }
 
     /// Removes the objects that stand for folders. The client leaves the slash out, so that an empty object may be either.
@@ -90,16 +117,16 @@ impl Bucket {
     }
 }
 
+fn prefix(folder: &ObjectUrl) -> Option<String> {
+    (!folder.key().is_empty()).then(|| format!("{}/", folder.key()))
+}
+
 /// All objects whose key starts with `prefix`, and the keys that are no paths.
-async fn list(
-    store: &dyn PaginatedListStore,
-    prefix: Option<&str>,
-) -> Result<(Vec<ObjectMeta>, Vec<String>), Failure> {
+async fn list(store: &Pages, prefix: Option<&str>) -> Result<(Vec<ObjectMeta>, Vec<String>), Failure> {
     let (mut objects, mut unusable): (Vec<ObjectMeta>, Vec<String>) = (Vec::new(), Vec::new());
     // `None`: as many keys as the store likes.
     let mut most: Option<usize> = None;
     let mut page_token = None;
-    let mut tries = 1;
     loop {
         let options = PaginatedListOptions {
             offset: unusable.last().cloned(),
@@ -107,7 +134,7 @@ async fn list(
             page_token: page_token.clone(),
             ..PaginatedListOptions::default()
         };
-        match store.list_paginated(prefix, options).await {
+        match again(|| store.list_paginated(prefix, options.clone())).await {
             Ok(page) => {
                 objects.extend(page.result.objects);
                 if page.page_token.is_none() {
@@ -126,15 +153,8 @@ async fn list(
                 unusable.push(key);
                 page_token = None;
             }
-            // The client repeats requests, but not those whose response breaks off.
-            Err(e @ Failure::Generic { .. }) if tries < TRIES && e.to_string().contains("response body") => {
-                tokio::time::sleep(PAUSE * tries).await;
-                tries += 1;
-                continue;
-            }
             Err(e) => return Err(e),
         }
-        tries = 1;
     }
 }
 
@@ -147,6 +167,3 @@ fn raw_key(error: &PathError) -> Option<String> {
         _ => None,
     }
 }
-
-/// A client that lists in pages.
-pub(super) type Pages = Arc<dyn PaginatedListStore>;

@@ -1,0 +1,126 @@
+//! Clients of stores, and how persistent they are.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::http::HttpBuilder;
+use object_store::list::PaginatedListStore;
+use object_store::{ClientOptions, Error as Failure, ObjectStore, RetryConfig};
+
+use super::super::object_url::ObjectUrl;
+use super::bucket::Settings;
+use super::failure::is_cut_short;
+use crate::error::{Error, Result};
+
+/// How long a request is tried again, unless `DSCONVERT_RETRY_SECONDS` says otherwise.
+const RETRY_SECONDS: u64 = 180;
+/// Requests are this often tried again at most. The time between them grows to 15 seconds.
+const RETRIES: usize = 20;
+/// How long a server may be silent.
+const SILENCE: Duration = Duration::from_secs(30);
+/// How long it may take to connect.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// A connection to a store.
+#[derive(Clone)]
+pub(super) struct Client {
+    pub(super) store: Arc<dyn ObjectStore>,
+    /// None for web servers.
+    pub(super) pages: Option<Pages>,
+}
+
+impl Client {
+    fn listing<S: ObjectStore + PaginatedListStore>(store: S) -> Self {
+        let store = Arc::new(store);
+        Self { pages: Some(Arc::clone(&store) as _), store }
+    }
+}
+
+/// A client with the credentials of the environment.
+pub(super) fn connect(url: &ObjectUrl, settings: &Settings) -> Result<Client> {
+    let seconds = std::env::var("DSCONVERT_RETRY_SECONDS").ok().and_then(|text| text.parse().ok());
+    let retry = RetryConfig {
+        max_retries: RETRIES,
+        retry_timeout: Duration::from_secs(seconds.unwrap_or(RETRY_SECONDS)),
+        ..RetryConfig::default()
+    };
+    let options = ClientOptions::new()
+        .with_allow_http(url.scheme() == "http" || has_plain_endpoint(settings))
+        .with_timeout_disabled()
+        .with_read_timeout(SILENCE)
+        .with_connect_timeout(CONNECT);
+    // A name that the store does not know is refused.
+    macro_rules! with_settings {
+        ($builder:expr) => {
+            settings.iter().try_fold($builder, |builder, (name, value)| {
+                Ok::<_, Failure>(builder.with_config(name.to_ascii_lowercase().parse()?, value))
+            })
+        };
+    }
+    let root = url.root();
+    let made: Result<Client, Failure> = match url.scheme() {
+        "s3" | "s3a" => {
+            with_settings!(AmazonS3Builder::from_env().with_client_options(options)).and_then(|builder| {
+                let builder = builder.with_url(root).with_conditional_put(S3ConditionalPut::ETagMatch);
+                Ok(Client::listing(builder.with_retry(retry).build()?))
+            })
+        }
+        "gs" => with_settings!(GoogleCloudStorageBuilder::from_env().with_client_options(options))
+            .and_then(|builder| Ok(Client::listing(builder.with_url(root).with_retry(retry).build()?))),
+        "http" | "https" => {
+            with_settings!(HttpBuilder::new().with_client_options(options)).and_then(|builder| {
+                let store = Arc::new(builder.with_url(root).with_retry(retry).build()?);
+                Ok(Client { store, pages: None })
+            })
+        }
+        _ => with_settings!(MicrosoftAzureBuilder::from_env().with_client_options(options))
+            .and_then(|builder| Ok(Client::listing(builder.with_url(root).with_retry(retry).build()?))),
+    };
+    made.map_err(|e| {
+        Error::usage("the store cannot be used as it is described").at_path(url.as_path()).caused_by(e).help(
+            "the page \"Use object storage\" of the documentation lists the variables of the environment",
+        )
+    })
+}
+
+/// Whether an endpoint that was named is without TLS: it was named on purpose.
+fn has_plain_endpoint(settings: &Settings) -> bool {
+    let is_plain = |name: &str, value: &str| {
+        let name = name.to_ascii_lowercase();
+        (name.contains("endpoint") || name.contains("base_url")) && value.starts_with("http://")
+    };
+    let stores = ["AWS_", "AZURE_", "GOOGLE_"];
+    settings.iter().any(|(name, value)| is_plain(name, value))
+        || std::env::vars().any(|(name, value)| {
+            stores.iter().any(|store| name.starts_with(store)) && is_plain(&name, &value)
+        })
+}
+
+/// A client that lists in pages.
+pub(super) type Pages = Arc<dyn PaginatedListStore>;
+
+/// Sends a request again as long as its answer breaks off. The client does so only with the content of objects, and otherwise
+/// only when there is no answer, or one that says that the server is at fault.
+pub(super) async fn again<T, F: Future<Output = Result<T, Failure>>>(
+    mut request: impl FnMut() -> F,
+) -> Result<T, Failure> {
+    let mut cut_short = 0;
+    loop {
+        match request().await {
+            Err(e) if is_cut_short(&e) && cut_short < RETRIES => {
+                cut_short += 1;
+                pause(cut_short).await;
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Waits before the attempt after `failed` that have failed.
+async fn pause(failed: usize) {
+    tokio::time::sleep(Duration::from_millis(50 << failed.min(8))).await;
+}

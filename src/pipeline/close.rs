@@ -1,0 +1,143 @@
+//! Making closed shards and units final, away from the workers.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::mpsc::Receiver;
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::Instant;
+
+use super::events::EventLevel;
+use super::progress::{Progress, Stop};
+use super::testing::panic_point;
+use super::timing::Stage;
+use super::unit::{ClosedShard, ClosedUnit, UnitShard};
+use crate::error::{Error, Result};
+use crate::panics::caught;
+use crate::threads;
+
+/// What has to become final. The shards of a unit come before the unit.
+pub(super) enum Closing {
+    Shard(Box<ClosedShard>),
+    Unit(Box<ClosedUnit>),
+}
+
+impl Closing {
+    pub(super) fn shard(shard: ClosedShard) -> Self {
+        Closing::Shard(Box::new(shard))
+    }
+}
+
+/// What making files final needs beside them.
+#[derive(Clone, Copy)]
+pub(super) struct Close<'a> {
+    pub(super) progress: &'a Progress,
+    pub(super) stop: &'a Stop,
+}
+
+/// Final shards by the attempt they belong to, with the ordinals of their splits, in the order they were closed.
+type Shards = BTreeMap<u64, Vec<(usize, UnitShard)>>;
+
+impl Close<'_> {
+    /// Waits for the disk, which does not become faster by more threads.
+    pub(super) fn one_by_one(self, closing: Receiver<Closing>) -> Result<()> {
+        let mut shards = Shards::new();
+        for message in closing {
+            match message {
+                Closing::Shard(shard) => {
+                    let attempt = shard.attempt();
+                    shards.entry(attempt).or_default().push(self.shard(*shard)?);
+                }
+                Closing::Unit(unit) => {
+                    let shards = shards.remove(&unit.attempt()).unwrap_or_default();
+                    self.unit(*unit, shards)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for object storage: `at_a_time` files are on their way at a time. A request to stop ends it at once.
+    pub(super) fn several(self, closing: Receiver<Closing>, at_a_time: usize) -> Result<()> {
+        std::thread::scope(|scope| {
+            let mut sending =
+                Sending { scope, stop: self.stop, threads: VecDeque::new(), shards: Shards::new() };
+            for message in closing {
+                self.stop.check()?;
+                sending.wait_while(|threads| threads.len() >= at_a_time)?;
+                match message {
+                    Closing::Shard(shard) => {
+                        let attempt = shard.attempt();
+                        sending.start(attempt, move || self.shard(*shard).map(Some))?;
+                    }
+                    Closing::Unit(unit) => {
+                        let attempt = unit.attempt();
+                        sending.wait_while(|threads| threads.iter().any(|(of, _)| *of == attempt))?;
+                        let shards = sending.shards.remove(&attempt).unwrap_or_default();
+                        sending.start(attempt, move || self.unit(*unit, shards).map(|()| None))?;
+                    }
+                }
+            }
+            sending.wait_while(|threads| !threads.is_empty())
+        })
+    }
+
+    fn shard(self, shard: ClosedShard) -> Result<(usize, UnitShard)> {
+        panic_point("close");
+        let started = Instant::now();
+        let shard = shard.commit(self.stop)?;
+        self.progress.timing.add(Stage::Sync, started.elapsed());
+        Ok(shard)
+    }
+
+    fn unit(self, unit: ClosedUnit, shards: Vec<(usize, UnitShard)>) -> Result<()> {
+        panic_point("close");
+        let started = Instant::now();
+        let result = unit.finish(shards, self.stop)?;
+        self.progress.events.add(EventLevel::Units, || result.event());
+        self.progress.timing.add(Stage::Sync, started.elapsed());
+        Ok(())
+    }
+}
+
+/// A shard that was sent; `None` for a unit.
+type Sent = Result<Option<(usize, UnitShard)>>;
+
+/// Files on their way to object storage, each with a thread of its own.
+struct Sending<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    stop: &'scope Stop,
+    /// Threads with the attempts they work for, in the order they were started.
+    threads: VecDeque<(u64, ScopedJoinHandle<'scope, Sent>)>,
+    shards: Shards,
+}
+
+impl<'scope> Sending<'scope, '_> {
+    fn start(&mut self, attempt: u64, work: impl FnOnce() -> Sent + Send + 'scope) -> Result<()> {
+        let stop = self.stop;
+        let work = move || {
+            caught(work).unwrap_or_else(|panic| {
+                let error = panic.into_error("sending a file");
+                stop.report_bug(&error);
+                Err(error)
+            })
+        };
+        let thread = threads::named("send").spawn_scoped(self.scope, work).map_err(threads::refused)?;
+        self.threads.push_back((attempt, thread));
+        Ok(())
+    }
+
+    /// Waits for the oldest threads as long as `more` is true of those that are left.
+    fn wait_while(
+        &mut self,
+        more: impl Fn(&VecDeque<(u64, ScopedJoinHandle<'scope, Sent>)>) -> bool,
+    ) -> Result<()> {
+        while more(&self.threads)
+            && let Some((attempt, thread)) = self.threads.pop_front()
+        {
+            let sent = thread.join().unwrap_or_else(|_| Err(Error::internal("a thread died")))?;
+            if let Some(shard) = sent {
+                self.shards.entry(attempt).or_default().push(shard);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,87 @@
+//! An output that holds a plan, for callers that convert its units or inspect them.
+
+use std::path::{Path, PathBuf};
+
+use super::job_file;
+use super::output::WORK_NAME;
+use super::publish::{Remote, ScratchDir};
+use crate::error::{Error, Result};
+use crate::manifest::{MANIFEST_NAME, Manifest};
+use crate::options::{Existing, check_local};
+use crate::storage::{create_dir, lstat};
+
+/// An output that holds a plan or a dataset.
+pub(super) enum PlannedOutput {
+    Local(PathBuf),
+    Remote { remote: Remote, scratch: ScratchDir },
+}
+
+impl PlannedOutput {
+    /// The output `out`, which need not be there.
+    pub(super) fn open(out: &Path, scratch: Option<&Path>, existing: Existing) -> Result<Self> {
+        check_local("scratch", scratch.unwrap_or(Path::new("")))?;
+        match Remote::of(out)? {
+            None => Ok(Self::Local(out.to_owned())),
+            Some(remote) => {
+                remote.check_existing(existing)?;
+                Ok(Self::Remote { remote, scratch: ScratchDir::create(scratch)? })
+            }
+        }
+    }
+
+    /// The manifest of the dataset, if it is committed.
+    pub(super) fn committed(&self) -> Result<Option<Manifest>> {
+        match self {
+            Self::Remote { remote, .. } => remote.manifest(),
+            Self::Local(out) => {
+                let is_there = lstat(&out.join(MANIFEST_NAME))?.is_some();
+                is_there.then(|| Manifest::read(out)).transpose()
+            }
+        }
+    }
+
+    /// Refuses an output without a plan.
+    pub(super) fn check_stored(&self) -> Result<()> {
+        match self {
+            Self::Local(out) => job_file::check_stored(&out.join(WORK_NAME)),
+            Self::Remote { remote, .. } => match remote.plan()? {
+                Some(_) => Ok(()),
+                None => Err(no_plan(remote.path())),
+            },
+        }
+    }
+
+    /// The working directory, with the plan in it.
+    pub(super) fn work(&self) -> Result<PathBuf> {
+        let work = self.dir().join(WORK_NAME);
+        if let Self::Remote { remote, .. } = self {
+            create_dir(&work)?;
+            if !remote.fetch_job(&work)? {
+                return Err(no_plan(remote.path()));
+            }
+        }
+        Ok(work)
+    }
+
+    /// The local directory.
+    pub(super) fn dir(&self) -> &Path {
+        match self {
+            Self::Local(out) => out,
+            Self::Remote { scratch, .. } => scratch.path(),
+        }
+    }
+
+    /// The output in object storage, if it is there.
+    pub(super) fn remote(&self) -> Option<&Remote> {
+        match self {
+            Self::Local(_) => None,
+            Self::Remote { remote, .. } => Some(remote),
+        }
+    }
+}
+
+fn no_plan(out: &Path) -> Error {
+    Error::usage("there is no plan at this address")
+        .at_path(out)
+        .help("make one with `dsconvert plan images|text … --out ADDRESS`")
+}

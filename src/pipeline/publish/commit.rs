@@ -1,0 +1,106 @@
+//! The commit of a dataset in object storage, and what it leaves.
+
+use std::path::Path;
+
+use super::remote::Remote;
+use super::transfer::for_all;
+use super::units::shards;
+use crate::error::Result;
+use crate::index::{Segment, ShardEntry, ShardTable};
+use crate::manifest::{MANIFEST_NAME, Manifest, open_listed};
+use crate::pipeline::finished::UnitResult;
+use crate::pipeline::output::WORK_NAME;
+use crate::pipeline::progress::Stop;
+use crate::storage::{Access, Written, create_dir, resolve};
+
+impl Remote {
+    /// Commits: all shards of `units` are checked, the files in `staged` sent, and then the manifest, whose bytes are `json`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotCommitted`](crate::error::ErrorKind) when another dataset was committed in the meantime.
+    pub(in crate::pipeline) fn commit(
+        &self,
+        units: &[UnitResult],
+        staged: &Path,
+        manifest: &Manifest,
+        json: Vec<u8>,
+        stop: &Stop,
+    ) -> Result<()> {
+        // One request per thousand objects. What it does not show as written is asked for by itself.
+        let listing = self.listing(None)?;
+        for_all(units, "checking shards", stop, |unit| {
+            for (name, bytes) in shards(unit) {
+                if let Some(why) = self.object_difference(&name, bytes, Some(&listing))? {
+                    return Err(self.unusable(unit.unit, &name, &why));
+                }
+            }
+            Ok(())
+        })?;
+        let files: Vec<(&str, u64, &str)> = manifest.listed_files().collect();
+        for_all(&files, "sending indexes", stop, |&(name, bytes, sha256)| {
+            let written = Written { bytes, sha256: sha256.to_owned() };
+            self.upload(&resolve(staged, name)?, name, Some(&written), stop)
+        })?;
+        self.create(
+            &self.object(MANIFEST_NAME)?,
+            json,
+            "another dataset was committed in this prefix while this one was made",
+            "choose another prefix for --out",
+        )
+    }
+
+    /// Deletes what only a run needs.
+    pub(in crate::pipeline) fn remove_work(&self) -> Result<()> {
+        let objects = self.bucket.list(&self.object(WORK_NAME)?)?;
+        for_all(&objects, "deleting objects", &Stop::default(), |object| self.bucket.delete(&object.url))
+    }
+
+    /// Deletes all of a run of which nothing is worth keeping: the shards of `units`, and what only a run needs.
+    pub(in crate::pipeline) fn abandon(&self, units: &[UnitResult]) -> Result<()> {
+        if self.manifest()?.is_some() {
+            return Ok(());
+        }
+        let stop = Stop::default();
+        // No unit counts as finished whose shards are gone.
+        for_all(units, "deleting units", &stop, |unit| self.remove_unit(unit.unit))?;
+        for_all(units, "deleting shards", &stop, |unit| {
+            shards(unit).try_for_each(|(name, _)| self.bucket.delete(&self.object(&name)?))
+        })?;
+        self.remove_work()
+    }
+
+    /// The first file of a committed dataset whose size is not the one that was written: its name, and how it differs.
+    /// `scratch` is a local folder for the table of shards.
+    pub(in crate::pipeline) fn find_damaged(
+        &self,
+        manifest: &Manifest,
+        scratch: &Path,
+        stop: &Stop,
+    ) -> Result<Vec<(String, String)>> {
+        let listing = self.listing(None)?;
+        let mut damaged = Vec::new();
+        let mut check = |name: &str, bytes: u64| -> Result<()> {
+            stop.check()?;
+            if let Some(why) = self.object_difference(name, bytes, Some(&listing))? {
+                damaged.push((name.to_owned(), why));
+            }
+            Ok(())
+        };
+        for (name, bytes, _) in manifest.listed_files() {
+            check(name, bytes)?;
+        }
+        let table = &manifest.shard_table;
+        let is_damaged = self.object_difference(&table.path, table.bytes, Some(&listing))?.is_some();
+        if !is_damaged {
+            let local = resolve(scratch, &table.path)?;
+            create_dir(local.parent().unwrap_or(scratch))?;
+            self.download(&table.path, Some(table.bytes), &local)?;
+            let blob = open_listed(scratch, &table.path, table.bytes, Access::Read)?;
+            for shard in ShardTable::read(Segment { blob, records: table.records })?.shards() {
+                check(&ShardEntry::path(shard), shard.bytes)?;
+            }
+        }
+        Ok(damaged)
+    }
+}

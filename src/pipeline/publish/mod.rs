@@ -1,0 +1,31 @@
+//! Datasets in object storage.
+//!
+//! A run always works in a local output directory. When the output is an address, that directory is a [`ScratchDir`] of the
+//! process, and [`Remote`] copies between it and the store. The store alone decides what is finished: a scratch directory that
+//! is lost costs the units in flight, and any machine can go on.
+//!
+//! | object under the output's prefix | when |
+//! |---|---|
+//! | `.dsconvert/<plan>/plan.jsonl`, `job.jsonl`, `tokenizer.json` | planning; `<plan>` is the identity of the plan |
+//! | `.dsconvert/plan.json` | after them, create-only: which plan this prefix belongs to |
+//! | `.dsconvert/<plan>/duplicates`, `duplicates.sha256` | after the pass that looks for duplicates |
+//! | `<split>/<shard>` | a shard is closed |
+//! | `.dsconvert/units/<unit>/…` | a unit is finished: its small files, then `unit.json`, create-only |
+//! | `index/…`, `rejects.jsonl`, … | commit, after all shards were checked |
+//! | `manifest.json` | last, create-only |
+//!
+//! After the commit, everything under `.dsconvert/` is deleted. Two processes that work on one plan write the same bytes
+//! under the same names. A second plan is refused by the create-only `plan.json` while a run lasts, and by the manifest
+//! afterwards.
+
+mod commit;
+mod plan;
+mod remote;
+mod scratch_dir;
+mod transfer;
+mod units;
+
+pub(super) use plan::RemoteStart;
+pub(super) use remote::{Remote, advised};
+pub(super) use scratch_dir::ScratchDir;
+pub(super) use units::UPLOADS;

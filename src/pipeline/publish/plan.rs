@@ -1,0 +1,187 @@
+//! The plan in object storage.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::remote::Remote;
+use super::scratch_dir::random;
+use crate::error::{Error, ErrorKind, Result};
+use crate::manifest::{MANIFEST_NAME, Manifest, TOKENIZER_NAME};
+use crate::pipeline::dedup::FILE_NAME as DUPLICATES_NAME;
+use crate::pipeline::job_file::JOB_NAME;
+use crate::pipeline::output::WORK_NAME;
+use crate::pipeline::plan::{PLAN_NAME, Plan};
+use crate::pipeline::progress::Stop;
+use crate::storage::lstat;
+use crate::storage::objects::Created;
+
+/// Name of the object that says which plan a prefix belongs to, in the working folder.
+const PLAN_ID_NAME: &str = "plan.json";
+/// The largest such object.
+const PLAN_ID_BYTES: u64 = 1 << 10;
+/// Digits of the identity of a plan.
+const ID_DIGITS: usize = 64;
+/// The hash beside the list of duplicates, without which the list is not used. It is written after the list.
+const DUPLICATES_HASH_NAME: &str = "duplicates.sha256";
+
+/// Where a run stands when it begins.
+pub(in crate::pipeline) enum RemoteStart {
+    Fresh,
+    /// There is a plan.
+    Begun,
+    Committed(Box<Manifest>),
+}
+
+/// What `plan.json` holds.
+#[derive(Serialize, Deserialize)]
+struct PlanId {
+    plan: String,
+}
+
+impl Remote {
+    /// Where a run stands.
+    pub(in crate::pipeline) fn start(&self) -> Result<RemoteStart> {
+        // A commit deletes the plan after it has written the manifest: looked at in this order, one of them is seen.
+        let plan = self.plan()?;
+        Ok(match (self.manifest()?, plan) {
+            (Some(manifest), _) => RemoteStart::Committed(Box::new(manifest)),
+            (None, Some(_)) => RemoteStart::Begun,
+            (None, None) => RemoteStart::Fresh,
+        })
+    }
+
+    /// Identity of the plan of this prefix, if it has one.
+    pub(in crate::pipeline) fn plan(&self) -> Result<Option<String>> {
+        let url = self.object(&work(PLAN_ID_NAME))?;
+        let Some((json, _)) = self.bucket.find(&url, PLAN_ID_BYTES)? else { return Ok(None) };
+        let id = serde_json::from_slice::<PlanId>(&json).map(|id| id.plan).unwrap_or_default();
+        let is_id = id.len() == ID_DIGITS && id.bytes().all(|b| b.is_ascii_hexdigit());
+        if !is_id {
+            return Err(Error::corrupt("this is not what dsconvert has written").at_path(url.as_path()));
+        }
+        Ok(Some(id))
+    }
+
+    /// Refuses `plan` when it is not that of this prefix; the error names the first difference.
+    pub(in crate::pipeline) fn check_same_plan(&self, plan: &Plan<'_>, work: &Path) -> Result<()> {
+        match self.plan()? {
+            Some(id) if id != plan.id() => {
+                self.download(&of_plan(&id, PLAN_NAME), None, &work.join(PLAN_NAME))?;
+                plan.check_same(work)?;
+                Err(Error::usage("cannot resume: the run was begun with another plan"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends the plan `id`, which is in the working directory `work`, and takes the prefix for it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] when the store cannot create an object only once; [`ErrorKind::NotCommitted`] when another run
+    /// has taken the prefix in the meantime.
+    pub(in crate::pipeline) fn store_plan(&self, work_dir: &Path, id: &str, stop: &Stop) -> Result<()> {
+        self.probe()?;
+        self.store_job(work_dir, id, stop)?;
+        self.upload(&work_dir.join(PLAN_NAME), &of_plan(id, PLAN_NAME), None, stop)?;
+        let json = serde_json::to_vec(&PlanId { plan: id.to_owned() })
+            .map_err(|e| Error::internal("the plan cannot be written as JSON").caused_by(e))?;
+        let url = self.object(&work(PLAN_ID_NAME))?;
+        let taken = |what: &str| {
+            Error::new(ErrorKind::NotCommitted, what)
+                .at_path(self.path())
+                .help("choose another prefix for --out")
+        };
+        let created = self.bucket.create(&url, &Bytes::from(json))?;
+        if created != Created::Other && self.bucket.head(&self.object(MANIFEST_NAME)?)?.is_none() {
+            return Ok(());
+        }
+        // What was sent belongs to no run, unless another process has stored the same plan.
+        if created != Created::Same {
+            for name in [PLAN_NAME, JOB_NAME, TOKENIZER_NAME] {
+                self.bucket.delete(&self.object(&of_plan(id, name))?)?;
+            }
+        }
+        match created {
+            Created::Other => Err(taken("another run has started to write to this prefix")),
+            // The plan of the run that was committed is gone, so this one could be created.
+            Created::New => {
+                self.bucket.delete(&url)?;
+                Err(taken("another run has committed a dataset in this prefix"))
+            }
+            Created::Same => Err(taken("another run has committed a dataset in this prefix")),
+        }
+    }
+
+    /// Sends what other processes need to run the units of the plan `id`.
+    pub(in crate::pipeline) fn store_job(&self, work: &Path, id: &str, stop: &Stop) -> Result<()> {
+        for name in [TOKENIZER_NAME, JOB_NAME] {
+            if lstat(&work.join(name))?.is_some() {
+                self.upload(&work.join(name), &of_plan(id, name), None, stop)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fetches the stored job to the working directory `work`. Returns whether there is one.
+    pub(in crate::pipeline) fn fetch_job(&self, work: &Path) -> Result<bool> {
+        let Some(id) = self.plan()? else { return Ok(false) };
+        self.download(&of_plan(&id, JOB_NAME), None, &work.join(JOB_NAME))?;
+        let tokenizer = of_plan(&id, TOKENIZER_NAME);
+        if let Some(object) = self.bucket.head(&self.object(&tokenizer)?)? {
+            self.download(&tokenizer, Some(object.bytes), &work.join(TOKENIZER_NAME))?;
+        }
+        Ok(true)
+    }
+
+    /// Fetches what an earlier process found in the pass over all sources, if one did.
+    pub(in crate::pipeline) fn fetch_prepared(&self, work: &Path, id: &str) -> Result<()> {
+        let hash = of_plan(id, DUPLICATES_HASH_NAME);
+        if let Some(object) = self.bucket.head(&self.object(&hash)?)? {
+            self.download(&of_plan(id, DUPLICATES_NAME), None, &work.join(DUPLICATES_NAME))?;
+            self.download(&hash, Some(object.bytes), &work.join(DUPLICATES_HASH_NAME))?;
+        }
+        Ok(())
+    }
+
+    /// Sends what the pass over all sources has found, if there was one.
+    pub(in crate::pipeline) fn store_prepared(&self, work: &Path, id: &str, stop: &Stop) -> Result<()> {
+        for name in [DUPLICATES_NAME, DUPLICATES_HASH_NAME] {
+            if lstat(&work.join(name))?.is_some() {
+                self.upload(&work.join(name), &of_plan(id, name), None, stop)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that an object is created only once: all that two processes do at a time relies on it.
+    fn probe(&self) -> Result<()> {
+        let url = self.object(&work(&format!("probe-{:016x}", random())))?;
+        let once = || -> Result<bool> {
+            self.bucket.create(&url, &Bytes::from_static(b"first\n"))?;
+            // When the first stays, the second is found to be another.
+            Ok(self.bucket.create(&url, &Bytes::from_static(b"second\n"))? == Created::Other)
+        };
+        let result = once();
+        let deleted = self.bucket.delete(&url);
+        if !result? {
+            let message = "the store replaces an object that must only be created when it is not there";
+            return Err(Error::new(ErrorKind::Unsupported, message)
+                .at_path(self.path())
+                .help("use a store with conditional writes (If-None-Match: *), or write to a local --out and copy it"));
+        }
+        deleted
+    }
+}
+
+/// Name of an object in the working folder.
+fn work(name: &str) -> String {
+    format!("{WORK_NAME}/{name}")
+}
+
+/// Name of an object of the plan `id`.
+fn of_plan(id: &str, name: &str) -> String {
+    work(&format!("{id}/{name}"))
+}

@@ -1,0 +1,193 @@
+//! The prefix in object storage that a dataset is written to.
+
+use std::path::Path;
+
+use bytes::Bytes;
+
+use super::scratch_dir::ScratchDir;
+use crate::error::{Error, Result};
+use crate::manifest::{MANIFEST_NAME, Manifest};
+use crate::options::{Existing, ResumeCheck, SourceSpec, check_local};
+use crate::pipeline::output::{WORK_NAME, refuse_overlap};
+use crate::printable::printable_path;
+use crate::storage::ObjectUrl;
+use crate::storage::objects::Bucket;
+
+/// The largest manifest that is read.
+const MANIFEST_BYTES: u64 = 1 << 30;
+
+/// An output in object storage.
+#[derive(Debug, Clone)]
+pub(in crate::pipeline) struct Remote {
+    pub(super) url: ObjectUrl,
+    pub(super) bucket: Bucket,
+}
+
+/// What a prefix holds.
+enum Held {
+    Nothing,
+    Dataset,
+    /// A run that has not finished.
+    Run,
+    Other,
+}
+
+impl Remote {
+    /// The output `out`, if it is an address. Sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind): nothing can be written to this address, or the environment does not
+    /// describe its store.
+    pub(in crate::pipeline) fn of(out: &Path) -> Result<Option<Self>> {
+        let Some(url) = ObjectUrl::parse(out).map_err(|e| e.of_option("out"))? else { return Ok(None) };
+        if url.is_server() {
+            return Err(Error::usage("a web server cannot be written to")
+                .at_path(url.as_path())
+                .of_option("out")
+                .help("name a local directory, or an address that starts with s3://, gs:// or az://"));
+        }
+        let bucket = Bucket::of(&url).map_err(|e| e.of_option("out"))?;
+        Ok(Some(Self { url, bucket }))
+    }
+
+    /// Where the dataset is, for messages.
+    pub(in crate::pipeline) fn path(&self) -> &Path {
+        self.url.as_path()
+    }
+
+    /// The address of the object called `name` under the prefix.
+    pub(super) fn object(&self, name: &str) -> Result<ObjectUrl> {
+        self.url.join(name)
+    }
+
+    /// Refuses what can be refused without writing: what has no meaning for object storage, sources that overlap the output,
+    /// and a prefix in use.
+    pub(in crate::pipeline) fn check(
+        &self,
+        existing: Existing,
+        scratch: Option<&Path>,
+        sources: &[SourceSpec],
+    ) -> Result<()> {
+        check_local("scratch", scratch.unwrap_or(Path::new("")))?;
+        self.check_existing(existing)?;
+        for source in sources {
+            if let Some(url) = ObjectUrl::parse(&source.path)? {
+                let within = |a: &str, b: &str| {
+                    a.strip_prefix(b).is_some_and(|rest| matches!(rest.bytes().next(), None | Some(b'/')))
+                };
+                if within(url.as_str(), self.url.as_str()) || within(self.url.as_str(), url.as_str()) {
+                    return Err(Error::usage(format!(
+                        "the output and the source {} overlap",
+                        printable_path(&source.path)
+                    ))
+                    .at_path(self.path())
+                    .help("choose an --out that is not inside a source and does not contain one"));
+                }
+            } else {
+                refuse_overlap(
+                    &ScratchDir::root(scratch),
+                    "the folder for files that wait to be sent",
+                    source,
+                )
+                .map_err(|e| e.help("name a folder outside of the sources with --scratch"))?;
+            }
+        }
+        let resumed = matches!(existing, Existing::Resume(_));
+        let (what, help) = match self.held()? {
+            Held::Nothing => return Ok(()),
+            Held::Dataset | Held::Run if resumed => return Ok(()),
+            Held::Dataset => ("there is a dataset already", "choose another prefix for --out"),
+            Held::Run => (
+                "a run into this prefix has not finished",
+                "finish it with --resume, or choose another prefix for --out",
+            ),
+            Held::Other => {
+                ("the prefix holds objects that are not of a dataset", "choose another prefix for --out")
+            }
+        };
+        Err(Error::usage(what).at_path(self.path()).help(help))
+    }
+
+    /// Refuses what cannot be done with a dataset in object storage.
+    pub(in crate::pipeline) fn check_existing(&self, existing: Existing) -> Result<()> {
+        let (what, help) = match existing {
+            Existing::Refuse | Existing::Resume(ResumeCheck::Sizes) => return Ok(()),
+            Existing::Overwrite => {
+                ("a dataset in object storage is not replaced", "choose another prefix for --out")
+            }
+            Existing::Resume(ResumeCheck::Hashes) => (
+                "shards in object storage are checked by their sizes only",
+                "leave the check away, and read the committed dataset with `dsconvert inspect --verify`",
+            ),
+            Existing::Resume(ResumeCheck::Repair) => (
+                "a dataset in object storage is not repaired",
+                "convert again into another prefix, and copy the damaged shard from there",
+            ),
+        };
+        Err(Error::usage(what).at_path(self.path()).help(help))
+    }
+
+    fn held(&self) -> Result<Held> {
+        if self.bucket.head(&self.object(MANIFEST_NAME)?)?.is_some() {
+            Ok(Held::Dataset)
+        } else if self.bucket.holds(&self.object(WORK_NAME)?)? {
+            Ok(Held::Run)
+        } else if self.bucket.holds(&self.url)? {
+            Ok(Held::Other)
+        } else {
+            Ok(Held::Nothing)
+        }
+    }
+
+    /// The manifest, when the dataset is committed.
+    pub(in crate::pipeline) fn manifest(&self) -> Result<Option<Manifest>> {
+        let url = self.object(MANIFEST_NAME)?;
+        let found = self.bucket.find(&url, MANIFEST_BYTES)?;
+        found.map(|(json, _)| Manifest::parse(&json).map_err(|e| e.at_path(url.as_path()))).transpose()
+    }
+
+    /// Creates an object that must not be there with another content; the error says that `what` is.
+    pub(super) fn create(&self, url: &ObjectUrl, content: Vec<u8>, what: &str, help: &str) -> Result<()> {
+        use crate::storage::objects::Created;
+
+        match self.bucket.create(url, &Bytes::from(content))? {
+            Created::New | Created::Same => Ok(()),
+            Created::Other => Err(Error::new(crate::error::ErrorKind::NotCommitted, what)
+                .at_path(url.as_path())
+                .help(help.to_owned())),
+        }
+    }
+}
+
+/// The error of a run whose output is `out`: its advice is one that can be followed there.
+pub(in crate::pipeline) fn advised(error: Error, out: &Path) -> Error {
+    let replaces = |help: &str| help.contains("--overwrite") || help.contains("--resume=repair");
+    if ObjectUrl::is_url(out) && error.remedy().is_some_and(replaces) {
+        return error.help("repeat the command that was interrupted, or choose another prefix for --out");
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_stores_are_written_to() {
+        assert!(Remote::of(Path::new("out")).unwrap().is_none());
+        for refused in ["https://host/x", "file:///x", "s3://", "s3://b/../x"] {
+            assert!(Remote::of(Path::new(refused)).is_err(), "{refused}");
+        }
+    }
+
+    #[test]
+    fn advice_fits_the_output() {
+        let advice = |out: &str| {
+            let error = Error::usage("x").help("start again with --overwrite");
+            advised(error, Path::new(out)).remedy().unwrap().to_owned()
+        };
+        assert!(advice("out").contains("--overwrite"));
+        assert!(advice("s3://bucket/out").contains("another prefix"));
+    }
+}

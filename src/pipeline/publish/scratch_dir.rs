@@ -1,0 +1,140 @@
+//! The local directory of a process that writes to object storage.
+
+use std::collections::hash_map::RandomState;
+use std::fs::DirBuilder;
+use std::hash::{BuildHasher, Hasher};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::storage::{DirLock, create_dir, list_dir, lstat, remove_dir_all, rename};
+
+/// Name of the lock in a scratch directory. It is held as long as its process lives.
+const LOCK_NAME: &str = "lock";
+/// First part of the name of a directory that has no lock yet.
+const UNLOCKED: &str = "new-";
+
+/// A directory of this process alone. Dropped, it is removed; when its process is killed, the next one on the same machine
+/// removes it.
+#[derive(Debug)]
+pub(in crate::pipeline) struct ScratchDir {
+    path: PathBuf,
+    _lock: DirLock,
+}
+
+impl ScratchDir {
+    /// A new directory below `parent` or, without one, below the system's directory for temporary files.
+    pub(in crate::pipeline) fn create(parent: Option<&Path>) -> Result<Self> {
+        let root = Self::root(parent);
+        create_private(&root)?;
+        remove_dead(&root);
+        let name = format!("{}-{:016x}", host(), random());
+        let unlocked = root.join(format!("{UNLOCKED}{name}"));
+        create_dir(&unlocked)?;
+        let lock = DirLock::acquire(&unlocked.join(LOCK_NAME))?;
+        // Only under this name is it a directory that may be found dead, and then it has its lock already.
+        let path = root.join(name);
+        rename(&unlocked, &path)?;
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// The directory of all scratch directories of this user.
+    pub(in crate::pipeline) fn root(parent: Option<&Path>) -> PathBuf {
+        let user = rustix::process::getuid().as_raw();
+        let temporary = std::env::temp_dir();
+        parent.unwrap_or(&temporary).join(format!("dsconvert-{user}"))
+    }
+
+    pub(in crate::pipeline) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for ScratchDir {
+    fn drop(&mut self) {
+        // What stays is removed by the next process.
+        let _ = remove_dir_all(&self.path);
+    }
+}
+
+/// Creates `root` for this user alone. A directory for temporary files is shared by all users: someone else may have put
+/// something in this place.
+fn create_private(root: &Path) -> Result<()> {
+    if let Some(parent) = root.parent() {
+        create_dir(parent)?;
+    }
+    match DirBuilder::new().mode(0o700).create(root) {
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+        created => created.map_err(|e| Error::io("create the directory", root, e).help(HELP))?,
+    }
+    let user = rustix::process::getuid().as_raw();
+    match lstat(root)? {
+        Some(meta) if meta.is_dir() && meta.uid() == user => Ok(()),
+        _ => {
+            Err(Error::io("use the directory", root, std::io::ErrorKind::PermissionDenied.into()).help(HELP))
+        }
+    }
+}
+
+const HELP: &str = "name a folder for files that wait to be sent with --scratch";
+
+/// Removes the directories of processes of this machine that have died. Locks do not reach other machines everywhere.
+fn remove_dead(root: &Path) {
+    let prefix = format!("{}-", host());
+    for entry in list_dir(root).unwrap_or_default() {
+        if !entry.kind.is_dir() || !entry.name.to_string_lossy().starts_with(&prefix) {
+            continue;
+        }
+        if let Ok(_lock) = DirLock::acquire(&entry.path.join(LOCK_NAME)) {
+            // Whoever looks next tries again.
+            let _ = remove_dir_all(&entry.path);
+        }
+    }
+}
+
+/// The name of this machine, as part of a file name.
+fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || ".-".contains(*c)).collect();
+    if name.is_empty() || name.starts_with(UNLOCKED) { format!("host{name}") } else { name }
+}
+
+/// 64 random bits: the hash of no input depends only on the keys of the `RandomState`.
+pub(super) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_of_dead_processes_are_removed_and_no_others() {
+        let parent = tempfile::tempdir().unwrap();
+        let alive = ScratchDir::create(Some(parent.path())).unwrap();
+        std::fs::write(alive.path().join("x"), "x").unwrap();
+        let root = ScratchDir::root(Some(parent.path()));
+        let dead = root.join(format!("{}-{:016x}", host(), 1));
+        let elsewhere = root.join("some-other-machine-0000000000000001");
+        for dir in [&dead, &elsewhere] {
+            std::fs::create_dir(dir).unwrap();
+            std::fs::write(dir.join("train.rows"), "x").unwrap();
+        }
+        let next = ScratchDir::create(Some(parent.path())).unwrap();
+        assert_ne!(next.path(), alive.path());
+        assert!(!dead.exists() && elsewhere.exists() && alive.path().join("x").exists());
+        let path = next.path().to_owned();
+        drop(next);
+        assert!(!path.exists() && alive.path().exists());
+    }
+
+    #[test]
+    fn a_planted_link_is_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), ScratchDir::root(Some(parent.path()))).unwrap();
+        let error = ScratchDir::create(Some(parent.path())).unwrap_err();
+        assert!(error.remedy().is_some_and(|help| help.contains("--scratch")), "{error}");
+        assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,133 @@
+//! Files to objects, and objects to files.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::remote::Remote;
+use crate::error::{Error, ErrorKind, Result};
+use crate::pipeline::progress::Stop;
+use crate::pipeline::workers::on_threads;
+use crate::storage::{NewFile, Written};
+
+/// Bytes that are read from a file at a time.
+const CHUNK_BYTES: usize = 1 << 20;
+/// Bytes of one request, and of an object that is fetched by a single one.
+const REQUEST_BYTES: u64 = 8 << 20;
+/// Bytes of an object that are fetched together.
+const WINDOW_BYTES: u64 = 64 << 20;
+/// Small requests that are under way at a time.
+const REQUESTS: usize = 16;
+
+/// How often the upload of a file is tried from its beginning.
+const UPLOADS_OF_A_FILE: usize = 5;
+
+impl Remote {
+    /// Sends the file `from` to the object called `name`. `expected` is what was written to the file.
+    pub(in crate::pipeline) fn upload(
+        &self,
+        from: &Path,
+        name: &str,
+        expected: Option<&Written>,
+        stop: &Stop,
+    ) -> Result<()> {
+        // The client tries single requests again, but an answer about a whole upload that breaks off ends the upload.
+        for _ in 1..UPLOADS_OF_A_FILE {
+            match self.try_upload(from, name, expected, stop) {
+                Err(error) if is_cut_short(&error) => {}
+                result => return result,
+            }
+        }
+        self.try_upload(from, name, expected, stop)
+    }
+
+    fn try_upload(&self, from: &Path, name: &str, expected: Option<&Written>, stop: &Stop) -> Result<()> {
+        let url = self.object(name)?;
+        let fail = |e| Error::io("read", from, e);
+        let mut file = File::open(from).map_err(fail)?;
+        let mut upload = self.bucket.upload(&url)?;
+        let mut chunk = vec![0; CHUNK_BYTES];
+        loop {
+            stop.check()?;
+            let count = match file.read(&mut chunk) {
+                Ok(0) => break,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+                read => read.map_err(fail)?,
+            };
+            upload.write_all(&chunk[..count]).map_err(|e| match e.downcast::<Error>() {
+                Ok(error) => error,
+                Err(e) => Error::io("upload", url.as_path(), e),
+            })?;
+        }
+        let sent = upload.finish()?;
+        match expected {
+            Some(expected) if *expected != sent => {
+                let message = "the file that was sent is not what was written to it";
+                Err(Error::new(ErrorKind::Io, message).at_path(from).help(
+                    "check the disk, or choose another folder with --scratch; then go on with --resume",
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Fetches the object called `name` to the file `to`; `bytes` is its size, when that is known.
+    pub(super) fn download(&self, name: &str, bytes: Option<u64>, to: &Path) -> Result<Written> {
+        let url = self.object(name)?;
+        let bytes = match bytes {
+            Some(bytes) => bytes,
+            None => match self.bucket.head(&url)? {
+                Some(object) => object.bytes,
+                None => {
+                    return Err(Error::new(ErrorKind::Io, "there is no such object").at_path(url.as_path()));
+                }
+            },
+        };
+        let fail = |e| Error::io("write", to, e);
+        let mut file = NewFile::create(to)?;
+        if bytes <= REQUEST_BYTES {
+            let (content, _) = self.bucket.get(&url, bytes)?;
+            file.write_all(&content).map_err(fail)?;
+            return file.finish();
+        }
+        let (mut at, mut etag) = (0, None);
+        while at < bytes {
+            let end = bytes.min(at + WINDOW_BYTES);
+            let starts = (at..end).step_by(REQUEST_BYTES as usize);
+            let ranges: Vec<Range<u64>> = starts.map(|start| start..end.min(start + REQUEST_BYTES)).collect();
+            let (parts, found) = self.bucket.get_ranges(&url, bytes, etag.as_deref(), &ranges)?;
+            parts.iter().try_for_each(|part| file.write_all(part)).map_err(fail)?;
+            (at, etag) = (end, found);
+        }
+        file.finish()
+    }
+}
+
+/// Whether the connection ended in the middle of a response.
+fn is_cut_short(error: &Error) -> bool {
+    error.kind() == ErrorKind::Io && error.to_string().contains("response body")
+}
+
+/// Calls `each` with all `items`, [`REQUESTS`] at a time, in no order.
+pub(super) fn for_all<T: Sync>(
+    items: &[T],
+    doing: &str,
+    stop: &Stop,
+    each: impl Fn(&T) -> Result<()> + Sync,
+) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<()> {
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            stop.check()?;
+            // After a failure the others end with their present item.
+            each(item).inspect_err(|_| next.store(items.len(), Ordering::Relaxed))?;
+        }
+        Ok(())
+    };
+    match items.len() {
+        0 => Ok(()),
+        count => on_threads(REQUESTS.min(count), doing, stop, &work),
+    }
+}
