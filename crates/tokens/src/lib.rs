@@ -4,6 +4,7 @@
 mod bos_eos;
 mod bpe_model;
 mod build;
+mod charsmap;
 mod engine;
 mod error;
 #[cfg(any(test, feature = "fault-injection"))]
