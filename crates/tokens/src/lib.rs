@@ -17,6 +17,7 @@ mod load;
 mod options;
 mod outline;
 mod panics;
+mod read_model;
 mod scratch;
 mod segments;
 mod sentencepiece;

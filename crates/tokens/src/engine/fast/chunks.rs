@@ -39,9 +39,6 @@ use crate::info::EngineInfo;
 use crate::outline::{METASPACE, normalizers, type_of};
 use crate::scratch::Scratch;
 
-/// Bytes that a `Replace` may write for a match, so that a text of many chunks is not many times as long as the reference allows.
-const LONGEST_CONTENT: usize = 16;
-
 /// Where a text is cut.
 enum Cut {
     /// `chinese`: the normalizer isolates Chinese characters.
@@ -60,6 +57,8 @@ pub(super) struct Chunks {
 
 /// Encodes a chunk as if it were the whole text.
 struct ChunkEncoder {
+    /// Added tokens that are searched for in the normalized text.
+    normalized: AddedTokens,
     normalizer: Normalizer,
     words: Words,
     model: WordModel,
@@ -67,21 +66,48 @@ struct ChunkEncoder {
 }
 
 impl ChunkEncoder {
-    /// Appends the ids of a chunk that comes after a space, or gets one; or not.
-    fn encode(&self, chunk: &str, is_after_space: bool, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+    /// Appends the ids of a chunk that comes after `before`.
+    fn encode(&self, chunk: &str, before: Before, out: &mut Vec<u32>) -> Result<(), EncodeError> {
         if !self.reference.admits(chunk) {
             return Err(EncodeError::too_large(chunk, self.reference.max_bytes()));
         }
         let mut buffers = NormalizerBuffers::default();
         let text = self.normalizer.normalize(chunk, &mut buffers)?;
-        self.words.each(text, is_after_space, &mut |word| self.model.encode(word, out))
+        let words = |text: &str, is_after_space: bool, out: &mut Vec<u32>| {
+            self.words.each(text, is_after_space, &mut |word| self.model.encode(word, out))
+        };
+        if self.normalized.is_empty() {
+            return words(text, before != Before::Nothing, out);
+        }
+        if before == Before::Space && self.normalized.is_at_start(text) {
+            words(" ", false, out)?;
+        }
+        let result = self.normalized.encode_parts(text, out, |part, is_first, out| {
+            Ok(words(part, is_first && before != Before::Nothing, out)?)
+        });
+        match result {
+            Err(Stop::Failed(error)) => Err(error),
+            // No token needs it.
+            Ok(()) | Err(Stop::NeedsReference) => Ok(()),
+        }
     }
+}
+
+/// What a chunk comes after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// White space between it and another chunk.
+    Space,
+    /// The beginning of a text that is encoded as if there were a space.
+    AddedSpace,
+    /// The beginning of any other text.
+    Nothing,
 }
 
 impl WordEncoder for ChunkEncoder {
     fn encode_word(&self, chunk: &[u8], out: &mut Vec<u32>) -> Result<(), EncodeError> {
         let chunk = std::str::from_utf8(chunk).map_err(|_| EncodeError::SplitCharacter("a chunk of text"))?;
-        self.encode(chunk, true, out)
+        self.encode(chunk, Before::Space, out)
     }
 }
 
@@ -90,15 +116,16 @@ impl Chunks {
     pub(super) fn new(parts: &EngineParts<'_>) -> Result<Self, String> {
         let tokenizer = parts.reference.tokenizer();
         let (raw, normalized) = AddedTokens::both(tokenizer, parts.parse_special)?;
-        if !normalized.is_empty() {
-            return Err("added tokens are searched for in the normalized text".to_owned());
+        if !normalized.are_in_words() {
+            return Err("added tokens in the normalized text depend on what is around them".to_owned());
         }
         let (normalizer, pre_tokenizer) = (&parts.outline.normalizer, &parts.outline.pre_tokenizer);
         let words = Words::read(pre_tokenizer).ok_or("the pre-tokenizer is not a known one")?;
         if !normalizers(normalizer).iter().all(keeps_spaces) {
             return Err("the normalizer is not a known one".to_owned());
         }
-        let is_bert = type_of(pre_tokenizer) == Some("BertPreTokenizer");
+        // A token may contain punctuation, where the other way cuts.
+        let is_bert = type_of(pre_tokenizer) == Some("BertPreTokenizer") && normalized.is_empty();
         let cut = match type_of(normalizer) {
             Some("BertNormalizer") if is_bert => {
                 let chinese = normalizer.get("handle_chinese_chars").and_then(Value::as_bool);
@@ -108,12 +135,19 @@ impl Chunks {
             _ => Cut::Spaces(Spaces::new(Arc::clone(parts.reference), &words)),
         };
         let encoder = ChunkEncoder {
+            normalized,
             normalizer: Normalizer::new(tokenizer.get_normalizer()),
             words,
             model: WordModel::new(parts.reference, parts.unigram_unk),
             reference: Arc::clone(parts.reference),
         };
         Ok(Self { raw, cut, encoder })
+    }
+
+    /// Whether what follows a space has the ids that it has as a text of its own.
+    fn divides_at_spaces(&self) -> bool {
+        let ChunkEncoder { words, normalized, .. } = &self.encoder;
+        words.prefix() != Prefix::Never && ![&self.raw, normalized].iter().any(|tokens| tokens.is_at_spaces())
     }
 
     /// Appends the ids of a part of the text between added tokens. `is_first`: the text begins with it.
@@ -124,15 +158,17 @@ impl Chunks {
         words: &mut WordCache,
         out: &mut Vec<u32>,
     ) -> Result<(), Stop> {
-        // Whether the first chunk gets a space as the others have one.
-        let is_prefixed = match self.encoder.words.prefix() {
-            Prefix::Missing => true,
-            Prefix::MissingFirst => is_first,
-            Prefix::Never => false,
+        let ChunkEncoder { words: pre_tokenizer, normalized, .. } = &self.encoder;
+        let before = match pre_tokenizer.prefix() {
+            Prefix::Missing => Before::AddedSpace,
+            Prefix::MissingFirst if is_first => Before::AddedSpace,
+            Prefix::MissingFirst | Prefix::Never => Before::Nothing,
         };
+        // The first chunk has the ids of any other, and is cached.
+        let is_as_others = before == Before::AddedSpace && normalized.is_empty();
         let chunk = |start, end| {
-            if start == 0 && !is_prefixed {
-                return Ok(self.encoder.encode(&text[..end], false, out)?);
+            if start == 0 && !is_as_others {
+                return Ok(self.encoder.encode(&text[..end], before, out)?);
             }
             Ok(words.append(&self.encoder, text.as_bytes(), start, end, out)?)
         };
@@ -163,9 +199,7 @@ impl Engine for Chunks {
         match &self.cut {
             Cut::Bert { .. } if !self.raw.is_across_words() => between_words(text, from).map(|at| at..at),
             // What follows the space begins as a text does; a text with the space before it would not.
-            Cut::Spaces(spaces)
-                if !self.raw.is_at_spaces() && self.encoder.words.prefix() != Prefix::Never =>
-            {
+            Cut::Spaces(spaces) if self.divides_at_spaces() => {
                 between_words(text, from).map(|at| at..at + 1).filter(|space| spaces.is_cut(text, space))
             }
             Cut::Bert { .. } | Cut::Spaces(_) => None,
@@ -190,7 +224,8 @@ fn keeps_spaces(value: &Value) -> bool {
             ) {
                 (Some(pattern), _, Some(content)) => {
                     ![pattern, content].iter().any(|text| text.is_empty() || has_space(text))
-                        && content.len() <= LONGEST_CONTENT
+                        // Several of them could double a text many times.
+                        && content.len() <= pattern.len()
                 }
                 (_, Some(Run::Spaces), Some(content)) => content == " " || content.chars().eq([METASPACE]),
                 (_, Some(Run::Whitespace), Some(content)) => content == " ",

@@ -101,13 +101,20 @@ fn pairs<'m>(merges: &'m [Merge<'_>]) -> impl Iterator<Item = (&'m str, &'m str)
 }
 
 /// A merge, as a list or as a line. There are hundreds of thousands, so neither is tried before the other.
-enum Merge<'a> {
+pub(crate) enum Merge<'a> {
     Pair(Part<'a>, Part<'a>),
     Line(Cow<'a, str>),
 }
 
+/// One of the two tokens of a merge.
 #[derive(Deserialize, PartialEq, Eq, Hash)]
-struct Part<'a>(#[serde(borrow)] Cow<'a, str>);
+pub(crate) struct Part<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl Part<'_> {
+    pub(crate) fn into_string(self) -> String {
+        self.0.into_owned()
+    }
+}
 
 impl Borrow<str> for Part<'_> {
     fn borrow(&self) -> &str {

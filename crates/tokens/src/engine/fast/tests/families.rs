@@ -123,7 +123,20 @@ fn chunked() -> Vec<(&'static str, Value)> {
     );
     let mut other = unigram_behind(&[map(), strip(false)], metaspace("always"));
     other["model"]["byte_fallback"] = json!(true);
+    // Tokens that are searched for in the normalized text.
+    let with_tokens = |mut value: Value| {
+        for token in ["<Dog>", "quick", "é!", "''"] {
+            add_token(&mut value, token, false, true);
+        }
+        value
+    };
+    let first = unigram_behind(&[map(), collapse(" ")], metaspace("first"));
     vec![
+        ("albert with tokens", with_tokens(unigram_behind(&albert, metaspace("always")))),
+        ("xlmr with tokens", with_tokens(unigram_behind(&albert[..4], xlm_r(metaspace("always"))))),
+        ("first with tokens", with_tokens(first)),
+        ("bert with tokens", with_tokens(wordpiece())),
+        ("words with tokens", with_tokens(lower.clone())),
         ("bge-m3", unigram_behind(&[map(), strip(false), collapse("\u{2581}")], metaspace("always"))),
         ("deberta", unigram_behind(&[strip(true), map(), collapse(" ")], xlm_r(metaspace("always")))),
         ("albert", unigram_behind(&albert, xlm_r(metaspace("always")))),

@@ -220,7 +220,7 @@ fn what_is_not_known_is_left_to_the_reference_and_says_why() {
         ],
     );
     let mut normalized = wordpiece();
-    add_token(&mut normalized, "Dog", false, true);
+    add_token(&mut normalized, "the Dog", false, true);
     let scripts = pre_tokenized(wordlevel(), &[json!({"type": "UnicodeScripts"})]);
     let merged = bpe_behind(&[json!({"type": "Punctuation", "behavior": "MergedWithPrevious"})], true);
     let mut prefixed = bpe_behind(&[digits(true)], true);
