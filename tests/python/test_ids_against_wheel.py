@@ -19,7 +19,7 @@ ADVERSARIAL = 15_000
 SEED = 20_261_120
 SHOWN = 5
 # Which documents are encoded by which engine: all of them, or one in so many.
-STEPS = {"auto": 1, "reference": 8}
+STEPS = {"fast": 1, "reference": 8}
 
 
 def converted(dsconvert, out, jsonl, tokenizer, *options):
@@ -59,6 +59,8 @@ def test_ids_are_those_of_the_package(name, dsconvert, tmp_path):
 
     different = []
     for engine, step in STEPS.items():
+        if engine == "fast" and name in tokenizer_families.WITHOUT_ENGINE:
+            engine = "auto"
         jsonl = tmp_path / f"{engine}.jsonl"
         jsonl.write_text("".join(json.dumps({"id": i, "text": text}) + "\n" for i, (text, _) in documents[::step]))
         ids = converted(dsconvert, tmp_path / engine, jsonl, file, "--special-in-text", "parse", "--engine", engine)

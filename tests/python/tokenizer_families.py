@@ -1,10 +1,13 @@
 """Small tokenizers of every family in `docs/explanation/tokenizer-engines.md`, trained here with the package `tokenizers`."""
 
 import base64
+import io
 import json
 import struct
 from functools import cache
 
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Metaspace, Sequence, Split
 
@@ -62,6 +65,7 @@ NEIGHBOURS = [
     AddedToken("quick", special=False, normalized=True, single_word=True),
     AddedToken("<both>", special=False, normalized=True, lstrip=True, rstrip=True, single_word=True),
 ]
+MASK = [AddedToken("<mask>", special=True, normalized=False, lstrip=True)]
 
 
 def training():
@@ -226,6 +230,28 @@ def nmt_nfkc():
     return precompiled([*pairs, ("e\u0301", "\u00e9"), ("\ufdfa", "\u0635\u0644\u0649 \u0627\u0644\u0644\u0647")])
 
 
+@cache
+def trained_charsmap():
+    """The whole character map of SentencePiece's `nmt_nfkc`, as XLM-R, NLLB, Pegasus and most others have it."""
+    out = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(training()[::8]), model_writer=out, vocab_size=1000, normalization_rule_name="nmt_nfkc",
+        character_coverage=0.98, hard_vocab_limit=False, minloglevel=2,
+    )
+    model = sentencepiece_model_pb2.ModelProto()
+    model.ParseFromString(out.getvalue())
+    blob = model.normalizer_spec.precompiled_charsmap
+    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(blob).decode()}
+
+
+def strip(left, right):
+    return {"type": "Strip", "strip_left": left, "strip_right": right}
+
+
+def collapse(content):
+    return replace({"Regex": " {2,}"}, content)
+
+
 def replace(pattern, content):
     return {"type": "Replace", "pattern": pattern, "content": content}
 
@@ -257,12 +283,48 @@ def clip():
         special_tokens=["<|startoftext|>", "<|endoftext|>"],
     )
     tokenizer.train_from_iterator(training(), trainer)
+    # The published vocabulary has every byte as the end of a word, too.
+    file = json.loads(tokenizer.to_str())
+    vocab = file["model"]["vocab"]
+    for byte in sorted(ByteLevel.alphabet()):
+        vocab.setdefault(f"{byte}</w>", len(vocab))
+    return json.dumps(file)
+
+
+def falcon():
+    """Words are cut once more after they are bytes."""
+    tokenizer = Tokenizer.from_str(byte_level_model())
+    threes = Split(Regex("[0-9][0-9][0-9]"), "isolated")
+    tokenizer.pre_tokenizer = Sequence(
+        [pre_tokenizers.Punctuation("contiguous"), ByteLevel(add_prefix_space=False), Digits(individual_digits=False), threes]
+    )
+    tokenizer.add_tokens(PLAIN)
     return tokenizer
+
+
+def openai_gpt():
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.BpeTrainer(
+        vocab_size=2000, show_progress=False, end_of_word_suffix="</w>", limit_alphabet=400, special_tokens=["<unk>"]
+    )
+    tokenizer.train_from_iterator(training(), trainer)
+    return tokenizer
+
+
+def bigbird():
+    """BPE of SentencePiece without bytes: unknown characters in a row are one token."""
+    file = json.loads(char_model(True))
+    file["model"]["byte_fallback"] = False
+    file["normalizer"] = collapse(" ")
+    return json.dumps(file)
 
 
 N = normalizers
 PREPEND = N.Sequence([N.Prepend(META), N.Replace(" ", META)])
 META_FILE = replace({"String": " "}, META)
+QUOTES = [replace({"String": "``"}, '"'), replace({"String": "''"}, '"')]
 XLM_R = [pre_tokenizers.WhitespaceSplit(), Metaspace()]
 
 # A tokenizer, or the text of its file.
@@ -277,17 +339,18 @@ FAMILIES = {
     "llama3-ignore-merges": lambda: byte_level(PATTERNS["llama3"], ignore_merges=True),
     "qwen2-nfc": lambda: byte_level(PATTERNS["qwen2"], normalizer=N.NFC()),
     **{name: lambda steps=steps: byte_level(steps) for name, steps in PATTERNS.items()},
-    "falcon": lambda: byte_level(
-        [pre_tokenizers.Punctuation("contiguous"), ByteLevel(add_prefix_space=False), Digits(), Split(Regex("[0-9][0-9][0-9]"), "isolated")]
-    ),
+    "falcon": falcon,
     "lowercase": lambda: byte_level(use_regex=True, normalizer=N.Sequence([N.NFKD(), N.StripAccents(), N.Lowercase()]), more=NORMALIZED),
     "clip": clip,
+    "punctuation": lambda: byte_level([pre_tokenizers.Punctuation()], use_regex=True),
     # BPE over characters.
     "llama2": lambda: char_bpe(PREPEND, splits=False),
     "llama2-added": lambda: char_bpe(PREPEND, added=[*PLAIN, *NORMALIZED]),
     "gemma": lambda: char_bpe(N.Replace(" ", META), Split(" ", "merged_with_previous"), splits=False, added=PLAIN[:3]),
     "mistral": lambda: char_bpe(None, Metaspace(prepend_scheme="first", split=False), splits=False),
     "metaspace-always": lambda: char_bpe(None, Metaspace(), added=[*PLAIN, *NEIGHBOURS]),
+    "bigbird": bigbird,
+    "openai-gpt": openai_gpt,
     "metaspace-never": lambda: char_bpe(None, Metaspace(prepend_scheme="never"), added=PLAIN),
     # WordPiece.
     "bert-uncased": lambda: wordpiece(N.BertNormalizer()),
@@ -299,7 +362,20 @@ FAMILIES = {
     "unigram-tied": lambda: unigram(score=tied),
     "unigram-by-length": lambda: unigram(score=by_length, added=PLAIN),
     "t5": lambda: unigram(in_order(nmt_nfkc(), replace({"Regex": " {2,}"}, " ")), added=PLAIN),
-    "xlm-r": lambda: unigram(nmt_nfkc(), Sequence(XLM_R), added=NEIGHBOURS),
+    "xlm-r": lambda: unigram(trained_charsmap(), Sequence(XLM_R), added=MASK),
+    "xlm-r-neighbours": lambda: unigram(nmt_nfkc(), Sequence(XLM_R), added=NEIGHBOURS),
+    "camembert": lambda: unigram(trained_charsmap(), Sequence(XLM_R), added=MASK),
+    "pegasus": lambda: unigram(trained_charsmap(), Sequence(XLM_R), added=PLAIN),
+    "nllb": lambda: unigram(in_order(trained_charsmap(), collapse(" ")), added=MASK, score=tied),
+    "bge-m3": lambda: unigram(in_order(trained_charsmap(), strip(False, True), collapse(META)), added=MASK),
+    "deberta-v3": lambda: unigram(in_order(strip(True, True), trained_charsmap(), collapse(" ")), Sequence([Metaspace()])),
+    "xlnet": lambda: unigram(
+        in_order(*QUOTES, {"type": "NFKD"}, {"type": "StripAccents"}, trained_charsmap(), collapse(" ")), Sequence(XLM_R), added=MASK),
+    "albert-lowercase": lambda: unigram(
+        in_order(*QUOTES, {"type": "NFKD"}, {"type": "StripAccents"}, {"type": "Lowercase"}, trained_charsmap(), collapse(" ")), added=MASK),
+    "t5-first": lambda: unigram(
+        in_order(trained_charsmap(), strip(False, True), collapse(META)), Metaspace(prepend_scheme="first"), added=PLAIN),
+    "unigram-never": lambda: unigram(trained_charsmap(), Metaspace(prepend_scheme="never"), added=PLAIN),
     "albert": lambda: unigram(
         in_order(replace({"String": "``"}, '"'), replace({"String": "''"}, '"'), {"type": "NFKD"}, {"type": "StripAccents"},
                  {"type": "Lowercase"}, nmt_nfkc(), replace({"Regex": " {2,}"}, " ")), added=NORMALIZED),
@@ -307,8 +383,12 @@ FAMILIES = {
     "unigram-sentence": lambda: unigram(META_FILE, Metaspace(split=False), score=tied),
     "unigram-nmt": lambda: unigram(in_order({"type": "Nmt"}, {"type": "NFC"}, {"type": "Strip", "strip_left": True, "strip_right": True})),
     # WordLevel.
+    "words-lowercase": lambda: word_level(pre_tokenizers.Whitespace(), N.Sequence([N.NFD(), N.Lowercase(), N.StripAccents()])),
     "words": lambda: word_level(pre_tokenizers.WhitespaceSplit()),
     "words-punctuation": lambda: word_level(
         Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Punctuation(), Digits(individual_digits=True)]), N.Lowercase(), NORMALIZED
     ),
 }
+
+# Those that no fast engine is for: the reference encodes them.
+WITHOUT_ENGINE = {"bert-accents", "unigram-sentence", "xlm-r-neighbours"}

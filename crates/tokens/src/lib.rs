@@ -4,6 +4,7 @@
 mod bos_eos;
 mod bpe_model;
 mod build;
+mod charsmap;
 mod engine;
 mod error;
 #[cfg(any(test, feature = "fault-injection"))]
@@ -16,6 +17,7 @@ mod load;
 mod options;
 mod outline;
 mod panics;
+mod read_model;
 mod scratch;
 mod segments;
 mod sentencepiece;

@@ -15,6 +15,7 @@ use tokenizers::{
 use crate::error::LoadError;
 use crate::outline::{MODEL_TYPES, ModelOutline, Outline};
 use crate::panics::caught;
+use crate::read_model::ReadModel;
 use crate::unigram_scores::{self, UnigramModel};
 
 type Result<T> = std::result::Result<T, LoadError>;
@@ -77,7 +78,7 @@ pub(crate) fn load(json: &[u8]) -> Result<Loaded> {
 /// Llama 3 took, these were a third. The readers of each type do without, and are its own too.
 fn read(json: &[u8], ty: Option<&str>) -> tokenizers::Result<tokenizers::Tokenizer> {
     let known = match ty {
-        Some("BPE") => read_as::<BPE>(json),
+        Some("BPE") => read_as::<ReadModel<BPE>>(json).or_else(|| read_as::<BPE>(json)),
         Some("WordPiece") => read_as::<WordPiece>(json),
         Some("WordLevel") => read_as::<WordLevel>(json),
         Some("Unigram") => read_as::<UnigramModel>(json),
@@ -140,7 +141,7 @@ mod tests {
             let usual = tokenizers::Tokenizer::from_bytes(&json).unwrap();
             assert_eq!(written(&read(&json, Some(&ty)).unwrap()), written(&usual), "{ty}");
             let quick = match ty.as_str() {
-                "BPE" => read_as::<BPE>(&json),
+                "BPE" => read_as::<ReadModel<BPE>>(&json),
                 "WordPiece" => read_as::<WordPiece>(&json),
                 "WordLevel" => read_as::<WordLevel>(&json),
                 _ => read_as::<UnigramModel>(&json),

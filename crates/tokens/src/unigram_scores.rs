@@ -5,19 +5,17 @@
 //! feature for every crate of a build at once, so neither this crate nor a program that embeds it can rely on the feature
 //! being off for the reference. The scores are therefore parsed here, by the same arithmetic as in the package.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::value::RawValue;
-use tokenizers::models::unigram::{Unigram, UnigramTrainer};
-use tokenizers::{Model, ModelWrapper, Token};
+use tokenizers::models::unigram::Unigram;
 
-/// A Unigram model, read with the scores of the package. It is a [`Model`] only so that the reference's reader of whole
-/// files takes it in place of its own.
-pub(crate) struct UnigramModel(pub(crate) Unigram);
+use crate::read_model::ReadModel;
+
+/// A Unigram model, read with the scores of the package.
+pub(crate) type UnigramModel = ReadModel<Unigram>;
 
 /// The model of a `tokenizer.json`.
 #[derive(Deserialize)]
@@ -43,45 +41,7 @@ impl<'de> Deserialize<'de> for UnigramModel {
             None => Err(D::Error::custom(format!("the score of the piece {piece:?} is no 64-bit float"))),
         };
         let vocab = vocab.into_iter().map(scored).collect::<Result<_, _>>()?;
-        Unigram::from(vocab, unk_id, byte_fallback).map(Self).map_err(D::Error::custom)
-    }
-}
-
-impl From<UnigramModel> for ModelWrapper {
-    fn from(model: UnigramModel) -> Self {
-        model.0.into()
-    }
-}
-
-impl Model for UnigramModel {
-    type Trainer = UnigramTrainer;
-
-    fn tokenize(&self, sequence: &str) -> tokenizers::Result<Vec<Token>> {
-        self.0.tokenize(sequence)
-    }
-
-    fn token_to_id(&self, token: &str) -> Option<u32> {
-        self.0.token_to_id(token)
-    }
-
-    fn id_to_token(&self, id: u32) -> Option<String> {
-        self.0.id_to_token(id)
-    }
-
-    fn get_vocab(&self) -> HashMap<String, u32> {
-        self.0.get_vocab()
-    }
-
-    fn get_vocab_size(&self) -> usize {
-        self.0.get_vocab_size()
-    }
-
-    fn save(&self, folder: &Path, prefix: Option<&str>) -> tokenizers::Result<Vec<PathBuf>> {
-        self.0.save(folder, prefix)
-    }
-
-    fn get_trainer(&self) -> UnigramTrainer {
-        self.0.get_trainer()
+        Unigram::from(vocab, unk_id, byte_fallback).map(ReadModel).map_err(D::Error::custom)
     }
 }
 
@@ -251,7 +211,7 @@ mod tests {
     fn a_model_keeps_the_parsed_scores() {
         let file = r#"{"model": {"type": "Unigram", "unk_id": 0, "byte_fallback": true, "later": [1],
             "vocab": [["<unk>", 0], ["a", -2.8483543395996094]]}}"#;
-        let File { model: UnigramModel(model) } = serde_json::from_str(file).unwrap();
+        let File { model: ReadModel(model) } = serde_json::from_str(file).unwrap();
         let scores: Vec<f64> = model.iter().map(|(_, score)| *score).collect();
         assert_eq!(scores, [0.0, -2.848_354_339_599_61]);
         assert!(model.byte_fallback());

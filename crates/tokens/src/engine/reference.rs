@@ -5,10 +5,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokenizers::{
-    AddedVocabulary, Model, NormalizedString, Normalizer, OffsetReferential, OffsetType, PreTokenizedString,
-    PreTokenizer,
-};
+use tokenizers::{AddedVocabulary, OffsetReferential, OffsetType};
 
 use super::{Engine, Outcome};
 use crate::error::EncodeError;
@@ -83,28 +80,6 @@ impl Reference {
         let _alone = self.admit(text, max_bytes)?;
         let encoding = guarded(|| self.tokenizer.encode_fast(text, false))?;
         out.extend_from_slice(encoding.get_ids());
-        Ok(())
-    }
-
-    /// Appends the ids of a part of a text that has no added token, as if it were the whole text.
-    pub(crate) fn encode_part(&self, part: &str, out: &mut Vec<u32>) -> Result<(), EncodeError> {
-        let _alone = self.admit(part, self.max_bytes)?;
-        let pieces = guarded(|| {
-            let mut text = NormalizedString::from(part);
-            if let Some(normalizer) = self.tokenizer.get_normalizer() {
-                // On an error the reference continues with the text as it is.
-                let _ = normalizer.normalize(&mut text);
-            }
-            let mut pieces = PreTokenizedString::from(text);
-            if let Some(pre_tokenizer) = self.tokenizer.get_pre_tokenizer() {
-                pre_tokenizer.pre_tokenize(&mut pieces)?;
-            }
-            pieces.tokenize(|word| self.tokenizer.get_model().tokenize(word.get()))?;
-            Ok(pieces)
-        })?;
-        for (_, _, tokens) in pieces.get_splits(OffsetReferential::Normalized, OffsetType::None) {
-            out.extend(tokens.iter().flatten().map(|token| token.id));
-        }
         Ok(())
     }
 

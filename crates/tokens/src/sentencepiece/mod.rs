@@ -10,7 +10,6 @@
 //! `sentencepiece`, read from its sources, and the converted file keeps the model in a member that other libraries ignore.
 
 mod bpe;
-mod charsmap;
 mod json;
 mod normalizer;
 mod pieces;

@@ -1,7 +1,7 @@
 //! What SentencePiece does to a text before it divides it into pieces.
 
-use super::charsmap::Charsmap;
 use super::proto::{NormalizerSpec, TrainerSpec};
+use crate::charsmap::Charsmap;
 use crate::engine::trie::{NO_PIECE, Trie};
 
 /// U+2581, which stands for a space.

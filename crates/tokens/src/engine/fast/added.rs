@@ -10,6 +10,7 @@ use tokenizers::{NormalizedString, Normalizer};
 
 use super::byte_pairs::BytePairs;
 use super::stop::Stop;
+use crate::outline::METASPACE;
 
 /// What to do where a string is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub(super) struct AddedTokens {
     across_words: bool,
     /// Whether one of them can contain a space between two letters, or be next to one.
     at_spaces: bool,
+    /// Whether one of them contains white space, or what is written for it.
+    has_spaces: bool,
     /// Pairs of bytes that are adjacent in a token.
     inside: BytePairs,
 }
@@ -101,13 +104,28 @@ impl AddedTokens {
         for pair in patterns.iter().flat_map(|(string, _)| string.as_bytes().windows(2)) {
             inside.insert(pair[0], pair[1]);
         }
+        let is_space = |c: char| c.is_whitespace() || c == METASPACE;
+        let has_spaces = patterns.iter().any(|(string, _)| string.contains(is_space));
         let actions = patterns.into_iter().map(|(_, action)| action).collect();
-        Ok(Self { tokens: Some((automaton, actions)), across_words, at_spaces, inside })
+        Ok(Self { tokens: Some((automaton, actions)), across_words, at_spaces, has_spaces, inside })
+    }
+
+    /// Whether `text` begins with a token.
+    pub(super) fn is_at_start(&self, text: &str) -> bool {
+        let Some((automaton, actions)) = &self.tokens else { return false };
+        let first = automaton.find(text).filter(|found| found.start() == 0);
+        first.is_some_and(|found| actions.get(found.pattern().as_usize()) != Some(&Action::Skip))
     }
 
     /// Whether nothing is ever found.
     pub(super) fn is_empty(&self) -> bool {
         self.tokens.is_none()
+    }
+
+    /// Whether every token lies inside of a word, and depends on nothing around it.
+    pub(super) fn are_in_words(&self) -> bool {
+        let declines = |actions: &[Action]| actions.contains(&Action::Decline);
+        self.tokens.as_ref().is_none_or(|(_, actions)| !self.has_spaces && !declines(actions))
     }
 
     /// Whether a token may reach from the byte `left` to the byte `right` after it.
@@ -134,13 +152,24 @@ impl AddedTokens {
         out: &mut Vec<u32>,
         mut encode: impl FnMut(&str, &mut Vec<u32>) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
+        self.encode_parts(text, out, |part, _, out| encode(part, out))
+    }
+
+    /// The same; `encode` is told, too, whether `text` begins with what it is called for.
+    #[inline]
+    pub(super) fn encode_parts(
+        &self,
+        text: &str,
+        out: &mut Vec<u32>,
+        mut encode: impl FnMut(&str, bool, &mut Vec<u32>) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
         let mut start = 0;
         if let Some((automaton, actions)) = &self.tokens {
             for found in automaton.find_iter(text) {
                 match actions.get(found.pattern().as_usize()) {
                     Some(Action::Token(id)) => {
                         if start < found.start() {
-                            encode(&text[start..found.start()], out)?;
+                            encode(&text[start..found.start()], start == 0, out)?;
                         }
                         out.push(*id);
                         start = found.end();
@@ -151,7 +180,7 @@ impl AddedTokens {
             }
         }
         if start < text.len() {
-            encode(&text[start..], out)?;
+            encode(&text[start..], start == 0, out)?;
         }
         Ok(())
     }

@@ -20,6 +20,15 @@ pub(super) struct Bpe {
     merges: Merges,
     /// Tokens that a whole word is looked up in before anything is merged (`ignore_merges`).
     whole: Option<ByteMap>,
+    /// The last byte of a word, where it has tokens of its own (`end_of_word_suffix`).
+    last: Option<Box<LastByte>>,
+}
+
+/// The tokens of the last byte of a word.
+struct LastByte {
+    bytes: [u32; 256],
+    /// The rank of its merge with the byte before it.
+    pairs: Vec<u32>,
 }
 
 impl Bpe {
@@ -29,19 +38,22 @@ impl Bpe {
         vocab: &HashMap<impl Token, u32, impl BuildHasher>,
         merges: impl IntoIterator<Item = (&'a str, &'a str)>,
         ignore_merges: bool,
+        suffix: &str,
     ) -> Result<Self, String> {
         let alphabet = byte_alphabet();
-        let mut bytes = [0; 256];
-        for (byte, c) in alphabet.iter().enumerate() {
-            let mut buffer = [0; 4];
-            let token: &str = c.encode_utf8(&mut buffer);
-            bytes[byte] = match vocab.get(token) {
-                Some(&id) => id,
-                // Bytes that no UTF-8 text has.
-                None if matches!(byte, 0xc0 | 0xc1 | 0xf5..) => 0,
-                None => return Err("a byte has no token".to_owned()),
-            };
-        }
+        let tokens = |suffix: &str| {
+            let mut bytes = [0; 256];
+            for (byte, c) in alphabet.iter().enumerate() {
+                bytes[byte] = match vocab.get(format!("{c}{suffix}").as_str()) {
+                    Some(&id) => id,
+                    // Bytes that no UTF-8 text has.
+                    None if matches!(byte, 0xc0 | 0xc1 | 0xf5..) => 0,
+                    None => return Err("a byte has no token"),
+                };
+            }
+            Ok(bytes)
+        };
+        let bytes = tokens("")?;
         let mut joints = BytePairs::default();
         let byte_of = Inverse::new(&alphabet);
         let merges = merges.into_iter().inspect(|(left, right)| {
@@ -50,19 +62,39 @@ impl Bpe {
                 joints.insert(left, right);
             }
         });
-        let merges = Merges::new(vocab, merges)?;
-        let byte_pairs = (0..1 << 16).map(|i: usize| merges.rank(bytes[i >> 8], bytes[i & 0xff])).collect();
+        let mut merges = Merges::new(vocab, merges)?;
+        let ranks = |merges: &Merges, last: &[u32; 256]| -> Vec<u32> {
+            (0..1 << 16).map(|i: usize| merges.rank(bytes[i >> 8], last[i & 0xff])).collect()
+        };
+        let byte_pairs = ranks(&merges, &bytes);
+        let last = if suffix.is_empty() {
+            None
+        } else {
+            if ignore_merges {
+                return Err("words that are tokens are not merged, and their ends are marked".to_owned());
+            }
+            merges.forget_lengths();
+            let bytes = tokens(suffix)?;
+            Some(LastByte { pairs: ranks(&merges, &bytes), bytes }.into())
+        };
         let whole = ignore_merges.then(|| whole_words(vocab, &byte_of));
-        Ok(Self { bytes, byte_pairs, joints, merges, whole })
+        Ok(Self { bytes, byte_pairs, joints, merges, whole, last })
     }
 
-    fn merge_small(&self, word: &[u8], out: &mut Vec<u32>) {
+    /// Merges a part of a word that no merge crosses the ends of. `ends`: it is the last part.
+    fn merge_small(&self, word: &[u8], ends: bool, out: &mut Vec<u32>) {
         let (mut ids, mut ranks) = ([0; _], [NONE; _]);
         for (i, &byte) in word.iter().enumerate() {
             ids[i] = self.bytes[byte as usize];
         }
         for (i, pair) in word.windows(2).enumerate() {
             ranks[i] = self.byte_pairs[(pair[0] as usize) << 8 | pair[1] as usize];
+        }
+        if let (Some(last), [before @ .., byte], true) = (&self.last, word, ends) {
+            ids[before.len()] = last.bytes[*byte as usize];
+            if let Some(left) = before.last() {
+                ranks[before.len() - 1] = last.pairs[(*left as usize) << 8 | *byte as usize];
+            }
         }
         self.merges.merge_small(&mut ids, &mut ranks, word.len(), out);
     }
@@ -71,18 +103,26 @@ impl Bpe {
     /// rank comes first in any case.
     fn merge_parts(&self, word: &[u8], out: &mut Vec<u32>) -> Result<(), EncodeError> {
         let may_join = |left: &u8, right: &u8| self.joints.contains(*left, *right);
-        for part in word.chunk_by(may_join) {
+        let mut parts = word.chunk_by(may_join).peekable();
+        while let Some(part) = parts.next() {
+            let ends = parts.peek().is_none();
             if part.len() > SMALL {
-                self.merge_large(part, out)?;
+                self.merge_large(part, ends, out)?;
             } else {
-                self.merge_small(part, out);
+                self.merge_small(part, ends, out);
             }
         }
         Ok(())
     }
 
-    fn merge_large(&self, word: &[u8], out: &mut Vec<u32>) -> Result<(), EncodeError> {
-        self.merges.merge_large(word.iter().map(|&byte| self.bytes[byte as usize]).collect(), out)
+    fn merge_large(&self, word: &[u8], ends: bool, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+        let mut symbols: Vec<u32> = word.iter().map(|&byte| self.bytes[byte as usize]).collect();
+        if let (Some(last), Some(symbol), Some(&byte), true) =
+            (&self.last, symbols.last_mut(), word.last(), ends)
+        {
+            *symbol = last.bytes[byte as usize];
+        }
+        self.merges.merge_large(symbols, out)
     }
 }
 
@@ -100,7 +140,7 @@ impl WordEncoder for Bpe {
         if let Some(id) = self.whole.as_ref().and_then(|whole| whole.get(word)) {
             out.push(id);
         } else if word.len() <= SMALL {
-            self.merge_small(word, out);
+            self.merge_small(word, true, out);
         } else {
             self.merge_parts(word, out)?;
         }
@@ -115,24 +155,24 @@ fn whole_words(vocab: &HashMap<impl Token, u32, impl BuildHasher>, byte_of: &Inv
 }
 
 /// The byte that each character of an alphabet represents.
-struct Inverse(Vec<Option<u8>>);
+pub(super) struct Inverse(Vec<Option<u8>>);
 
 impl Inverse {
-    fn new(alphabet: &[char; 256]) -> Self {
+    pub(super) fn new(alphabet: &[char; 256]) -> Self {
         let last = alphabet.iter().copied().max().map_or(0, |c| c as usize);
         let mut bytes = vec![None; last + 1];
         (0..=u8::MAX).zip(alphabet).for_each(|(byte, &c)| bytes[c as usize] = Some(byte));
         Self(bytes)
     }
 
-    fn get(&self, c: Option<char>) -> Option<u8> {
+    pub(super) fn get(&self, c: Option<char>) -> Option<u8> {
         self.0.get(c? as usize).copied().flatten()
     }
 }
 
 /// The printable character that stands for each byte in a byte-level vocabulary: itself where it is printable, otherwise
 /// the next one from U+0100 on.
-fn byte_alphabet() -> [char; 256] {
+pub(super) fn byte_alphabet() -> [char; 256] {
     let mut next = 0x100;
     std::array::from_fn(|byte| {
         let byte = byte as u8;
@@ -163,7 +203,7 @@ mod tests {
     /// A model over a, b, c whose merges make many tokens in many ways.
     fn model(merges: &[(String, String)]) -> Bpe {
         let (vocab, merges) = vocabulary(byte_alphabet().map(String::from), merges);
-        Bpe::new(&vocab, merges, false).unwrap()
+        Bpe::new(&vocab, merges, false, "").unwrap()
     }
 
     #[test]
@@ -171,11 +211,11 @@ mod tests {
         let mut vocab: HashMap<String, u32> = byte_alphabet().iter().map(char::to_string).zip(0..).collect();
         let mut build = |id| {
             vocab.insert("ab".to_owned(), id);
-            Bpe::new(&vocab, [("a", "b")], false)
+            Bpe::new(&vocab, [("a", "b")], false, "")
         };
         let bpe = build(NOBODY - 1).unwrap();
         let mut out = Vec::new();
-        bpe.merge_small(b"ab", &mut out);
+        bpe.merge_small(b"ab", true, &mut out);
         assert_eq!(out, [NOBODY - 1]);
         assert!(build(NOBODY).is_err());
     }
@@ -184,7 +224,7 @@ mod tests {
     fn a_hidden_id_is_that_of_no_word() {
         let mut vocab: HashMap<String, u32> = byte_alphabet().iter().map(char::to_string).zip(0..).collect();
         vocab.extend([("ab".to_owned(), 256), ("ba".to_owned(), 257)]);
-        let mut bpe = Bpe::new(&vocab, [], true).unwrap();
+        let mut bpe = Bpe::new(&vocab, [], true, "").unwrap();
         let ids = |bpe: &Bpe| {
             let mut out = Vec::new();
             bpe.encode_word(b"ab", &mut out).unwrap();
@@ -204,8 +244,8 @@ mod tests {
         ) {
             let bpe = model(&merges);
             let (mut small, mut large) = (Vec::new(), Vec::new());
-            bpe.merge_small(word.as_bytes(), &mut small);
-            bpe.merge_large(word.as_bytes(), &mut large).unwrap();
+            bpe.merge_small(word.as_bytes(), true, &mut small);
+            bpe.merge_large(word.as_bytes(), true, &mut large).unwrap();
             prop_assert_eq!(&small, &large);
             let mut parts = Vec::new();
             bpe.merge_parts(word.as_bytes(), &mut parts).unwrap();

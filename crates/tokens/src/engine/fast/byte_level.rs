@@ -7,9 +7,10 @@ use super::added::AddedTokens;
 use super::block::Block;
 use super::bpe::Bpe;
 use super::buffers::Buffers;
+use super::byte_words::ByteWords;
 use super::cache::WordCache;
 use super::classes::{AS_LOWER, AS_UPPER, Classes, LETTER, SPACE};
-use super::normal::nfc;
+use super::normalizer::Normalizer;
 use super::parts::EngineParts;
 use super::pre_tokenizer::PreTokenizer;
 use super::split::cl100k::Cl100k;
@@ -22,7 +23,6 @@ use super::stop::{Stop, finish};
 use crate::engine::{Engine, Outcome};
 use crate::error::EncodeError;
 use crate::info::EngineInfo;
-use crate::outline::type_of;
 use crate::scratch::Scratch;
 use dsconvert_simd::{ByteMasks, Kernel, dispatch};
 
@@ -35,30 +35,29 @@ pub(super) struct ByteLevel {
     classes: Classes,
     raw: AddedTokens,
     normalized: AddedTokens,
-    /// Whether pieces are brought into NFC; otherwise they are taken as they are.
-    nfc: bool,
+    normalizer: Normalizer,
     pre_tokenizer: PreTokenizer,
-    bpe: Bpe,
+    words: ByteWords,
 }
 
 impl ByteLevel {
     /// An engine for the tokenizer, or why there is none.
     pub(super) fn new(parts: &EngineParts<'_>, bpe: Bpe) -> Result<Self, String> {
-        let nfc = match type_of(&parts.outline.normalizer) {
-            None if parts.outline.normalizer.is_null() => false,
-            Some("NFC") => true,
-            _ => return Err("the normalizer is not a known one".to_owned()),
-        };
-        let pre_tokenizer =
+        let normalizer = Normalizer::new(parts.reference.tokenizer().get_normalizer());
+        if !normalizer.is_bounded() {
+            return Err("the normalizer is not a known one".to_owned());
+        }
+        let mut pre_tokenizer =
             PreTokenizer::read(&parts.outline.pre_tokenizer).ok_or("the pre-tokenizer is not a known one")?;
+        let words = ByteWords::new(bpe, std::mem::take(&mut pre_tokenizer.cuts_of_bytes));
         let (raw, normalized) = AddedTokens::both(parts.reference.tokenizer(), parts.parse_special)?;
         let classes = Classes::get(pre_tokenizer.table).ok_or("the Unicode tables cannot be built")?;
-        Ok(Self { classes, raw, normalized, nfc, pre_tokenizer, bpe })
+        Ok(Self { classes, raw, normalized, normalizer, pre_tokenizer, words })
     }
 
     fn piece(&self, piece: &str, buffers: &mut Buffers, out: &mut Vec<u32>) -> Result<(), Stop> {
-        let Buffers { words, normalized, prefixed } = buffers;
-        let piece = if self.nfc { nfc(piece, normalized) } else { piece };
+        let Buffers { words, normalizer, prefixed, .. } = buffers;
+        let piece = self.normalizer.normalize(piece, normalizer)?;
         self.normalized.encode(piece, out, |text, out| {
             let text = if self.pre_tokenizer.add_prefix_space && !text.starts_with(' ') {
                 prefixed.clear();
@@ -83,16 +82,15 @@ impl ByteLevel {
             Pattern::Tekken => self.words::<O200k<1, false>>(piece, words, out),
             Pattern::DeepSeek => self.words::<DeepSeek>(piece, words, out),
             Pattern::Whole if piece.is_empty() => Ok(()),
-            Pattern::Whole => Ok(words.append(&self.bpe, piece.as_bytes(), 0, piece.len(), out)?),
+            Pattern::Whole => Ok(words.append(&self.words, piece.as_bytes(), 0, piece.len(), out)?),
         }
     }
 
     fn words<S: Split>(&self, text: &str, words: &mut WordCache, out: &mut Vec<u32>) -> Result<(), Stop> {
-        let Self { classes, bpe, .. } = self;
         dispatch(InWords {
             bytes: text.as_bytes(),
-            classes: *classes,
-            bpe,
+            classes: self.classes,
+            encoder: &self.words,
             words,
             out,
             split: PhantomData::<S>,
@@ -104,7 +102,7 @@ impl ByteLevel {
 struct InWords<'a, S> {
     bytes: &'a [u8],
     classes: Classes,
-    bpe: &'a Bpe,
+    encoder: &'a ByteWords,
     words: &'a mut WordCache,
     out: &'a mut Vec<u32>,
     split: PhantomData<S>,
@@ -115,7 +113,7 @@ impl<S: Split> Kernel for InWords<'_, S> {
 
     #[inline(always)]
     fn run(self, masks: impl ByteMasks) -> Self::Output {
-        let Self { bytes, classes, bpe, words, out, .. } = self;
+        let Self { bytes, classes, encoder, words, out, .. } = self;
         let mut at = 0;
         while at < bytes.len() {
             let ends = match Block::at(masks, bytes, at) {
@@ -123,14 +121,14 @@ impl<S: Split> Kernel for InWords<'_, S> {
                 None => 0,
             };
             if ends != 0 {
-                at = words.append_words(bpe, bytes, at, ends, out)?;
+                at = words.append_words(encoder, bytes, at, ends, out)?;
                 continue;
             }
             let end = S::end(classes, bytes, at);
             if end - at > LONGEST_RUN && is_white(classes, bytes, at) {
                 return Err(Stop::NeedsReference);
             }
-            words.append(bpe, bytes, at, end, out)?;
+            words.append(encoder, bytes, at, end, out)?;
             at = end;
         }
         Ok(())
@@ -159,7 +157,7 @@ impl Engine for ByteLevel {
     }
 
     fn divide(&self, text: &str, from: usize) -> Option<Range<usize>> {
-        if !self.pre_tokenizer.splits_behind_letters() {
+        if !self.pre_tokenizer.splits_behind_letters() || !self.normalizer.is_nfc() {
             return None;
         }
         let bytes = text.as_bytes();
@@ -183,7 +181,8 @@ impl ByteLevel {
     fn begins_word(&self, class: u8, more: u8, left: u8, right: u8) -> bool {
         let is_mark = more & (AS_UPPER | AS_LOWER) != 0;
         // A normal form changes no ASCII; of other characters, tokens may hold what it makes of them.
-        let is_as_written = !self.nfc || self.normalized.is_empty() || (left.is_ascii() && right.is_ascii());
+        let is_as_written =
+            self.normalizer.is_empty() || self.normalized.is_empty() || (left.is_ascii() && right.is_ascii());
         let is_word = class != LETTER && !is_mark && right != b'\'' && is_as_written;
         let is_prefixed = self.pre_tokenizer.add_prefix_space && right != b' ';
         is_word

@@ -7,34 +7,37 @@
 //!   any case, around ASCII punctuation, which is always a word of its own, and around Chinese characters where the
 //!   normalizer puts spaces there. Normalization goes character by character, except for canonical decomposition, which
 //!   reorders marks but never across one of these.
-//! * **Metaspace** (SentencePiece models: T5, XLM-R): at a single space (or several, where the normalizer makes one of
-//!   them) between two characters that stay themselves: they join no neighbour in a grapheme cluster (the unit of the
-//!   `Precompiled` normalizer) and do not become something that begins or ends with a space. What follows the space begins
-//!   a word, as the start of a text does.
+//! * **Metaspace** (SentencePiece models: T5, XLM-R) and what drops white space: at a single space (or several, where they
+//!   make one or are dropped) between two characters that stay themselves: they join no neighbour in a grapheme cluster (the
+//!   unit of the `Precompiled` normalizer) and do not become something that begins or ends with a space. What follows the
+//!   space begins a word, as the start of a text usually does; where it does not, the first chunk is not cached.
 //!
-//! A language that writes no spaces has long chunks and gains nothing here.
+//! The ids of a chunk come from the engine's own [`Normalizer`], [`Words`] and model. A language that writes no spaces has
+//! long chunks, which gain only by these.
 
 use std::ops::Range;
 use std::sync::Arc;
+
+use serde_json::Value;
 
 use super::added::AddedTokens;
 use super::between_words::between_words;
 use super::cache::{WordCache, WordEncoder};
 use super::chinese::is_chinese;
 use super::classes::decode;
-use super::metaspace::{Metaspace, Prefix};
+use super::metaspace::Prefix;
+use super::normalizer::{Normalizer, NormalizerBuffers, Run};
 use super::parts::EngineParts;
 use super::spaces::Spaces;
 use super::stop::{Stop, finish};
-use super::unigram::Unigram;
-use super::wordpiece::WordPiece;
+use super::word_model::WordModel;
+use super::words::Words;
 use crate::engine::reference::Reference;
 use crate::engine::{Engine, Outcome};
 use crate::error::EncodeError;
 use crate::info::EngineInfo;
-use crate::outline::type_of;
+use crate::outline::{METASPACE, normalizers, type_of};
 use crate::scratch::Scratch;
-use serde_json::Value;
 
 /// Where a text is cut.
 enum Cut {
@@ -54,74 +57,121 @@ pub(super) struct Chunks {
 
 /// Encodes a chunk as if it were the whole text.
 struct ChunkEncoder {
-    model: ChunkModel,
+    /// Added tokens that are searched for in the normalized text.
+    normalized: AddedTokens,
+    normalizer: Normalizer,
+    words: Words,
+    model: WordModel,
     reference: Arc<Reference>,
 }
 
-/// Models that this crate implements, because the reference spends most of its time on offsets.
-enum ChunkModel {
-    WordPiece(WordPiece),
-    Unigram(Unigram),
-    Reference,
+impl ChunkEncoder {
+    /// Appends the ids of a chunk that comes after `before`.
+    fn encode(&self, chunk: &str, before: Before, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+        if !self.reference.admits(chunk) {
+            return Err(EncodeError::too_large(chunk, self.reference.max_bytes()));
+        }
+        let mut buffers = NormalizerBuffers::default();
+        let text = self.normalizer.normalize(chunk, &mut buffers)?;
+        let words = |text: &str, is_after_space: bool, out: &mut Vec<u32>| {
+            self.words.each(text, is_after_space, &mut |word| self.model.encode(word, out))
+        };
+        if self.normalized.is_empty() {
+            return words(text, before != Before::Nothing, out);
+        }
+        if before == Before::Space && self.normalized.is_at_start(text) {
+            words(" ", false, out)?;
+        }
+        let result = self.normalized.encode_parts(text, out, |part, is_first, out| {
+            Ok(words(part, is_first && before != Before::Nothing, out)?)
+        });
+        match result {
+            Err(Stop::Failed(error)) => Err(error),
+            // No token needs it.
+            Ok(()) | Err(Stop::NeedsReference) => Ok(()),
+        }
+    }
+}
+
+/// What a chunk comes after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// White space between it and another chunk.
+    Space,
+    /// The beginning of a text that is encoded as if there were a space.
+    AddedSpace,
+    /// The beginning of any other text.
+    Nothing,
 }
 
 impl WordEncoder for ChunkEncoder {
     fn encode_word(&self, chunk: &[u8], out: &mut Vec<u32>) -> Result<(), EncodeError> {
         let chunk = std::str::from_utf8(chunk).map_err(|_| EncodeError::SplitCharacter("a chunk of text"))?;
-        let done = match &self.model {
-            ChunkModel::WordPiece(model) => {
-                model.encode(chunk, out);
-                true
-            }
-            ChunkModel::Unigram(model) => model.encode(chunk, out)?,
-            ChunkModel::Reference => false,
-        };
-        if done { Ok(()) } else { self.reference.encode_part(chunk, out) }
+        self.encode(chunk, Before::Space, out)
     }
 }
 
 impl Chunks {
     /// An engine for the tokenizer, or why there is none.
     pub(super) fn new(parts: &EngineParts<'_>) -> Result<Self, String> {
-        let (raw, normalized) = AddedTokens::both(parts.reference.tokenizer(), parts.parse_special)?;
-        if !normalized.is_empty() {
-            return Err("added tokens are searched for in the normalized text".to_owned());
+        let tokenizer = parts.reference.tokenizer();
+        let (raw, normalized) = AddedTokens::both(tokenizer, parts.parse_special)?;
+        if !normalized.are_in_words() {
+            return Err("added tokens in the normalized text depend on what is around them".to_owned());
         }
         let (normalizer, pre_tokenizer) = (&parts.outline.normalizer, &parts.outline.pre_tokenizer);
-        let cut = if type_of(pre_tokenizer) == Some("BertPreTokenizer") {
-            match type_of(normalizer) {
-                Some("BertNormalizer") => {
-                    let chinese = normalizer.get("handle_chinese_chars").and_then(Value::as_bool);
-                    Cut::Bert { chinese: chinese.ok_or("the normalizer is not a known one")? }
-                }
-                None if normalizer.is_null() => Cut::Bert { chinese: false },
-                _ => return Err("the normalizer is not a known one".to_owned()),
+        let words = Words::read(pre_tokenizer).ok_or("the pre-tokenizer is not a known one")?;
+        if !normalizers(normalizer).iter().all(keeps_spaces) {
+            return Err("the normalizer is not a known one".to_owned());
+        }
+        // A token may contain punctuation, where the other way cuts.
+        let is_bert = type_of(pre_tokenizer) == Some("BertPreTokenizer") && normalized.is_empty();
+        let cut = match type_of(normalizer) {
+            Some("BertNormalizer") if is_bert => {
+                let chinese = normalizer.get("handle_chinese_chars").and_then(Value::as_bool);
+                Cut::Bert { chinese: chinese.ok_or("the normalizer is not a known one")? }
             }
-        } else if is_metaspace(pre_tokenizer) {
-            if !keeps_spaces(normalizer) {
-                return Err("the normalizer is not a known one".to_owned());
-            }
-            Cut::Spaces(Spaces::new(Arc::clone(parts.reference)))
-        } else {
-            return Err("the pre-tokenizer is not a known one".to_owned());
-        };
-        let tokenizer = parts.reference.tokenizer();
-        let model = match &cut {
-            Cut::Bert { .. } => WordPiece::new(tokenizer).map(ChunkModel::WordPiece),
-            Cut::Spaces(_) => {
-                let max_bytes = parts.reference.max_bytes();
-                Unigram::new(tokenizer, parts.unigram_unk, max_bytes).map(ChunkModel::Unigram)
-            }
+            None if is_bert => Cut::Bert { chinese: false },
+            _ => Cut::Spaces(Spaces::new(Arc::clone(parts.reference), &words)),
         };
         let encoder = ChunkEncoder {
-            model: model.unwrap_or(ChunkModel::Reference),
+            normalized,
+            normalizer: Normalizer::new(tokenizer.get_normalizer()),
+            words,
+            model: WordModel::new(parts.reference, parts.unigram_unk),
             reference: Arc::clone(parts.reference),
         };
         Ok(Self { raw, cut, encoder })
     }
 
-    fn piece(&self, text: &str, words: &mut WordCache, out: &mut Vec<u32>) -> Result<(), Stop> {
-        let chunk = |start, end| Ok(words.append(&self.encoder, text.as_bytes(), start, end, out)?);
+    /// Whether what follows a space has the ids that it has as a text of its own.
+    fn divides_at_spaces(&self) -> bool {
+        let ChunkEncoder { words, normalized, .. } = &self.encoder;
+        words.prefix() != Prefix::Never && ![&self.raw, normalized].iter().any(|tokens| tokens.is_at_spaces())
+    }
+
+    /// Appends the ids of a part of the text between added tokens. `is_first`: the text begins with it.
+    fn piece(
+        &self,
+        text: &str,
+        is_first: bool,
+        words: &mut WordCache,
+        out: &mut Vec<u32>,
+    ) -> Result<(), Stop> {
+        let ChunkEncoder { words: pre_tokenizer, normalized, .. } = &self.encoder;
+        let before = match pre_tokenizer.prefix() {
+            Prefix::Missing => Before::AddedSpace,
+            Prefix::MissingFirst if is_first => Before::AddedSpace,
+            Prefix::MissingFirst | Prefix::Never => Before::Nothing,
+        };
+        // The first chunk has the ids of any other, and is cached.
+        let is_as_others = before == Before::AddedSpace && normalized.is_empty();
+        let chunk = |start, end| {
+            if start == 0 && !is_as_others {
+                return Ok(self.encoder.encode(&text[..end], before, out)?);
+            }
+            Ok(words.append(&self.encoder, text.as_bytes(), start, end, out)?)
+        };
         match &self.cut {
             Cut::Bert { chinese } => bert(text.as_bytes(), *chinese, chunk),
             Cut::Spaces(spaces) => spaces.cut(text, chunk),
@@ -136,8 +186,12 @@ impl Engine for Chunks {
 
     fn encode(&self, text: &str, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<Outcome, EncodeError> {
         let before = out.len();
-        let buffers = scratch.buffers();
-        let result = self.raw.encode(text, out, |piece, out| self.piece(piece, &mut buffers.words, out));
+        let words = &mut scratch.buffers().words;
+        let result = self.raw.encode(text, out, |piece, out| {
+            // Whatever came before would have become a token.
+            let is_first = out.len() == before;
+            self.piece(piece, is_first, words, out)
+        });
         finish(result, before, out)
     }
 
@@ -145,7 +199,7 @@ impl Engine for Chunks {
         match &self.cut {
             Cut::Bert { .. } if !self.raw.is_across_words() => between_words(text, from).map(|at| at..at),
             // What follows the space begins as a text does; a text with the space before it would not.
-            Cut::Spaces(spaces) if !self.raw.is_at_spaces() => {
+            Cut::Spaces(spaces) if self.divides_at_spaces() => {
                 between_words(text, from).map(|at| at..at + 1).filter(|space| spaces.is_cut(text, space))
             }
             Cut::Bert { .. } | Cut::Spaces(_) => None,
@@ -153,32 +207,33 @@ impl Engine for Chunks {
     }
 }
 
-/// Metaspace that begins every piece with a space and cuts at each, alone or after a split at white space.
-fn is_metaspace(value: &Value) -> bool {
-    match type_of(value) {
-        Some("Sequence") => match value.get("pretokenizers").and_then(Value::as_array).map(Vec::as_slice) {
-            Some([only]) => is_metaspace(only),
-            Some([first, second]) => type_of(first) == Some("WhitespaceSplit") && is_metaspace(second),
-            _ => false,
-        },
-        _ => Metaspace::read(value) == Some(Metaspace { prefix: Prefix::Missing, splits: true }),
-    }
-}
-
-/// Whether a single space between two ordinary characters is out of reach of this normalizer.
+/// Whether a single space between two ordinary characters is out of reach of this step of a normalizer.
 fn keeps_spaces(value: &Value) -> bool {
+    let has_space = |text: &str| text.contains(|c: char| c.is_whitespace() || c == METASPACE);
     match type_of(value) {
-        None => value.is_null(),
-        Some("Precompiled" | "Strip" | "NFC" | "NFKC" | "Lowercase" | "Nmt") => true,
+        Some(
+            "Precompiled" | "Strip" | "NFC" | "NFD" | "NFKC" | "NFKD" | "Lowercase" | "StripAccents" | "Nmt"
+            | "BertNormalizer",
+        ) => true,
         Some("Replace") => {
-            value.pointer("/pattern/Regex").and_then(Value::as_str) == Some(" {2,}")
-                && value.get("content").and_then(Value::as_str) == Some(" ")
+            let of = |kind: &str| value.get("pattern")?.get(kind)?.as_str();
+            match (
+                of("String"),
+                of("Regex").and_then(Run::read),
+                value.get("content").and_then(Value::as_str),
+            ) {
+                (Some(pattern), _, Some(content)) => {
+                    ![pattern, content].iter().any(|text| text.is_empty() || has_space(text))
+                        // Several of them could double a text many times.
+                        && content.len() <= pattern.len()
+                }
+                (_, Some(Run::Spaces), Some(content)) => content == " " || content.chars().eq([METASPACE]),
+                (_, Some(Run::Whitespace), Some(content)) => content == " ",
+                _ => false,
+            }
         }
-        Some("Sequence") => value
-            .get("normalizers")
-            .and_then(Value::as_array)
-            .is_some_and(|list| list.iter().all(keeps_spaces)),
-        Some(_) => false,
+        Some("Sequence") => normalizers(value).iter().all(keeps_spaces),
+        _ => false,
     }
 }
 

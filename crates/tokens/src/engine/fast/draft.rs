@@ -32,12 +32,13 @@ impl Draft {
     /// The draft for the BPE model in `json`, or why there is none.
     pub(crate) fn new(json: &[u8]) -> Result<Self, String> {
         let file: File = serde_json::from_slice(json).map_err(|e| format!("the model is malformed: {e}"))?;
-        let Model { vocab, merges, ignore_merges } = file.model;
+        let Model { vocab, merges, ignore_merges, end_of_word_suffix } = file.model;
+        let suffix = end_of_word_suffix.unwrap_or_default();
         let max_id = vocab.values().copied().max().unwrap_or(0);
         let tables = if has_byte_level(&file.pre_tokenizer) {
             // Needed in any case, and built at the first call.
             Classes::get(Table::Plain);
-            Tables::Bytes(Bpe::new(&vocab, pairs(&merges), ignore_merges)?.into())
+            Tables::Bytes(Bpe::new(&vocab, pairs(&merges), ignore_merges, &suffix)?.into())
         } else if ignore_merges {
             return Err("a text that is a token is not merged".to_owned());
         } else {
@@ -85,6 +86,8 @@ struct Model<'a> {
     merges: Vec<Merge<'a>>,
     #[serde(default)]
     ignore_merges: bool,
+    #[serde(default)]
+    end_of_word_suffix: Option<String>,
 }
 
 /// The tokens that each merge joins.
@@ -98,13 +101,20 @@ fn pairs<'m>(merges: &'m [Merge<'_>]) -> impl Iterator<Item = (&'m str, &'m str)
 }
 
 /// A merge, as a list or as a line. There are hundreds of thousands, so neither is tried before the other.
-enum Merge<'a> {
+pub(crate) enum Merge<'a> {
     Pair(Part<'a>, Part<'a>),
     Line(Cow<'a, str>),
 }
 
+/// One of the two tokens of a merge.
 #[derive(Deserialize, PartialEq, Eq, Hash)]
-struct Part<'a>(#[serde(borrow)] Cow<'a, str>);
+pub(crate) struct Part<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl Part<'_> {
+    pub(crate) fn into_string(self) -> String {
+        self.0.into_owned()
+    }
+}
 
 impl Borrow<str> for Part<'_> {
     fn borrow(&self) -> &str {

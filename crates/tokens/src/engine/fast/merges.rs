@@ -117,6 +117,11 @@ impl Merges {
         })
     }
 
+    /// Takes no token for as long as its string: the strings of some have a suffix.
+    pub(super) fn forget_lengths(&mut self) {
+        self.lengths = None;
+    }
+
     /// The rank of the merge of two tokens, or [`NONE`].
     #[inline(always)]
     pub(super) fn rank(&self, left: u32, right: u32) -> u32 {

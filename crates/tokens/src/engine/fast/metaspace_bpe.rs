@@ -70,7 +70,7 @@ impl MetaspaceBpe {
         buffers: &mut Buffers,
         out: &mut Vec<u32>,
     ) -> Result<(), Stop> {
-        let Buffers { words, normalized, prefixed } = buffers;
+        let Buffers { words, normalized, prefixed, .. } = buffers;
         let piece = self.spaces.normalized(piece, normalized);
         self.normalized.encode(piece, out, |text, out| {
             // It is the start of the text: whatever came before would have become a token.

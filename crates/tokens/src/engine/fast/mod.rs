@@ -6,13 +6,14 @@
 //!   others run through the regular expressions of the reference.
 //! * [`metaspace_bpe`]: BPE over characters with spaces written as `▁` (Llama 2, Mistral, Gemma).
 //! * [`chunks`]: any model whose pre-tokenizer never looks across certain spaces (BERT's WordPiece, T5's Unigram). The ids
-//!   of the chunks between such spaces are cached. [`wordpiece`] or [`unigram`] makes them, otherwise the reference.
+//!   of the chunks between such spaces are cached.
 //!
 //! Whether an engine is used is decided by [`super::proof`].
 //!
 //! The modules of this folder form layers; none uses this file. At the bottom are tables and data structures (`classes`, `block`,
-//! `byte_pairs`, `cache`, `bytemap`, `merges`, `stop`, `parts`), above them models (`bpe`, `char_bpe`, `unigram`, `wordpiece`) and
-//! pre-tokenizers (`split`, `pre_tokenizer`, `spaces`, `metaspace`), then the three engines.
+//! `byte_pairs`, `cache`, `bytemap`, `merges`, `stop`, `parts`), above them models (`bpe`, `char_bpe`, `unigram`, `wordpiece`,
+//! `word_model`), pre-tokenizers (`split`, `pre_tokenizer`, `spaces`, `metaspace`, `words`) and the `normalizer`, then the three
+//! engines.
 
 mod added;
 pub(crate) mod between_words;
@@ -21,6 +22,7 @@ mod bpe;
 pub(crate) mod buffers;
 mod byte_level;
 mod byte_pairs;
+mod byte_words;
 mod bytemap;
 pub(super) mod cache;
 mod char_bpe;
@@ -31,7 +33,7 @@ pub(crate) mod draft;
 mod merges;
 mod metaspace;
 mod metaspace_bpe;
-mod normal;
+mod normalizer;
 pub(crate) mod parts;
 mod pre_tokenizer;
 mod spaces;
@@ -40,9 +42,12 @@ mod stop;
 #[cfg(test)]
 mod tests;
 mod unigram;
+mod word_model;
 mod wordpiece;
+mod words;
 
 use tokenizers::ModelWrapper;
+use tokenizers::models::bpe::BPE;
 
 use self::draft::{Draft, Tables};
 use self::parts::EngineParts;
@@ -56,11 +61,26 @@ pub(crate) fn build(
     let ModelWrapper::BPE(model) = parts.reference.tokenizer().get_model() else {
         return Ok(Box::new(chunks::Chunks::new(parts)?));
     };
+    // A model over words does with a cache of these what no table of merges is for.
+    bpe(parts, model, draft).or_else(|why| match chunks::Chunks::new(parts) {
+        Ok(chunks) => Ok(Box::new(chunks)),
+        Err(_) => Err(why),
+    })
+}
+
+fn bpe(
+    parts: &EngineParts<'_>,
+    model: &BPE,
+    draft: Result<Draft, String>,
+) -> Result<Box<dyn Engine>, String> {
     let filled = |part: &Option<String>| part.as_ref().is_some_and(|s| !s.is_empty());
-    if filled(&model.continuing_subword_prefix) || filled(&model.end_of_word_suffix) {
+    if filled(&model.continuing_subword_prefix) {
         return Err("the model marks the parts of words".to_owned());
     }
     match draft?.tables {
+        Tables::Chars(_) if filled(&model.end_of_word_suffix) => {
+            Err("the model marks the ends of words".to_owned())
+        }
         Tables::Bytes(bpe) => Ok(Box::new(byte_level::ByteLevel::new(parts, *bpe)?)),
         Tables::Chars(_) if !model.byte_fallback => Err("a character may have no token".to_owned()),
         Tables::Chars(bpe) => Ok(Box::new(metaspace_bpe::MetaspaceBpe::new(parts, *bpe)?)),

@@ -1,4 +1,5 @@
-//! Pre-tokenizers that end in `ByteLevel`: what is cut out of a text first, and how the rest is split into words.
+//! Pre-tokenizers with `ByteLevel`: what is cut out of a text first, how the rest is split into words, and how words are cut
+//! after that, as bytes.
 //!
 //! Cuts that no hand-written splitter knows are made by the regular expressions of the reference itself, without what
 //! makes them slow there: a copy of each piece with the origin of each of its bytes.
@@ -11,6 +12,7 @@ use tokenizers::utils::SysRegex;
 use super::classes::Table;
 use super::split::pattern::{DEEPSEEK, Pattern};
 use super::stop::Stop;
+use super::wordpiece::is_punctuation;
 use crate::outline::type_of;
 
 /// Regular expressions that match numbers and nothing else.
@@ -28,20 +30,23 @@ pub(super) struct PreTokenizer {
     pub(super) table: Table,
     /// Whether a piece that does not begin with a space gets one.
     pub(super) add_prefix_space: bool,
+    /// Cut words in which a printable character stands for each byte.
+    pub(super) cuts_of_bytes: Vec<Cut>,
 }
 
 /// Cuts a text into matches and the parts between them.
-struct Cut {
+pub(super) struct Cut {
     matches: Matches,
     keeps: Keeps,
-    /// Whether it cuts out numbers and nothing else.
-    finds_numbers: bool,
+    /// Whether it cuts out numbers or punctuation and nothing else.
+    keeps_letters: bool,
 }
 
 enum Matches {
     Regex(SysRegex),
-    /// Numeric characters: each, or as many as follow each other.
-    Numeric {
+    /// Numeric characters or punctuation: each, or as many as follow each other.
+    Chars {
+        is_cut_out: fn(char) -> bool,
         each: bool,
     },
 }
@@ -57,13 +62,13 @@ enum Keeps {
 impl PreTokenizer {
     /// Reads it from a `tokenizer.json`; `None` when part of it is not known.
     pub(super) fn read(value: &Value) -> Option<Self> {
-        let (byte_level, before) = match type_of(value)? {
-            "Sequence" => value.get("pretokenizers")?.as_array()?.split_last()?,
-            _ => (value, [].as_slice()),
+        let parts = match type_of(value)? {
+            "Sequence" => value.get("pretokenizers")?.as_array()?.as_slice(),
+            _ => std::slice::from_ref(value),
         };
-        if type_of(byte_level) != Some("ByteLevel") {
-            return None;
-        }
+        let is_byte_level = |part: &Value| type_of(part) == Some("ByteLevel");
+        let (before, from_bytes) = parts.split_at(parts.iter().position(is_byte_level)?);
+        let (byte_level, after) = from_bytes.split_first()?;
         let flag = |name| byte_level.get(name).map_or(Some(true), Value::as_bool);
         let (use_regex, add_prefix_space) = (flag("use_regex")?, flag("add_prefix_space")?);
         let (pattern, table, cuts) = match before {
@@ -82,14 +87,21 @@ impl PreTokenizer {
             [before @ .., split] if let Some((pattern, table)) = known(split) => (pattern, table, before),
             _ => (Pattern::Whole, Table::Plain, before),
         };
-        let cuts = cuts.iter().map(Cut::read).collect::<Option<Vec<Cut>>>()?;
+        let read = |cuts: &[Value]| cuts.iter().map(Cut::read).collect::<Option<Vec<Cut>>>();
+        let (cuts, cuts_of_bytes) = (read(cuts)?, read(after)?);
         // The reference puts the space before each piece.
-        (before.is_empty() || !add_prefix_space).then_some(Self { cuts, pattern, table, add_prefix_space })
+        (before.is_empty() || !add_prefix_space).then_some(Self {
+            cuts,
+            pattern,
+            table,
+            add_prefix_space,
+            cuts_of_bytes,
+        })
     }
 
     /// Whether a word ends after every letter that is not followed by a letter, mark or apostrophe, in any context.
     pub(super) fn splits_behind_letters(&self) -> bool {
-        self.pattern != Pattern::Whole && self.cuts.iter().all(|cut| cut.finds_numbers)
+        self.pattern != Pattern::Whole && self.cuts.iter().all(|cut| cut.keeps_letters)
     }
 
     /// Calls `each` with the parts that are split into words.
@@ -132,12 +144,23 @@ fn each_numeric(value: &Value) -> Option<bool> {
 
 impl Cut {
     fn read(value: &Value) -> Option<Self> {
+        let chars = |is_cut_out, each| {
+            let matches = Matches::Chars { is_cut_out, each };
+            Some(Self { matches, keeps: Keeps::All, keeps_letters: true })
+        };
+        if type_of(value)? == "Punctuation" {
+            return match value.get("behavior").map_or(Some("Isolated"), Value::as_str)? {
+                "Isolated" => chars(is_punctuation, true),
+                "Contiguous" => chars(is_punctuation, false),
+                _ => None,
+            };
+        }
         if let Some(each) = each_numeric(value) {
-            return Some(Self { matches: Matches::Numeric { each }, keeps: Keeps::All, finds_numbers: true });
+            return chars(char::is_numeric, each);
         }
         let (regex, keeps) = split_at(value)?;
-        let finds_numbers = keeps == Keeps::All && NUMBERS.contains(&regex);
-        Some(Self { matches: Matches::Regex(SysRegex::new(regex).ok()?), keeps, finds_numbers })
+        let keeps_letters = keeps == Keeps::All && NUMBERS.contains(&regex);
+        Some(Self { matches: Matches::Regex(SysRegex::new(regex).ok()?), keeps, keeps_letters })
     }
 
     /// Calls `each` with the pieces of `text` that stay.
@@ -159,10 +182,9 @@ impl Cut {
                     keep(start..end)?;
                 }
             }
-            Matches::Numeric { each } => {
-                let numeric = text.char_indices().filter(|(_, c)| c.is_numeric());
+            Matches::Chars { is_cut_out, each } => {
                 let mut run = 0..0;
-                for (at, c) in numeric {
+                for (at, c) in text.char_indices().filter(|(_, c)| is_cut_out(*c)) {
                     if *each || at != run.end {
                         keep(std::mem::replace(&mut run, at..at))?;
                     }
@@ -176,7 +198,11 @@ impl Cut {
 }
 
 /// Calls `each` with the pieces that `cuts`, one after the other, leave of `text`.
-fn cut(cuts: &[Cut], text: &str, each: &mut dyn FnMut(&str) -> Result<(), Stop>) -> Result<(), Stop> {
+pub(super) fn cut(
+    cuts: &[Cut],
+    text: &str,
+    each: &mut dyn FnMut(&str) -> Result<(), Stop>,
+) -> Result<(), Stop> {
     match cuts.split_first() {
         None => each(text),
         Some((first, rest)) => first.pieces(text, &mut |piece| cut(rest, piece, each)),

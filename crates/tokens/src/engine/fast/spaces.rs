@@ -1,4 +1,4 @@
-//! Where a text may be cut for a Metaspace pre-tokenizer: at spaces that no part of the tokenizer looks across.
+//! Where a text may be cut for a pre-tokenizer that cuts at spaces: at those that no part of the tokenizer looks across.
 //!
 //! The reference's own normalizer decides, once per character, whether a character stays itself.
 
@@ -11,6 +11,7 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use super::classes::decode;
 use super::stop::Stop;
+use super::words::Words;
 use crate::engine::reference::{Reference, guarded};
 use crate::outline::METASPACE;
 
@@ -18,37 +19,53 @@ const UNKNOWN: u8 = 0;
 const STAYS: u8 = 1;
 const MOVES: u8 = 2;
 
+/// White space of ASCII that may come between two words.
+const BLANKS: [char; 4] = [' ', '\n', '\t', '\r'];
+
 /// Cuts at single spaces between characters that stay themselves.
 pub(super) struct Spaces {
     reference: Arc<Reference>,
     /// The result for each character of the Basic Multilingual Plane. Every thread computes the same, so no lock is needed.
     known: Vec<AtomicU8>,
-    /// ASCII characters that become one space.
+    /// ASCII characters that separate words, and nothing else.
     blank: [bool; 128],
-    /// Several of them become one space too.
+    /// So do several of them.
     collapse: bool,
 }
 
 impl Spaces {
-    /// What `reference` does to spaces is found out by trying.
-    pub(super) fn new(reference: Arc<Reference>) -> Self {
+    /// What `reference` does to spaces before `words` are cut is found out by trying.
+    pub(super) fn new(reference: Arc<Reference>, words: &Words) -> Self {
         let mut spaces = Self {
             reference,
             known: (0..0x1_0000).map(|_| AtomicU8::new(UNKNOWN)).collect(),
             blank: [false; 128],
             collapse: false,
         };
-        for blank in [' ', '\n', '\t'] {
-            let is_space = spaces.normalized(blank.into()).as_deref() == Some(" ");
+        let is_metaspace = |text: &str| words.writes_metaspace() && text.chars().eq([METASPACE]);
+        let separates = |spaces: &Self, run: &[char]| {
+            let text = spaces.normalized(format!("a{}b", run.iter().collect::<String>()));
+            let between = text.as_deref().and_then(|text| text.strip_prefix('a')?.strip_suffix('b'));
+            between.is_some_and(|between| {
+                let is_dropped = words.drops_whitespace() && between.chars().all(char::is_whitespace);
+                is_metaspace(between) || between == " " || is_dropped && !between.is_empty()
+            })
+        };
+        for blank in BLANKS {
+            let is_blank = separates(&spaces, &[blank]);
             if let Some(known) = spaces.blank.get_mut(blank as usize) {
-                *known = is_space;
+                *known = is_blank;
             }
         }
-        // Every pair, and a run of all: what merges two neighbours merges any number.
-        let blanks: Vec<char> = [' ', '\n', '\t'].into_iter().filter(|&c| spaces.is_blank(c as u8)).collect();
-        let one = |run: String| spaces.normalized(format!("a{run}b")).as_deref() == Some("a b");
-        spaces.collapse = blanks.iter().all(|a| blanks.iter().all(|b| one(format!("{a}{b}"))))
-            && one(blanks.iter().cycle().take(16).collect());
+        // Every two and three, and a run of all: what merges neighbours merges any number.
+        let blanks: Vec<char> = BLANKS.into_iter().filter(|&c| spaces.is_blank(c as u8)).collect();
+        let run: Vec<char> = blanks.iter().copied().cycle().take(16).collect();
+        spaces.collapse = separates(&spaces, &run)
+            && blanks.iter().all(|&a| {
+                blanks.iter().all(|&b| {
+                    separates(&spaces, &[a, b]) && blanks.iter().all(|&c| separates(&spaces, &[a, b, c]))
+                })
+            });
         spaces
     }
 
@@ -57,6 +74,9 @@ impl Spaces {
     }
 
     fn normalized(&self, text: String) -> Option<String> {
+        if !self.reference.admits(&text) {
+            return None;
+        }
         let mut text = NormalizedString::from(text);
         if let Some(normalizer) = self.reference.tokenizer().get_normalizer() {
             guarded(|| normalizer.normalize(&mut text)).ok()?;

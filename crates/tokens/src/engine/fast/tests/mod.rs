@@ -1,159 +1,19 @@
 //! Every fast engine against the reference, on small tokenizers and nasty texts.
 
+mod families;
+
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::split::pattern::{CL100K, DEEPSEEK, O200K, QWEN2, QWEN35, TEKKEN};
+use self::families::{bpe_behind, digits, in_order, pre_tokenized, replace, split, values};
+use super::split::pattern::{CL100K, QWEN2};
 use crate::engine::Outcome;
 use crate::segments::SEGMENT_BYTES;
-use crate::testing::{
-    PAGE, add_token, bpe, bpe_with_pattern, bytes, char_bpe, char_bpe_behind_metaspace, precompiled, tricky,
-    unigram, wordlevel, wordpiece,
-};
+use crate::testing::{PAGE, add_token, bpe, bpe_with_pattern, bytes, tricky, unigram, wordlevel, wordpiece};
 use crate::{EngineChoice, SpecialInText, Tokenizer, TokenizerOptions};
-
-/// The vocabulary of [`bpe`] behind these steps and `ByteLevel`.
-fn bpe_behind(steps: &[Value], use_regex: bool) -> Value {
-    let mut value = bpe();
-    let byte_level =
-        json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": use_regex});
-    let steps: Vec<Value> = steps.iter().cloned().chain([byte_level]).collect();
-    value["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": steps});
-    value
-}
-
-fn split(regex: &str, behavior: &str, invert: bool) -> Value {
-    json!({"type": "Split", "pattern": {"Regex": regex}, "behavior": behavior, "invert": invert})
-}
-
-fn digits(individual: bool) -> Value {
-    json!({"type": "Digits", "individual_digits": individual})
-}
-
-/// Tokenizers that have a fast engine, with a name for messages.
-fn values() -> Vec<(&'static str, Value)> {
-    let mut neox = bpe();
-    neox["normalizer"] = json!({"type": "NFC"});
-    for spaces in ["   ", "  ", "e\u{301}", "\n\n"] {
-        add_token(&mut neox, spaces, false, true);
-    }
-    add_token(&mut neox, "<dog>", false, false);
-    let mut across = bpe();
-    add_token(&mut across, "lazy dog", false, false);
-    let mut roberta = bpe();
-    roberta["pre_tokenizer"]["add_prefix_space"] = json!(true);
-    add_token(&mut roberta, "<dog>", false, false);
-    add_token(&mut roberta, "<|endof", false, false);
-    let mut strips = bpe();
-    add_token(&mut strips, "<dog>", false, false);
-    strips["added_tokens"].as_array_mut().unwrap().last_mut().unwrap()["lstrip"] = json!(true);
-
-    let mut cased = wordpiece();
-    cased["normalizer"]["lowercase"] = json!(false);
-    cased["model"]["max_input_chars_per_word"] = json!(6);
-    let mut accents = wordpiece();
-    accents["normalizer"] = json!({"type": "BertNormalizer", "clean_text": false, "handle_chinese_chars": false,
-        "strip_accents": false, "lowercase": true});
-    let mut bare = wordpiece();
-    bare["normalizer"] = Value::Null;
-    add_token(&mut bare, "<dog>", false, false);
-    let mut levels = wordlevel();
-    levels["pre_tokenizer"] = json!({"type": "BertPreTokenizer"});
-
-    let map =
-        [("\n", " "), ("\t", " "), ("½", " 1/2"), ("Ａ", "A"), ("\u{200b}", ""), ("ß", "ss "), ("é", "e")];
-    let collapse = json!({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "});
-    let mut t5 = unigram();
-    t5["normalizer"] = json!({"type": "Sequence", "normalizers": [precompiled(&map), collapse]});
-    let mut xlmr = unigram();
-    xlmr["normalizer"] = precompiled(&map);
-    xlmr["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"},
-        {"type": "Metaspace", "replacement": "\u{2581}", "prepend_scheme": "always", "split": true}]});
-    let mut fallback = unigram();
-    fallback["model"]["byte_fallback"] = json!(true);
-    let vocab = fallback["model"]["vocab"].as_array_mut().unwrap();
-    vocab.extend((0..=255).map(|b| json!([format!("<0x{b:02X}>"), -20.0])));
-    vocab.push(json!(["語語", -3.0]));
-    let mut unigram_across = unigram();
-    add_token(&mut unigram_across, " dog", false, false);
-    let mut stripped = unigram();
-    stripped["normalizer"] = json!({"type": "Sequence", "normalizers": [
-        {"type": "NFKC"}, {"type": "Strip", "strip_left": false, "strip_right": true}]});
-
-    let replaced = |crosses| {
-        let mut value = char_bpe(crosses);
-        value["normalizer"] = value["normalizer"]["normalizers"][1].take();
-        value
-    };
-    let mut gemma = replaced(false);
-    gemma["pre_tokenizer"] = json!({"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious",
-        "invert": false});
-    add_token(&mut gemma, "\n\n", false, false);
-    let mut beside_spaces = unigram();
-    add_token(&mut beside_spaces, "quick", false, false);
-    let mut normalized_tokens = char_bpe(false);
-    let mut replaced_tokens = replaced(false);
-    let mut behind_tokens = char_bpe_behind_metaspace("first", false, false);
-    for value in [&mut normalized_tokens, &mut replaced_tokens, &mut behind_tokens] {
-        add_token(value, "<dog>", false, true);
-        add_token(value, " owner", false, true);
-        add_token(value, "\u{2581}the", false, true);
-    }
-    let mut first = char_bpe_behind_metaspace("first", false, false);
-    add_token(&mut first, "<dog>", false, false);
-    let mut first_across = char_bpe_behind_metaspace("first", false, false);
-    add_token(&mut first_across, "dog", false, false);
-
-    let deepseek = DEEPSEEK.map(|regex| split(regex, "Isolated", false));
-
-    vec![
-        ("gpt2", bpe()),
-        ("neox", neox),
-        ("across", across),
-        ("roberta", roberta),
-        ("strips", strips),
-        ("llama3", bpe_with_pattern(CL100K, true)),
-        ("qwen2", bpe_with_pattern(QWEN2, false)),
-        ("qwen3.5", bpe_with_pattern(QWEN35, false)),
-        ("o200k", bpe_with_pattern(O200K, true)),
-        ("tekken", bpe_with_pattern(TEKKEN, true)),
-        ("starcoder", bpe_behind(&[digits(true)], true)),
-        ("refact", bpe_behind(&[split(r"\p{N}", "Isolated", false)], true)),
-        ("runs of digits", bpe_behind(&[digits(false)], true)),
-        ("deepseek", bpe_behind(&deepseek, false)),
-        ("bloom", bpe_behind(&[split(r" ?[^(\s|[.,!?…。，、।۔،])]+", "Isolated", false)], false)),
-        ("words alone", bpe_behind(&[split(r"\w+", "Removed", true), digits(true)], false)),
-        ("all but words", bpe_behind(&[split(r"\w+", "Removed", false)], true)),
-        ("not split", bpe_behind(&[], false)),
-        ("bert", wordpiece()),
-        ("bert cased", cased),
-        ("bert accents", accents),
-        ("bert bare", bare),
-        ("word level", levels),
-        ("unigram", unigram()),
-        ("t5", t5),
-        ("xlmr", xlmr),
-        ("byte fallback", fallback),
-        ("stripped", stripped),
-        ("unigram across", unigram_across),
-        ("beside spaces", beside_spaces),
-        ("llama2", char_bpe(false)),
-        ("gemma", gemma),
-        ("first", first),
-        ("first across", first_across),
-        ("normalized tokens", normalized_tokens),
-        ("replaced tokens", replaced_tokens),
-        ("behind tokens", behind_tokens),
-        ("never", char_bpe_behind_metaspace("never", false, false)),
-        ("always", char_bpe_behind_metaspace("always", true, false)),
-        ("spaces inside", char_bpe(true)),
-        ("spaces inside and replaced", replaced(true)),
-        ("spaces inside but split", char_bpe_behind_metaspace("always", true, true)),
-    ]
-}
 
 static TOKENIZERS: LazyLock<Vec<(&str, Tokenizer)>> = LazyLock::new(|| {
     let mut tokenizers = Vec::new();
@@ -250,9 +110,15 @@ fn a_long_text_is_divided_where_the_engine_knows_how() {
         "deepseek",
         "runs of digits",
         "bert",
+        "falcon",
         "unigram",
         "t5",
         "xlmr",
+        "bge-m3",
+        "albert",
+        "unigram first",
+        "bigbird",
+        "words",
         "byte fallback",
         "llama2",
         "gemma",
@@ -262,7 +128,16 @@ fn a_long_text_is_divided_where_the_engine_knows_how() {
     ] {
         assert!(divided.contains(&name), "{divided:?}");
     }
-    for name in ["unigram across", "beside spaces", "first across", "bloom", "words alone", "not split"] {
+    for name in [
+        "unigram across",
+        "beside spaces",
+        "first across",
+        "bloom",
+        "words alone",
+        "not split",
+        "clip",
+        "unigram never",
+    ] {
         assert!(!divided.contains(&name), "{divided:?}");
     }
 }
@@ -329,27 +204,39 @@ fn what_is_not_known_is_left_to_the_reference_and_says_why() {
     let mut dropped = bpe();
     dropped["model"]["vocab"].as_object_mut().unwrap().remove("Ã");
     dropped["model"]["merges"] = json!([]);
-    let mut lower = bpe();
-    lower["normalizer"] = json!({"type": "Lowercase"});
     let mut suffix = bpe();
     suffix["model"]["end_of_word_suffix"] = json!("</w>");
-    let mut first = unigram();
-    first["pre_tokenizer"]["prepend_scheme"] = json!("first");
+    let mut grows = bpe();
+    grows["normalizer"] = replace("String", "a", "aaaa");
+    let mut spaces = unigram();
+    spaces["normalizer"] = in_order(&[replace("String", "a b", "c")]);
+    let mut removes = unigram();
+    removes["normalizer"] = replace("String", "a", "");
+    let first = pre_tokenized(
+        unigram(),
+        &[
+            json!({"type": "WhitespaceSplit"}),
+            json!({"type": "Metaspace", "replacement": "\u{2581}", "prepend_scheme": "first", "split": true}),
+        ],
+    );
     let mut normalized = wordpiece();
-    add_token(&mut normalized, "Dog", false, true);
-    let punctuation = bpe_behind(&[json!({"type": "Punctuation", "behavior": "Isolated"})], true);
+    add_token(&mut normalized, "the Dog", false, true);
+    let scripts = pre_tokenized(wordlevel(), &[json!({"type": "UnicodeScripts"})]);
+    let merged = bpe_behind(&[json!({"type": "Punctuation", "behavior": "MergedWithPrevious"})], true);
     let mut prefixed = bpe_behind(&[digits(true)], true);
     prefixed["pre_tokenizer"]["pretokenizers"][1]["add_prefix_space"] = json!(true);
     for value in [
-        punctuation,
+        merged,
         prefixed,
         bpe_behind(&[split(r"\w+", "MergedWithNext", false)], false),
         dropped,
-        lower,
+        grows,
         suffix,
+        spaces,
+        removes,
         first,
         normalized,
-        wordlevel(),
+        scripts,
     ] {
         let auto = Tokenizer::from_json(bytes(&value), TokenizerOptions::default()).unwrap();
         assert!(auto.info().engine_note.is_some(), "{}", auto.info().engine.name);

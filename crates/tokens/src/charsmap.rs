@@ -1,0 +1,203 @@
+//! The compiled character map of a normalizer: a double-array trie of strings, and what replaces each of them.
+//!
+//! The layout is that of Darts-clone 0.32: `u32` size of the trie in bytes, its units, then the replacements, each ended by a
+//! zero byte. All numbers are little endian.
+
+use std::ops::ControlFlow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use tokenizers::normalizers::Precompiled;
+use unicode_segmentation::UnicodeSegmentation;
+
+/// Bytes of the longest grapheme cluster that the reference looks up as a whole.
+const MAPPED_CLUSTER_BYTES: usize = 5;
+
+/// Replacements of strings.
+pub(crate) struct Charsmap {
+    units: Vec<u32>,
+    replacements: Vec<u8>,
+}
+
+/// One unit of the double array.
+#[derive(Clone, Copy)]
+struct Unit(u32);
+
+impl Unit {
+    fn has_leaf(self) -> bool {
+        self.0 >> 8 & 1 == 1
+    }
+
+    fn value(self) -> usize {
+        (self.0 & 0x7fff_ffff) as usize
+    }
+
+    /// A byte; larger for units that hold a value.
+    fn label(self) -> u32 {
+        self.0 & 0x8000_00ff
+    }
+
+    fn offset(self) -> usize {
+        ((self.0 >> 10) << ((self.0 & 1 << 9) >> 6)) as usize
+    }
+}
+
+impl Charsmap {
+    /// The map in `blob`, or what is wrong with it.
+    pub(crate) fn new(blob: &[u8]) -> Result<Self, String> {
+        let broken = || "its character map is damaged".to_owned();
+        let (size, rest) = blob.split_first_chunk::<4>().ok_or_else(broken)?;
+        let size = u32::from_le_bytes(*size) as usize;
+        if size == 0 || !size.is_multiple_of(4) || size >= rest.len() {
+            return Err(broken());
+        }
+        let (trie, replacements) = rest.split_at(size);
+        let units = trie.as_chunks::<4>().0.iter().map(|unit| u32::from_le_bytes(*unit)).collect();
+        Ok(Self { units, replacements: replacements.to_vec() })
+    }
+
+    /// The map of a `Precompiled` normalizer; `None` if it is damaged.
+    pub(crate) fn of(normalizer: &Precompiled) -> Option<Self> {
+        let file = serde_json::to_value(normalizer).ok()?;
+        let text = file.get("precompiled_charsmap").and_then(Value::as_str)?;
+        Self::new(&STANDARD.decode(text).ok()?).ok()
+    }
+
+    /// Bytes of the longest replacement.
+    pub(crate) fn longest_replacement(&self) -> usize {
+        self.replacements.split(|&byte| byte == 0).map(<[u8]>::len).max().unwrap_or(0)
+    }
+
+    fn unit(&self, at: usize) -> Option<Unit> {
+        self.units.get(at).copied().map(Unit)
+    }
+
+    /// The replacement of the longest string of the map that `text` begins with, and the length of that string.
+    pub(crate) fn longest(&self, text: &[u8]) -> Option<(&[u8], usize)> {
+        let mut at = self.unit(0)?.offset();
+        let mut found = None;
+        for (i, &byte) in text.iter().enumerate() {
+            at ^= usize::from(byte);
+            let Some(unit) = self.unit(at).filter(|unit| unit.label() == u32::from(byte)) else { break };
+            at ^= unit.offset();
+            if unit.has_leaf() {
+                found = self.unit(at).map(|leaf| (leaf.value(), i + 1));
+            }
+        }
+        let (value, length) = found?;
+        let replacement = self.replacements.get(value..)?;
+        let end = memchr::memchr(0, replacement).unwrap_or(replacement.len());
+        Some((&replacement[..end], length))
+    }
+
+    /// The replacement of the *shortest* string of the map that `text` begins with, which is how the reference reads the map.
+    pub(crate) fn shortest(&self, text: &str) -> Option<&str> {
+        self.walk(text.as_bytes()).ok().flatten().and_then(|value| self.replacement(value))
+    }
+
+    /// Whether a string of the map begins `text`, or begins with it.
+    pub(crate) fn is_prefix(&self, text: &str) -> bool {
+        self.walk(text.as_bytes()).is_ok()
+    }
+
+    /// Where the replacement of the shortest string that `text` begins with is stored, or `None` when `text` ends before
+    /// such a string does. The error says that no string of the map begins like `text`.
+    fn walk(&self, text: &[u8]) -> Result<Option<usize>, ()> {
+        let mut at = self.unit(0).ok_or(())?.offset();
+        for &byte in text.iter().take_while(|&&byte| byte != 0) {
+            at ^= usize::from(byte);
+            let unit = self.unit(at).filter(|unit| unit.label() == u32::from(byte)).ok_or(())?;
+            at ^= unit.offset();
+            if unit.has_leaf() {
+                return self.unit(at).map(|leaf| Some(leaf.value())).ok_or(());
+            }
+        }
+        Ok(None)
+    }
+
+    fn replacement(&self, value: usize) -> Option<&str> {
+        let replacement = self.replacements.get(value..)?;
+        let end = memchr::memchr(0, replacement).unwrap_or(replacement.len());
+        std::str::from_utf8(&replacement[..end]).ok()
+    }
+
+    /// Calls `each` with the parts of `text` as the reference leaves them: it looks up short grapheme clusters as a whole and
+    /// the characters of others one by one.
+    pub(crate) fn map_clusters<B>(
+        &self,
+        text: &str,
+        mut each: impl FnMut(&str) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        for cluster in text.graphemes(true) {
+            if cluster.len() <= MAPPED_CLUSTER_BYTES
+                && let Some(mapped) = self.shortest(cluster)
+            {
+                each(mapped)?;
+                continue;
+            }
+            for (at, c) in cluster.char_indices() {
+                let part = cluster.get(at..at + c.len_utf8()).unwrap_or_default();
+                each(self.shortest(part).unwrap_or(part))?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Whether a string of the map begins with `byte`.
+    pub(crate) fn has_root(&self, byte: u8) -> bool {
+        let unit = self.unit(0).and_then(|root| self.unit(root.offset() ^ usize::from(byte)));
+        unit.is_some_and(|unit| unit.label() == u32::from(byte))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tokenizers::normalizers::NormalizerWrapper;
+
+    use super::*;
+    use crate::testing::{precompiled, tricky};
+
+    fn normalizer(pairs: &[(&str, &str)]) -> Precompiled {
+        match serde_json::from_value(precompiled(pairs)).unwrap() {
+            NormalizerWrapper::Precompiled(map) => map,
+            other => panic!("another normalizer: {other:?}"),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_character_map_is_read_as_the_reference_reads_it(text in tricky()) {
+            let pairs = [("\n", " "), ("½", " 1/2"), ("e\u{301}", "é"), ("ß", ""), ("👩", "woman"), ("a", "b"), ("ab", "c")];
+            let normalizer = normalizer(&pairs);
+            let map = Charsmap::of(&normalizer).unwrap();
+            let mut ours = String::new();
+            let _ = map.map_clusters::<()>(&text, |part| {
+                ours.push_str(part);
+                ControlFlow::Continue(())
+            });
+            prop_assert_eq!(ours, normalizer.normalize_string(&text));
+            for (at, _) in text.char_indices() {
+                prop_assert_eq!(map.shortest(&text[at..]), normalizer.transform(&text[at..]));
+            }
+        }
+    }
+
+    #[test]
+    fn prefixes_of_strings_and_longer_texts_are_told_from_others() {
+        let map = Charsmap::of(&normalizer(&[("e\u{301}", "é"), ("½", "1/2")])).unwrap();
+        for (text, is_prefix) in [("e", true), ("e\u{301}", true), ("½x", true), ("f", false), ("ex", false)]
+        {
+            assert_eq!(map.is_prefix(text), is_prefix, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_longest_replacement_is_found() {
+        let longest =
+            |pairs: &[(&str, &str)]| Charsmap::of(&normalizer(pairs)).unwrap().longest_replacement();
+        assert_eq!(longest(&[("a", ""), ("b", "")]), 0);
+        assert_eq!(longest(&[("a", "bcd"), ("\u{fdfa}", "صلى الله"), ("c", "d")]), 15);
+    }
+}

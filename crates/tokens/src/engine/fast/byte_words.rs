@@ -1,0 +1,43 @@
+//! Byte-level BPE of words that may be cut once more, as bytes (Falcon).
+
+use super::bpe::{Bpe, Inverse, byte_alphabet};
+use super::cache::WordEncoder;
+use super::pre_tokenizer::{Cut, cut};
+use super::stop::Stop;
+use crate::error::EncodeError;
+
+/// The model, and what cuts words before it sees them.
+pub(super) struct ByteWords {
+    bpe: Bpe,
+    /// Cut a word in which a printable character stands for each byte. Nothing in most tokenizers.
+    cuts: Vec<Cut>,
+    alphabet: [char; 256],
+    byte_of: Inverse,
+}
+
+impl ByteWords {
+    pub(super) fn new(bpe: Bpe, cuts: Vec<Cut>) -> Self {
+        let alphabet = byte_alphabet();
+        Self { bpe, cuts, byte_of: Inverse::new(&alphabet), alphabet }
+    }
+}
+
+impl WordEncoder for ByteWords {
+    #[inline]
+    fn encode_word(&self, word: &[u8], out: &mut Vec<u32>) -> Result<(), EncodeError> {
+        if self.cuts.is_empty() {
+            return self.bpe.encode_word(word, out);
+        }
+        let written: String = word.iter().map(|&byte| self.alphabet[byte as usize]).collect();
+        let mut bytes = Vec::with_capacity(word.len());
+        let result = cut(&self.cuts, &written, &mut |piece| {
+            bytes.clear();
+            bytes.extend(piece.chars().filter_map(|c| self.byte_of.get(Some(c))));
+            Ok(self.bpe.encode_word(&bytes, out)?)
+        });
+        match result {
+            Err(Stop::Failed(error)) => Err(error),
+            Ok(()) | Err(Stop::NeedsReference) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The `BertNormalizer`, without a record of where characters come from.
+
+use tokenizers::normalizers::BertNormalizer;
+use unicode_categories::UnicodeCategories;
+use unicode_normalization_alignments::UnicodeNormalization;
+
+use crate::engine::fast::chinese::is_chinese;
+
+/// The flags of a `BertNormalizer`.
+#[derive(Clone, Copy)]
+pub(super) struct Bert {
+    clean: bool,
+    chinese: bool,
+    strip: bool,
+    lowercase: bool,
+}
+
+impl Bert {
+    pub(super) fn new(normalizer: &BertNormalizer) -> Self {
+        Self {
+            clean: normalizer.clean_text,
+            chinese: normalizer.handle_chinese_chars,
+            strip: normalizer.strip_accents.unwrap_or(normalizer.lowercase),
+            lowercase: normalizer.lowercase,
+        }
+    }
+
+    /// Appends the normal form of `text` to `out`, unless it is `text` itself. Returns whether it did.
+    pub(super) fn write(self, text: &str, out: &mut String) -> bool {
+        if text.bytes().all(|b| b.is_ascii_graphic()) {
+            // Nothing to clean, isolate or strip.
+            if self.lowercase && text.bytes().any(|b| b.is_ascii_uppercase()) {
+                out.push_str(text);
+                out.make_ascii_lowercase();
+                return true;
+            }
+            return false;
+        }
+        let mut cleaned = String::with_capacity(text.len() + 8);
+        for c in text.chars() {
+            if self.clean && (c == '\0' || c == '\u{fffd}' || is_control(c)) {
+                continue;
+            }
+            let c = if self.clean && c.is_whitespace() { ' ' } else { c };
+            if self.chinese && is_chinese(u32::from(c)) {
+                cleaned.extend([' ', c, ' ']);
+            } else {
+                cleaned.push(c);
+            }
+        }
+        if self.strip {
+            cleaned = cleaned.nfd().map(|(c, _)| c).filter(|c| !c.is_mark_nonspacing()).collect();
+        }
+        if self.lowercase {
+            // Character by character: a final sigma is not special.
+            out.extend(cleaned.chars().flat_map(char::to_lowercase));
+        } else {
+            out.push_str(&cleaned);
+        }
+        true
+    }
+}
+
+/// Unassigned, control, format and private characters of old Unicode tables, those of the reference.
+fn is_control(c: char) -> bool {
+    !matches!(c, '\t' | '\n' | '\r') && c.is_other()
+}

@@ -1,0 +1,175 @@
+//! The `Precompiled` normalizer, only for the stretches of a text that its character map may change.
+//!
+//! The reference divides a text into grapheme clusters and looks each up in the map, which is most of its time. Nearly all
+//! characters are a cluster of their own and in no string of the map. What a character is, is found out once.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use unicode_segmentation::UnicodeSegmentation;
+
+use crate::charsmap::Charsmap;
+use crate::engine::fast::classes::decode;
+
+/// The other bits are set.
+const KNOWN: u8 = 1;
+/// Beside another such character, it is a cluster of its own.
+const ALONE: u8 = 2;
+/// The map changes a cluster that begins with it.
+const CHANGES: u8 = 4;
+/// A string of the map begins with it.
+const STARTS: u8 = 8;
+
+/// The normalizer.
+pub(super) struct Precompiled {
+    map: Charsmap,
+    /// The bits of each character of the Basic Multilingual Plane. Every thread computes the same, so no lock is needed.
+    known: Vec<AtomicU8>,
+}
+
+impl Precompiled {
+    pub(super) fn new(map: Charsmap) -> Self {
+        Self { map, known: (0..0x1_0000).map(|_| AtomicU8::new(0)).collect() }
+    }
+
+    /// The bits of the character at `at`, and its length in bytes; `None` at the end.
+    #[inline]
+    fn class_at(&self, text: &str, at: usize) -> Option<(u8, usize)> {
+        let bytes = text.as_bytes();
+        let first = *bytes.get(at)?;
+        let (code, len) = if first < 0x80 { (u32::from(first), 1) } else { decode(bytes, at, first) };
+        // Characters outside of the plane are left to the map.
+        let Some(known) = self.known.get(code as usize) else { return Some((STARTS, len)) };
+        let class = match known.load(Ordering::Relaxed) {
+            0 => {
+                let class = self.find_out(text.get(at..at + len).unwrap_or_default());
+                known.store(class, Ordering::Relaxed);
+                class
+            }
+            class => class,
+        };
+        Some((class, len))
+    }
+
+    /// The bits of the character `c`.
+    fn find_out(&self, c: &str) -> u8 {
+        // A carriage return joins the line feed after it. The classes that remain (control characters, syllables of Hangul,
+        // and those without a rule) never join each other (UAX #29).
+        let apart = |text: String| text.graphemes(true).count() == 2;
+        let is_alone = c != "\r"
+            && [format!("a{c}"), format!("{c}a"), format!("{c}{c}"), format!("가{c}"), format!("{c}가")]
+                .into_iter()
+                .all(apart);
+        let mut class = KNOWN;
+        for (bit, is_set) in
+            [(ALONE, is_alone), (CHANGES, self.map.shortest(c).is_some()), (STARTS, self.map.is_prefix(c))]
+        {
+            if is_set {
+                class |= bit;
+            }
+        }
+        class
+    }
+
+    /// Appends `text` as the map leaves it to `out`, unless the map leaves it as it is. Returns whether it did.
+    pub(super) fn write(&self, text: &str, out: &mut String) -> bool {
+        let (mut at, mut copied) = (0, 0);
+        // Where the character before `at` begins: the one at `at` may join it.
+        let mut previous = 0;
+        while let Some((class, len)) = self.class_at(text, at) {
+            let end = at + len;
+            if class & ALONE != 0 {
+                let is_cluster = class & CHANGES != 0
+                    && self.class_at(text, end).is_none_or(|(next, _)| next & ALONE != 0);
+                if is_cluster {
+                    out.push_str(&text[copied..at]);
+                    out.push_str(self.map.shortest(&text[at..end]).unwrap_or_default());
+                    copied = end;
+                }
+                previous = at;
+                at = end;
+                continue;
+            }
+            // A stretch of clusters: from the character before to one that the next does not join either.
+            let start = previous;
+            let mut class = self.class_at(text, start).map_or(0, |(class, _)| class) | class;
+            (previous, at) = (at, end);
+            while let Some((next, len)) = self.class_at(text, at) {
+                class |= next;
+                (previous, at) = (at, at + len);
+                if next & ALONE != 0 && self.class_at(text, at).is_none_or(|(after, _)| after & ALONE != 0) {
+                    break;
+                }
+            }
+            if class & STARTS != 0 {
+                out.push_str(&text[copied..start]);
+                let _ = self.map.map_clusters::<()>(&text[start..at], |part| {
+                    out.push_str(part);
+                    ControlFlow::Continue(())
+                });
+                copied = at;
+            }
+        }
+        if copied == 0 {
+            return false;
+        }
+        out.push_str(&text[copied..]);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tokenizers::normalizers::NormalizerWrapper;
+
+    use super::*;
+    use crate::testing::{precompiled, tricky};
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2048))]
+
+        #[test]
+        fn mapping_stretches_is_mapping_the_whole(
+            text in prop_oneof![
+                tricky(),
+                "[ae\r\n\u{e9}½Ａ\u{300}-\u{303}\u{600}\u{93c}\u{915}\u{94d}\u{1100}\u{1161}\u{11a8}가각\u{200d}👩🇫🇷\u{fe0f}\u{0} ]{0,10}",
+            ],
+        ) {
+            let pairs = [
+                ("\n", " "), ("½", " 1/2"), ("Ａ", "A"), ("e\u{301}", "é"), ("ß", ""), ("👩", "woman"), ("가\u{11a8}", "각"),
+                ("a\u{300}", "à"), ("\u{915}", "k"), ("\u{200d}", ""), ("\u{303}", "~"), ("\r\n", "|"), ("x\u{301}", "y"),
+            ];
+            let normalizer = match serde_json::from_value(precompiled(&pairs)).unwrap() {
+                NormalizerWrapper::Precompiled(normalizer) => normalizer,
+                other => panic!("another normalizer: {other:?}"),
+            };
+            let ours = Precompiled::new(Charsmap::of(&normalizer).unwrap());
+            for _ in 0..2 {
+                let mut out = String::new();
+                let out = if ours.write(&text, &mut out) { &out } else { &text };
+                prop_assert_eq!(out, &normalizer.normalize_string(&text));
+            }
+        }
+    }
+
+    /// Of the classes that decide where clusters end, every pair of characters is tried.
+    #[test]
+    fn characters_that_are_alone_never_join_each_other() {
+        let ours = Precompiled::new(Charsmap::new(&[4, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap());
+        let mut alone = Vec::new();
+        for c in (0..0x1_0000).filter_map(char::from_u32) {
+            let class = ours.class_at(&c.to_string(), 0).unwrap().0;
+            if class & ALONE != 0 && (c as u32).is_multiple_of(29) || "\n\t a가각語\u{a9}\u{915}".contains(c)
+            {
+                alone.push(c);
+            }
+        }
+        assert!(alone.len() > 1000);
+        for (number, left) in alone.iter().enumerate() {
+            for right in alone.iter().skip(number % 7).step_by(7) {
+                assert_eq!(format!("{left}{right}").graphemes(true).count(), 2, "{left:?} {right:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Models that encode one word at a time.
+
+use std::sync::Arc;
+
+use tokenizers::{Model as _, ModelWrapper};
+
+use super::unigram::Unigram;
+use super::wordpiece::WordPiece;
+use crate::engine::reference::{Reference, guarded};
+use crate::error::EncodeError;
+
+/// A model.
+pub(super) enum WordModel {
+    WordPiece(WordPiece),
+    Unigram(Unigram),
+    /// The reference's model, without its normalizer and pre-tokenizer: fast enough for words that are looked up in a cache first.
+    Reference(Arc<Reference>),
+}
+
+impl WordModel {
+    /// The model of `reference`. `unigram_unk` is the index of the unknown token of a Unigram model.
+    pub(super) fn new(reference: &Arc<Reference>, unigram_unk: Option<usize>) -> Self {
+        let known = match reference.tokenizer().get_model() {
+            ModelWrapper::WordPiece(model) => WordPiece::new(model).map(Self::WordPiece),
+            ModelWrapper::Unigram(model) => Unigram::new(model, unigram_unk).map(Self::Unigram),
+            ModelWrapper::BPE(_) | ModelWrapper::WordLevel(_) => None,
+        };
+        known.unwrap_or_else(|| Self::Reference(Arc::clone(reference)))
+    }
+
+    /// Appends the ids of `word`, which is not empty.
+    pub(super) fn encode(&self, word: &str, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+        match self {
+            Self::WordPiece(model) => model.encode(word, out),
+            Self::Unigram(model) => model.encode(word, out),
+            Self::Reference(reference) => {
+                let tokens = guarded(|| reference.tokenizer().get_model().tokenize(word))?;
+                out.extend(tokens.iter().map(|token| token.id));
+            }
+        }
+        Ok(())
+    }
+}

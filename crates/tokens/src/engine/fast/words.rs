@@ -1,0 +1,239 @@
+//! Pre-tokenizers that cut at white space, for one chunk of a text: the words that the model sees.
+
+use std::ops::Range;
+
+use serde_json::Value;
+use tokenizers::utils::SysRegex;
+
+use super::metaspace::{Metaspace, Prefix};
+use super::wordpiece::is_punctuation;
+use crate::error::EncodeError;
+use crate::outline::{METASPACE, type_of};
+
+/// The words of `Whitespace`.
+const WORDS: &str = r"\w+|[^\w\s]+";
+
+/// The steps of a pre-tokenizer.
+pub(super) struct Words {
+    steps: Vec<Step>,
+    /// Whether white space is dropped before any step that keeps it.
+    drops: bool,
+}
+
+enum Step {
+    /// Cuts at white space and drops it.
+    Whitespace,
+    /// Keeps what matches.
+    Matches(SysRegex),
+    /// Cuts out characters: each, or as many as follow each other.
+    Chars {
+        is_cut_out: fn(char) -> bool,
+        each: bool,
+    },
+    Metaspace(Metaspace),
+}
+
+/// What a word encoder appends for a word.
+type Each<'a> = &'a mut dyn FnMut(&str) -> Result<(), EncodeError>;
+
+impl Words {
+    /// Reads it from a `tokenizer.json`; `None` when part of it is not known, or looks across spaces.
+    pub(super) fn read(value: &Value) -> Option<Self> {
+        let mut words = Self { steps: Vec::new(), drops: false };
+        words.push(value)?;
+        let is_metaspace = |step: &Step| matches!(step, Step::Metaspace(_));
+        (words.drops || words.steps.iter().any(is_metaspace)).then_some(words)
+    }
+
+    fn push(&mut self, value: &Value) -> Option<()> {
+        let chars = |is_cut_out, each| Step::Chars { is_cut_out, each };
+        let step = match type_of(value)? {
+            "Sequence" => {
+                return value.get("pretokenizers")?.as_array()?.iter().try_for_each(|part| self.push(part));
+            }
+            "WhitespaceSplit" => Step::Whitespace,
+            "BertPreTokenizer" => {
+                self.push_step(Step::Whitespace)?;
+                chars(is_punctuation, true)
+            }
+            "Whitespace" => Step::Matches(SysRegex::new(WORDS).ok()?),
+            "Punctuation" => match value.get("behavior").map_or(Some("Isolated"), Value::as_str)? {
+                "Isolated" => chars(is_punctuation, true),
+                "Contiguous" => chars(is_punctuation, false),
+                _ => return None,
+            },
+            "Digits" => chars(char::is_numeric, value.get("individual_digits")?.as_bool()?),
+            "Metaspace" => Step::Metaspace(Metaspace::read(value)?),
+            _ => return None,
+        };
+        self.push_step(step)
+    }
+
+    fn push_step(&mut self, step: Step) -> Option<()> {
+        match &step {
+            // Spaces are symbols behind it.
+            Step::Whitespace | Step::Matches(_) => self.drops |= self.steps.iter().all(Step::is_for_chars),
+            Step::Metaspace(metaspace) if !self.drops => {
+                // It has to be the one that cuts at spaces, and see the text as it is.
+                if !metaspace.splits || !self.steps.is_empty() {
+                    return None;
+                }
+            }
+            // The first word would have to know where it was.
+            Step::Metaspace(metaspace) if metaspace.prefix == Prefix::MissingFirst => return None,
+            Step::Metaspace(_) | Step::Chars { .. } => {}
+        }
+        self.steps.push(step);
+        Some(())
+    }
+
+    /// Whether white space makes nothing but the ends of words.
+    pub(super) fn drops_whitespace(&self) -> bool {
+        self.drops
+    }
+
+    /// Whether a space becomes [`METASPACE`], or is followed by it.
+    pub(super) fn writes_metaspace(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Metaspace(_)))
+    }
+
+    /// Which texts that do not follow a space get one, where that makes a difference to those that do.
+    pub(super) fn prefix(&self) -> Prefix {
+        match self.steps.first() {
+            Some(Step::Metaspace(metaspace)) => metaspace.prefix,
+            _ => Prefix::Missing,
+        }
+    }
+
+    /// Calls `each` with the words of the normalized `text`; `is_after_space`: whether a space comes before it, or the
+    /// tokenizer puts one there.
+    pub(super) fn each(&self, text: &str, is_after_space: bool, each: Each<'_>) -> Result<(), EncodeError> {
+        apply(&self.steps, text, is_after_space && !self.drops, each)
+    }
+}
+
+fn apply(steps: &[Step], text: &str, is_after_space: bool, each: Each<'_>) -> Result<(), EncodeError> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    let Some((step, rest)) = steps.split_first() else { return each(text) };
+    match step {
+        Step::Whitespace => {
+            text.split(char::is_whitespace).try_for_each(|word| apply(rest, word, is_after_space, each))
+        }
+        Step::Matches(regex) => regex
+            .find_iter(text)
+            .try_for_each(|(start, end)| apply(rest, &text[start..end], is_after_space, each)),
+        Step::Chars { is_cut_out, each: each_char } => {
+            let mut piece = |range: Range<usize>| apply(rest, &text[range], is_after_space, each);
+            // The last cut, and whether what follows it is cut out.
+            let (mut start, mut is_out) = (0, false);
+            for (at, c) in text.char_indices() {
+                let is_cut_out = is_cut_out(c);
+                if at > 0 && (is_cut_out != is_out || is_cut_out && *each_char) {
+                    piece(start..at)?;
+                    start = at;
+                }
+                is_out = is_cut_out;
+            }
+            piece(start..text.len())
+        }
+        Step::Metaspace(metaspace) => {
+            let has_prefix = is_after_space || metaspace.prefix == Prefix::Missing;
+            let mut written = String::with_capacity(text.len() + 2 * METASPACE.len_utf8());
+            if has_prefix && !text.starts_with([' ', METASPACE]) {
+                written.push(METASPACE);
+            }
+            written.extend(text.chars().map(|c| if c == ' ' { METASPACE } else { c }));
+            if !metaspace.splits {
+                return apply(rest, &written, false, each);
+            }
+            let mut start = 0;
+            for (at, _) in written.match_indices(METASPACE) {
+                apply(rest, &written[start..at], false, each)?;
+                start = at;
+            }
+            apply(rest, &written[start..], false, each)
+        }
+    }
+}
+
+impl Step {
+    fn is_for_chars(&self) -> bool {
+        !matches!(self, Step::Metaspace(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+    use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer, PreTokenizerWrapper};
+
+    use super::*;
+    use crate::testing::tricky;
+
+    fn metaspace(scheme: &str, split: bool) -> Value {
+        json!({"type": "Metaspace", "replacement": "\u{2581}", "prepend_scheme": scheme, "split": split})
+    }
+
+    fn in_order(parts: &[Value]) -> Value {
+        json!({"type": "Sequence", "pretokenizers": parts})
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+
+        #[test]
+        fn the_words_are_those_of_the_reference(text in tricky()) {
+            let whitespace = || json!({"type": "WhitespaceSplit"});
+            let punctuation = |behavior: &str| json!({"type": "Punctuation", "behavior": behavior});
+            for value in [
+                whitespace(),
+                json!({"type": "Whitespace"}),
+                json!({"type": "BertPreTokenizer"}),
+                metaspace("always", true),
+                metaspace("first", true),
+                in_order(&[metaspace("always", true)]),
+                in_order(&[whitespace(), metaspace("always", true)]),
+                in_order(&[whitespace(), metaspace("always", false), punctuation("Isolated")]),
+                in_order(&[whitespace(), metaspace("never", true)]),
+                in_order(&[json!({"type": "Whitespace"}), punctuation("Contiguous"), json!({"type": "Digits", "individual_digits": true})]),
+                in_order(&[json!({"type": "Digits", "individual_digits": false}), whitespace(), punctuation("Contiguous")]),
+            ] {
+                let reference: PreTokenizerWrapper = serde_json::from_value(value.clone()).unwrap();
+                let mut pieces = PreTokenizedString::from(text.as_str());
+                reference.pre_tokenize(&mut pieces).unwrap();
+                let splits = pieces.get_splits(OffsetReferential::Normalized, OffsetType::None);
+                let expected: Vec<String> = splits.into_iter().map(|(word, _, _)| word.to_owned()).collect();
+                let mut words = Vec::new();
+                Words::read(&value).unwrap().each(&text, true, &mut |word| {
+                    words.push(word.to_owned());
+                    Ok(())
+                }).unwrap();
+                prop_assert_eq!(words, expected, "{}", value);
+            }
+        }
+    }
+
+    #[test]
+    fn what_looks_across_spaces_is_not_known() {
+        let whitespace = json!({"type": "WhitespaceSplit"});
+        let punctuation = json!({"type": "Punctuation", "behavior": "Isolated"});
+        for value in [
+            metaspace("always", false),
+            punctuation.clone(),
+            in_order(&[]),
+            in_order(&[punctuation.clone(), metaspace("always", true)]),
+            in_order(&[metaspace("always", true), metaspace("always", true)]),
+            in_order(&[whitespace, metaspace("first", true)]),
+            json!({"type": "Punctuation", "behavior": "MergedWithNext"}),
+            json!({"type": "CharDelimiterSplit", "delimiter": "-"}),
+            json!({"type": "UnicodeScripts"}),
+        ] {
+            assert!(Words::read(&value).is_none(), "{value}");
+        }
+        let value = in_order(&[json!({"type": "WhitespaceSplit"}), metaspace("never", true), punctuation]);
+        assert!(Words::read(&value).is_some_and(|words| words.drops_whitespace()));
+    }
+}
