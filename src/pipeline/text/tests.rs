@@ -57,7 +57,7 @@ fn a_unit_whose_engine_is_caught_is_done_again_by_the_reference_and_counted() {
 
 #[test]
 fn urls_are_refused_before_anything_is_created() {
-    let url = || std::path::PathBuf::from("s3://bucket/x");
+    let url = || std::path::PathBuf::from("hf://bucket/x");
     let source = |path| vec![SourceSpec { label: "x".to_owned(), path }];
     let text = |sources, input| {
         let tokenizer = Tokenizer::bytes(TokenizerOptions::default()).unwrap();

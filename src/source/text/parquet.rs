@@ -236,7 +236,7 @@ impl Groups {
         self.next_row = row.saturating_add(rows);
         let (mut stored, mut decoded) = (0u64, 0u64);
         for column in self.file.leaves(group, &self.roots) {
-            let (start, length) = column.byte_range();
+            let (start, length) = self.file.chunks.decode(|| Ok(column.byte_range()))?;
             let range = start..start.saturating_add(length);
             self.file.chunks.file.will_read(range).map_err(Broken::Failed)?;
             self.check_pages(column, rows)?;
