@@ -112,7 +112,7 @@ fn images_of_a_bucket_are_those_of_the_folder() {
     sources.server.put("bucket/photos-of-others/x.jpg", image(2));
     let options = "--resize shorter:16 --max-rejects 3 --unit-bytes 65536 --shard-records 5";
     sources.same("images", &["photos"], &format!("{options} --dedup bytes"));
-    assert_eq!(manifest(&sources.path("remote"))["class_names"].as_array().unwrap().len(), 3);
+    assert_eq!(manifest(&sources.path("remote"))["schema"]["class_names"].as_array().unwrap().len(), 3);
     assert_eq!(rejects(&sources.path("remote")).len(), 2);
     sources.same("images", &["photos/"], &format!("{options} --shuffle --seed 4 --format arrow"));
     assert!(sources.server.counts().faults > 10);
@@ -274,16 +274,16 @@ fn an_object_that_changes_fails_its_unit_and_the_others_are_kept() {
     let options = "--unit-bytes 4096 --format msgpack";
     sources.run(&format!("images photos --out whole {options}")).exits(0);
     sources.run(&format!("plan images s3://bucket/photos --out out {options}")).exits(0);
-    // Replaced by one of the same size, deleted, and denied.
+    // Replaced by one of the same size, and deleted.
     let mut other = image(3);
     *other.last_mut().unwrap() ^= 1;
     sources.server.put("bucket/photos/03.jpg", other);
-    sources.run("run out").exits(3).says(&["photos/03.jpg", "replaced", "--resume"]);
-    sources.server.put("bucket/photos/03.jpg", image(3));
     sources.server.delete("bucket/photos/05.jpg");
-    sources.run("run out --resume").exits(3).says(&["photos/05.jpg", "no such object"]);
+    sources.run("run out").exits(3).says(&["2 of 12 units failed", "photos/0", "again"]);
+    sources.server.put("bucket/photos/03.jpg", image(3));
+    sources.run("run out").exits(3).says(&["1 of 2 units failed", "photos/05.jpg", "no such object"]);
     sources.server.put("bucket/photos/05.jpg", image(5));
-    sources.run("run out --resume").exits(0);
+    sources.run("run out").exits(0);
     sources.run("merge out").exits(0);
     assert_same(&tree(&sources.path("whole")), &tree(&sources.path("out")));
 

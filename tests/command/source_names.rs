@@ -210,7 +210,7 @@ fn urls_are_refused_and_nothing_is_written() {
         run_images(dir.path(), b"", args).exits(2).says(&["is a URL"]);
         assert_same(&tree(dir.path()), &before);
     }
-    let ran = Ran::of(command(["inspect", "s3://bucket/x"]).current_dir(dir.path()).output().unwrap());
+    let ran = Ran::of(command(["inspect", "hf://bucket/x"]).current_dir(dir.path()).output().unwrap());
     ran.exits(2).says(&["is a URL"]);
 }
 

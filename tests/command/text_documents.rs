@@ -357,7 +357,7 @@ fn a_tokenizer_without_a_fast_engine_is_told_and_its_documents_are_limited() {
     let json = std::fs::read(fixture("tokenizers/bpe.json")).unwrap();
     let mut tokenizer: serde_json::Value = serde_json::from_slice(&json).unwrap();
     tokenizer["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": [
-        {"type": "Punctuation", "behavior": "Isolated"}, tokenizer["pre_tokenizer"]]});
+        {"type": "Punctuation", "behavior": "MergedWithPrevious"}, tokenizer["pre_tokenizer"]]});
     std::fs::write(dir.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();
     let source = dir.path().join("c.jsonl");
     write_lines(&source, &[json!({"text": "one, two"}), json!({"text": "more than ten bytes"})]);

@@ -69,7 +69,7 @@ impl Faults {
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         x ^= x >> 31;
-        (x % self.one_in == 0)
+        x.is_multiple_of(self.one_in)
             .then(|| self.kinds.get((x >> 32) as usize % self.kinds.len().max(1)).copied())?
     }
 }

@@ -256,8 +256,8 @@ impl State {
         let mut sum: u64 = self.pieces.iter().map(size).sum();
         while sum > self.held_bytes {
             let is_done = |piece: &Piece| {
-                !piece.range.contains(&offset)
-                    && !(piece.range.start > offset && self.announced.contains(&piece.range.start))
+                let is_ahead = piece.range.start > offset && self.announced.contains(&piece.range.start);
+                !is_ahead && !piece.range.contains(&offset)
             };
             let done = self.pieces.iter().enumerate().filter(|(_, piece)| is_done(piece));
             let Some((oldest, _)) = done.min_by_key(|(_, piece)| piece.used) else { break };
