@@ -2,7 +2,7 @@
 //!
 //! Entries of a directory sort by the bytes of their name, a directory as name + `/`. That is the order of full paths,
 //! and the one in which object stores list, so it does not depend on the file system. Sources in object storage are listed by
-//! [`remote`].
+//! `remote`.
 
 use std::collections::HashSet;
 use std::ffi::OsString;

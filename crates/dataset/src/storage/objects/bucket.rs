@@ -105,7 +105,7 @@ impl Bucket {
         }
     }
 
-    /// What is at each of `urls`, [`AT_ONCE`] requests at a time.
+    /// What is at each of `urls`, 16 requests at a time.
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ impl Bucket {
         })
     }
 
-    /// Ranges of an object of `bytes` bytes, [`AT_ONCE`] requests at a time, in the order of `ranges`. With `etag`, of the object that
+    /// Ranges of an object of `bytes` bytes, 16 requests at a time, in the order of `ranges`. With `etag`, of the object that
     /// has it.
     ///
     /// # Errors

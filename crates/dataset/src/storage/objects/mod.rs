@@ -1,7 +1,7 @@
 //! Object storage: datasets and sources under `s3://`, `gs://`, `az://` and `https://`.
 //!
-//! [`ObjectUrl`] is an address, [`Bucket`] the client of its store. All calls block; requests run on a runtime of their own
-//! ([`runtime`]) that starts with the first request of a process, never before a fork. The client is the crate
+//! [`ObjectUrl`](super::ObjectUrl) is an address, [`Bucket`] the client of its store. All calls block; requests run on a runtime of their own
+//! (`runtime`) that starts with the first request of a process, never before a fork. The client is the crate
 //! `object_store`: it signs requests, tries again after failures of the network and of the server, and takes its credentials
 //! from the environment.
 
