@@ -14,6 +14,7 @@ use std::path::Path;
 
 use super::finished::{UnitDirs, UnitResult, difference};
 use super::keys::KeyCheck;
+use super::memory::SORT_BYTES;
 use super::outcome::ContentHash;
 use super::output::{OutputDir, shard_path};
 use super::progress::Stop;
@@ -34,8 +35,6 @@ use crate::storage::{NewFile, Written, create_dir, lstat, rename, resolve, sync_
 
 /// Rejects that an error message shows.
 const SHOWN_REJECTS: usize = 3;
-/// Bytes that sorting may hold.
-const SORT_MEMORY_BYTES: usize = 64 << 20;
 
 /// What the commit needs beside the units.
 pub(super) struct Commit<'a> {
@@ -123,7 +122,7 @@ impl Commit<'_> {
             format: self.format,
             schema: self.schema,
         }
-        .run(SORT_MEMORY_BYTES)
+        .run(SORT_BYTES)
         .map_err(|error| Failure { worth_resuming: error.kind() != ErrorKind::Usage, error })?;
         let staged = self.dir.staged();
         create_dir(&staged.join("index"))?;
@@ -308,7 +307,7 @@ impl Commit<'_> {
         let kind = self.schema.kind;
         let staged = self.dir.staged();
         let mut records = RecordIndexWriter::create(&staged, name, kind)?;
-        let mut lengths = LengthIndexBuilder::new(self.dir.work(), SORT_MEMORY_BYTES);
+        let mut lengths = LengthIndexBuilder::new(self.dir.work(), SORT_BYTES);
         let mut split = (Counts::default(), 0, 0, 0);
         for unit in units {
             let part = &unit.splits[ordinal];

@@ -13,6 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
+use super::memory::SORT_BYTES;
 use super::progress::Stop;
 use super::workers::on_threads;
 use crate::error::{Error, Result};
@@ -22,8 +23,6 @@ use crate::storage::{NewFile, hash_file, lstat, write_file};
 
 /// Name of the file with the duplicates that were found, in the working directory.
 pub(super) const FILE_NAME: &str = "duplicates";
-/// Bytes that sorting may hold.
-const SORT_MEMORY_BYTES: usize = 64 << 20;
 /// Hash, size and ordinal of a file, big-endian, so that equal files sort together and in order.
 const ROW_BYTES: usize = 16 + 8 + 8;
 /// Bytes of a row that are the same for equal files.
@@ -123,7 +122,7 @@ fn found_before(path: &Path) -> Result<Found> {
 
 fn find(mut files: Vec<Candidate>, work: &Path, threads: usize, stop: &Stop) -> Result<Found> {
     keep_equal_sizes(&mut files);
-    let mut sort = ExternalSort::<ROW_BYTES>::new(work, SORT_MEMORY_BYTES);
+    let mut sort = ExternalSort::<ROW_BYTES>::new(work, SORT_BYTES);
     hash_all(&files, &mut sort, threads, stop)?;
     files.sort_by_key(|f| f.ordinal);
     let path_of = |ordinal: usize| {

@@ -1,45 +1,101 @@
-//! A limit on bytes in use at one time.
+//! The memory of a run: how `--memory` is shared, and who holds how much of it.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// A counting semaphore over bytes. One request larger than the whole waits until it is alone, and then runs.
-///
-/// A holder never waits for a second permit, so waiting always ends.
+use crate::options::MIN_MEMORY_BYTES;
+
+/// What a sort may hold. Sorting comes before and after the conversion, one sort at a time, when nothing else is held: so
+/// it may have what the smallest `--memory` allows.
+pub(super) const SORT_BYTES: usize = MIN_MEMORY_BYTES as usize;
+
+/// How `--memory` is shared while units are converted. What the shares are for differs in when it is known: the size of a
+/// task before it is read, that of an image from its header, and buffers are kept because the next image may need them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shares(u64);
+
+impl Shares {
+    pub(super) fn of(memory_bytes: u64) -> Self {
+        Self(memory_bytes)
+    }
+
+    /// A quarter: files and records, from being read to being written.
+    pub(super) fn tasks(self) -> Pool {
+        Pool::new(self.0 / 4)
+    }
+
+    /// Half: images while they are decoded and resized.
+    pub(super) fn images(self) -> Pool {
+        Pool::new(self.0 / 2)
+    }
+
+    /// A quarter, for all threads: buffers of images that a thread keeps for the next one.
+    pub(super) fn kept_by_thread(self, threads: usize) -> u64 {
+        self.0 / 4 / threads.max(1) as u64
+    }
+}
+
+/// Bytes that may be held at one time.
+#[derive(Debug, Clone)]
+pub(super) struct Pool(Arc<Held>);
+
 #[derive(Debug)]
-pub(super) struct MemoryLimit {
-    limit: u64,
-    used: Mutex<u64>,
+struct Held {
+    most: u64,
+    bytes: Mutex<u64>,
     freed: Condvar,
 }
 
-/// Bytes in use until dropped.
+/// Bytes of a pool that are held until this is dropped.
 #[derive(Debug)]
-pub(super) struct Permit<'a> {
-    of: &'a MemoryLimit,
+pub(super) struct Reservation {
+    of: Pool,
     bytes: u64,
 }
 
-impl MemoryLimit {
-    pub(super) fn new(limit: u64) -> Self {
-        Self { limit, used: Mutex::new(0), freed: Condvar::new() }
+impl Pool {
+    pub(super) fn new(most: u64) -> Self {
+        Self(Arc::new(Held { most, bytes: Mutex::default(), freed: Condvar::new() }))
     }
 
-    /// Waits until `bytes` more fit.
-    pub(super) fn acquire(&self, bytes: u64) -> Permit<'_> {
-        let bytes = bytes.min(self.limit);
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        while *used + bytes > self.limit {
-            used = self.freed.wait(used).unwrap_or_else(PoisonError::into_inner);
+    /// Whether `bytes` more fit. What is larger than the pool fits when nothing else is held: leaving it out would make the dataset
+    /// depend on `--memory`.
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
+        self.0.has_room(self.held(), bytes)
+    }
+
+    /// Holds `bytes`, whether they fit or not: for what is there already.
+    pub(super) fn hold(&self, bytes: u64) -> Reservation {
+        *self.0.bytes.lock().unwrap_or_else(PoisonError::into_inner) += bytes;
+        Reservation { of: self.clone(), bytes }
+    }
+
+    /// Waits until `bytes` more fit, and holds them.
+    ///
+    /// Who holds a reservation of a pool never waits for another one of it, so waiting always ends.
+    pub(super) fn wait_for(&self, bytes: u64) -> Reservation {
+        let mut held = self.0.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        while !self.0.has_room(*held, bytes) {
+            held = self.0.freed.wait(held).unwrap_or_else(PoisonError::into_inner);
         }
-        *used += bytes;
-        Permit { of: self, bytes }
+        *held += bytes;
+        Reservation { of: self.clone(), bytes }
+    }
+
+    fn held(&self) -> u64 {
+        *self.0.bytes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Permit<'_> {
+impl Held {
+    fn has_room(&self, held: u64, bytes: u64) -> bool {
+        held == 0 || held.saturating_add(bytes) <= self.most
+    }
+}
+
+impl Drop for Reservation {
     fn drop(&mut self) {
-        *self.of.used.lock().unwrap_or_else(PoisonError::into_inner) -= self.bytes;
-        self.of.freed.notify_all();
+        *self.of.0.bytes.lock().unwrap_or_else(PoisonError::into_inner) -= self.bytes;
+        self.of.0.freed.notify_all();
     }
 }
 
@@ -49,23 +105,46 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     #[test]
-    fn no_more_than_the_limit_is_in_use() {
-        let limit = MemoryLimit::new(10);
-        let (now, peak) = (AtomicU64::new(0), AtomicU64::new(0));
+    fn no_more_than_the_pool_is_held_except_by_one_alone() {
+        let pool = Pool::new(10);
+        let (now, holders) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
-            for i in 0..8u64 {
-                let (limit, now, peak) = (&limit, &now, &peak);
+            for bytes in 0..16u64 {
+                let (pool, now, holders) = (&pool, &now, &holders);
                 scope.spawn(move || {
                     for _ in 0..100 {
-                        let bytes = i * 2;
-                        let _permit = limit.acquire(bytes);
-                        let used = now.fetch_add(bytes.min(10), Ordering::SeqCst) + bytes.min(10);
-                        peak.fetch_max(used, Ordering::SeqCst);
-                        now.fetch_sub(bytes.min(10), Ordering::SeqCst);
+                        let _held = pool.wait_for(bytes);
+                        let others = holders.fetch_add(u64::from(bytes > 0), Ordering::SeqCst);
+                        let held = now.fetch_add(bytes, Ordering::SeqCst) + bytes;
+                        assert!(held <= 10 || bytes == 0 || others == 0, "{held} by {}", others + 1);
+                        std::thread::yield_now();
+                        now.fetch_sub(bytes, Ordering::SeqCst);
+                        holders.fetch_sub(u64::from(bytes > 0), Ordering::SeqCst);
                     }
                 });
             }
         });
-        assert!(peak.load(Ordering::SeqCst) <= 10);
+        assert_eq!(pool.held(), 0);
+    }
+
+    #[test]
+    fn what_is_there_already_is_held_and_counts() {
+        let pool = Pool::new(10);
+        let held = pool.hold(25);
+        assert!(!pool.has_room(0) && !pool.has_room(1));
+        drop(held);
+        assert!(pool.has_room(10) && pool.has_room(25));
+        let _held = pool.hold(6);
+        assert!(pool.has_room(4) && !pool.has_room(5));
+    }
+
+    #[test]
+    fn the_shares_of_all_threads_are_the_memory() {
+        for threads in [0, 1, 7] {
+            let shares = Shares::of(1 << 30);
+            let kept = shares.kept_by_thread(threads) * threads.max(1) as u64;
+            let sum = shares.tasks().0.most + shares.images().0.most + kept;
+            assert!(sum <= 1 << 30 && sum > (1 << 30) - 8, "{sum}");
+        }
     }
 }

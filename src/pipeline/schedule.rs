@@ -23,6 +23,7 @@ use std::time::Instant;
 use super::close::{Close, Closing};
 use super::conversion::{Conversion, Converting, Feed};
 use super::events::{Event, EventLevel};
+use super::memory::{Pool, Reservation};
 use super::outcome::{Outcome, Outcomes};
 use super::progress::{Progress, Stop, resumable};
 use super::testing::panic_point;
@@ -46,8 +47,8 @@ const CLOSING_QUEUE: usize = 4;
 pub(super) struct Schedule<'a, C: Conversion> {
     pub conversion: &'a C,
     pub threads: usize,
-    /// Limit of the bytes held by tasks.
-    pub memory_bytes: u64,
+    /// What tasks hold from being fed to being written.
+    pub memory: Pool,
     pub progress: &'a Progress,
     pub stop: &'a Stop,
     /// Starts the sink of a unit.
@@ -117,15 +118,13 @@ struct State<'c, T> {
     open: Vec<OpenUnit<'c, T>>,
     /// Units being opened right now.
     opening: usize,
-    /// Bytes held by tasks of all units.
-    held: u64,
     failed: FailedUnits,
     fatal: Option<Error>,
 }
 
 impl<T> Default for State<'_, T> {
     fn default() -> Self {
-        Self { todo: VecDeque::new(), open: Vec::new(), opening: 0, held: 0, failed: Vec::new(), fatal: None }
+        Self { todo: VecDeque::new(), open: Vec::new(), opening: 0, failed: Vec::new(), fatal: None }
     }
 }
 
@@ -141,8 +140,8 @@ struct OpenUnit<'c, T> {
     /// Number of the next task to be fed, and to be written.
     fed: u64,
     written: u64,
-    /// Outcomes that wait for earlier ones, with the bytes their tasks hold.
-    ready: BTreeMap<u64, (Outcomes, u64)>,
+    /// Outcomes that wait for earlier ones, with what their tasks hold.
+    ready: BTreeMap<u64, (Outcomes, Reservation)>,
     careful: bool,
     failure: Option<Failure>,
 }
@@ -150,8 +149,7 @@ struct OpenUnit<'c, T> {
 struct Numbered<T> {
     number: u64,
     task: T,
-    /// Bytes that it holds.
-    bytes: u64,
+    held: Reservation,
 }
 
 enum Failure {
@@ -175,7 +173,7 @@ impl<T> OpenUnit<'_, T> {
 
 /// What a worker does next.
 enum Action<'c, T> {
-    Write { unit: u32, sink: Box<UnitSink>, ready: Vec<(Outcomes, u64)>, finished: bool },
+    Write { unit: u32, sink: Box<UnitSink>, ready: Vec<(Outcomes, Reservation)>, finished: bool },
     Feed { unit: u32, feed: Box<dyn Feed<T> + 'c> },
     Convert { unit: u32, careful: bool, task: Numbered<T> },
     Open { unit: u32, careful: bool },
@@ -269,12 +267,11 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
             }
         }
         let window = self.schedule.threads * WINDOW_PER_THREAD;
-        let (held, limit) = (state.held, self.schedule.memory_bytes);
-        let room = |feed: &dyn Feed<C::Task>| held == 0 || held.saturating_add(feed.next_bytes()) <= limit;
+        let has_room = |feed: &dyn Feed<C::Task>| self.schedule.memory.has_room(feed.next_bytes());
         for open in state.open.iter_mut().filter(|open| open.failure.is_none()) {
             if open.waiting.len() < self.schedule.threads
                 && open.under_way() < window
-                && let Some(feed) = open.feed.take_if(|feed| room(feed.as_ref()))
+                && let Some(feed) = open.feed.take_if(|feed| has_room(feed.as_ref()))
             {
                 return Action::Feed { unit: open.unit, feed };
             }
@@ -304,8 +301,6 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
             u.failure.is_some() && u.sink.is_some() && idle
         })?;
         let open = state.open.remove(at);
-        state.held -= open.ready.values().map(|(_, bytes)| bytes).sum::<u64>();
-        state.held -= open.waiting.iter().map(|task| task.bytes).sum::<u64>();
         match open.failure {
             Some(Failure::Redo) => {
                 state.opening += 1;
@@ -361,10 +356,10 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
         let Some(open) = state.open.iter_mut().find(|u| u.unit == unit) else { return };
         match next {
             Ok(Some((task, bytes))) if open.failure.is_none() => {
-                open.waiting.push_back(Numbered { number: open.fed, task, bytes });
+                let held = self.schedule.memory.hold(bytes);
+                open.waiting.push_back(Numbered { number: open.fed, task, held });
                 open.fed += 1;
                 open.feed = Some(feed);
-                state.held += bytes;
             }
             other => {
                 open.exhausted = true;
@@ -376,7 +371,7 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
     }
 
     fn convert(&self, unit: u32, careful: bool, task: Numbered<C::Task>, scratch: &mut C::Scratch) {
-        let Numbered { number, task, bytes } = task;
+        let Numbered { number, task, held } = task;
         panic_point("convert");
         let mut outcomes = Outcomes::default();
         let started = Instant::now();
@@ -394,23 +389,21 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
             Ok(Converting::RedoUnit) => drop(open.failure.get_or_insert(Failure::Redo)),
             Err(error) => drop(open.failure.get_or_insert(Failure::Error(error))),
         }
-        open.ready.insert(number, (outcomes, bytes));
+        open.ready.insert(number, (outcomes, held));
     }
 
     fn write(
         &self,
         unit: u32,
         mut sink: Box<UnitSink>,
-        ready: Vec<(Outcomes, u64)>,
+        ready: Vec<(Outcomes, Reservation)>,
         finished: bool,
     ) -> Result<()> {
         panic_point("write");
         let started = Instant::now();
         let mut closed = Vec::new();
         let tasks = ready.len() as u64;
-        let mut freed = 0;
-        for (outcomes, bytes) in ready {
-            freed += bytes;
+        for (outcomes, _held) in ready {
             self.count(&outcomes);
             sink.write(outcomes, &mut closed)?;
         }
@@ -418,7 +411,6 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
         // Handed over before anyone else can go on with the unit: its shards go before its end.
         self.hand_over(closed.drain(..).map(Closing::shard));
         let mut state = self.lock();
-        state.held -= freed;
         let Some(at) = state.open.iter().position(|u| u.unit == unit) else { return Ok(()) };
         let open = &mut state.open[at];
         open.written += tasks;

@@ -9,6 +9,7 @@ use std::time::Instant;
 use super::conversion::Conversion;
 use super::finished::{Check, UnitDirs, UnitState};
 use super::job_file::JobHeader;
+use super::memory::Shares;
 use super::progress::{Progress, Stop};
 use super::publish::{Remote, UPLOADS};
 use super::schedule::{FailedUnits, Schedule, run};
@@ -137,10 +138,10 @@ impl Units<'_> {
             remote: self.remote.cloned(),
         });
         let sink = |unit| UnitSink::create(unit, self.dirs, &unit_options, conversion.stages());
-        let memory_bytes = options.memory_bytes / 4;
+        let memory = Shares::of(options.memory_bytes).tasks();
         let uploads = self.remote.map(|_| UPLOADS);
         let failed =
-            run(&Schedule { conversion, threads, memory_bytes, progress, stop, sink: &sink, uploads }, todo)?;
+            run(&Schedule { conversion, threads, memory, progress, stop, sink: &sink, uploads }, todo)?;
         writeback.check()?;
         progress.timing.end(Phase::Convert, started);
         all_failures(failed, count).map_or(Ok(()), Err)

@@ -105,7 +105,7 @@ def test_everything_is_as_in_a_local_dataset(moto, corpus_in, photos_in, fmt):
 
 def test_a_loader_goes_on_where_it_was_and_faults_change_nothing(objects, corpus_in, tmp_path):
     path = corpus_in("msgpack").path
-    server = objects(path, "--one-in", 30, "--seed", 5)
+    server = objects(path, "--one-in", 3, "--seed", 5)
     options = {"max_tokens": 2048, "oversize": "truncate", "seed": 1}
     local = batches(dsconvert.open(path, "train"), **options)
 

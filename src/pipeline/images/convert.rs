@@ -18,7 +18,7 @@ use crate::options::RunOptions;
 use crate::panics::contained;
 use crate::pipeline::conversion::{Conversion, Converting, Feed};
 use crate::pipeline::dedup::{Candidate, duplicates};
-use crate::pipeline::memory::MemoryLimit;
+use crate::pipeline::memory::{Pool, Shares};
 use crate::pipeline::outcome::{Outcome, Outcomes};
 use crate::pipeline::progress::Stop;
 use crate::pipeline::stage::Stages;
@@ -55,7 +55,7 @@ pub(in crate::pipeline) struct Images<'a> {
     pub(super) job: &'a ImagesJob,
     /// The classes of labels in Parquet files.
     pub(super) classes: ClassOrdinals,
-    pixels: MemoryLimit,
+    pixels: Pool,
     /// Bytes of buffers that a worker keeps from image to image.
     kept_bytes: usize,
     /// Ordinals of the files that are left out, and of those that stay instead.
@@ -104,15 +104,13 @@ impl Conversion for Images<'_> {
 }
 
 impl<'a> Images<'a> {
-    /// Half of the memory is for images under way, a quarter for the buffers that workers keep; the scheduler has the
-    /// rest for files and records.
     pub(in crate::pipeline) fn new(job: &'a ImagesJob, run: &RunOptions) -> Self {
-        let kept = run.memory_bytes / 4 / run.threads.max(1) as u64;
+        let shares = Shares::of(run.memory_bytes);
         Self {
             job,
             classes: ClassOrdinals::new(&job.schema.class_names),
-            pixels: MemoryLimit::new(run.memory_bytes / 2),
-            kept_bytes: kept.min(DEFAULT_KEPT_BYTES as u64) as usize,
+            pixels: shares.images(),
+            kept_bytes: shares.kept_by_thread(run.threads).min(DEFAULT_KEPT_BYTES as u64) as usize,
             duplicates: OnceLock::new(),
         }
     }
@@ -227,7 +225,7 @@ impl<'a> Images<'a> {
         })?;
         let header = self.job.transform.peek(bytes)?;
         let converted = {
-            let _permit = self.pixels.acquire(header.memory_bytes);
+            let _held = self.pixels.wait_for(header.memory_bytes);
             if header.memory_bytes > self.kept_bytes as u64 {
                 self.convert_apart(bytes, scratch)?
             } else {

@@ -112,7 +112,7 @@ fn run_with(fails: Fails, threads: usize) -> (Result<FailedUnits>, u64) {
     let schedule = Schedule {
         conversion: &conversion,
         threads,
-        memory_bytes: 100,
+        memory: Pool::new(100),
         progress: &progress,
         stop: &stop,
         sink: &sink,

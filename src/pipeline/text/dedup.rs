@@ -19,14 +19,13 @@ use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
 use crate::pipeline::conversion::{Converting, Feed};
 use crate::pipeline::dedup::{FILE_NAME, is_kept, keep};
+use crate::pipeline::memory::SORT_BYTES;
 use crate::pipeline::outcome::Outcomes;
 use crate::pipeline::progress::Stop;
 use crate::pipeline::workers::on_threads;
 use crate::sample::Reject;
 use crate::storage::NewFile;
 
-/// Bytes that a sort may hold.
-const SORT_MEMORY_BYTES: usize = 64 << 20;
 const HASH_BYTES: usize = 32;
 /// A place: part and mark, big-endian, so that places sort in the order of the records.
 const PLACE_BYTES: usize = 4 + 8;
@@ -126,7 +125,7 @@ pub(super) fn find(job: &TextJob, work: &Path, threads: usize, stop: &Stop) -> R
     if is_kept(&path)? {
         return found_before(job, path);
     }
-    let texts = Mutex::new(ExternalSort::<TEXT_BYTES>::new(work, SORT_MEMORY_BYTES));
+    let texts = Mutex::new(ExternalSort::<TEXT_BYTES>::new(work, SORT_BYTES));
     let next = AtomicUsize::new(0);
     let hash_units = || -> Result<()> {
         let mut buffer = Vec::new();
@@ -143,7 +142,7 @@ pub(super) fn find(job: &TextJob, work: &Path, threads: usize, stop: &Stop) -> R
         Ok(())
     };
     on_threads(threads, "looking for duplicates", stop, &hash_units)?;
-    let mut pairs = ExternalSort::<PAIR_BYTES>::new(work, SORT_MEMORY_BYTES);
+    let mut pairs = ExternalSort::<PAIR_BYTES>::new(work, SORT_BYTES);
     let mut first: Option<[u8; TEXT_BYTES]> = None;
     for row in texts.into_inner().unwrap_or_else(PoisonError::into_inner).finish()? {
         let row = row?;

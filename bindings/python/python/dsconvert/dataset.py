@@ -375,8 +375,8 @@ def open(
             with its SHA-256 before the first length is returned. Default: `True`.
         open_shards: Most shards of a split that stay open, at least 1. Default: chosen by the library.
         read_ahead_bytes: Parquet only. Bytes of a row group that are read ahead. Default: chosen by the library.
-        cache_dir: Object storage only. Local directory that keeps what was read, for later epochs and for all processes
-            of the machine. Default: about 256 MiB are kept in the memory of each process.
+        cache_dir: Object storage only. Path of a local directory that keeps what was read, for later epochs and for all
+            processes of the machine. Default: about 256 MiB are kept in the memory of each process.
         cache_bytes: Most bytes that `cache_dir` holds: the shards that were opened least recently are removed. Default:
             64 GiB.
         storage_options: Object storage only. Options of the store that come before the environment, as
