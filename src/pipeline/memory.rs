@@ -86,6 +86,16 @@ impl Pool {
     }
 }
 
+impl Reservation {
+    /// The reservation, made larger if it is smaller than `bytes`.
+    pub(super) fn at_least(self, bytes: u64) -> Self {
+        match bytes > self.bytes {
+            true => self.of.hold(bytes),
+            false => self,
+        }
+    }
+}
+
 impl Held {
     fn has_room(&self, held: u64, bytes: u64) -> bool {
         held == 0 || held.saturating_add(bytes) <= self.most
@@ -134,7 +144,7 @@ mod tests {
         assert!(!pool.has_room(0) && !pool.has_room(1));
         drop(held);
         assert!(pool.has_room(10) && pool.has_room(25));
-        let _held = pool.hold(6);
+        let _held = pool.hold(2).at_least(6).at_least(5);
         assert!(pool.has_room(4) && !pool.has_room(5));
     }
 

@@ -75,6 +75,9 @@ impl Converted {
     }
 }
 
+/// Memory of an outcome beside its content: itself, and what the allocator adds to its key, its values and their bytes.
+const OUTCOME_BYTES: u64 = size_of::<Outcome>() as u64 + 160;
+
 /// The outcomes of one task, in item order, with what it read.
 #[derive(Default)]
 pub(super) struct Outcomes {
@@ -107,6 +110,15 @@ pub(super) struct Member {
 }
 
 impl Outcomes {
+    /// Memory that they hold, about. Of short documents, this is many times the text.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let content = self.list.iter().map(|outcome| match outcome {
+            Outcome::Converted(converted) => converted.canonical_bytes,
+            _ => 0,
+        });
+        self.list.len() as u64 * OUTCOME_BYTES + content.sum::<u64>()
+    }
+
     /// Takes note of content that was read.
     pub(super) fn read(&mut self, content: &[u8]) {
         self.content.push(xxh3_128(content));

@@ -378,6 +378,8 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
         let converted = self.schedule.conversion.convert(task, scratch, &mut outcomes);
         self.timing().add(Stage::Transform, started.elapsed().saturating_sub(outcomes.reading));
         self.timing().add(Stage::Read, outcomes.reading);
+        // The outcomes may be larger than what they were made of.
+        let held = held.at_least(outcomes.memory_bytes());
         let mut state = self.lock();
         let Some(open) = state.open.iter_mut().find(|u| u.unit == unit) else { return };
         match converted {
