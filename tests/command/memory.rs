@@ -206,3 +206,24 @@ fn a_text_that_a_normalizer_makes_long_is_rejected_without_being_made() {
         assert_eq!(rejects(&out), [("c.jsonl#26".to_owned(), "too-large".to_owned())]);
     }
 }
+
+/// What a run may hold beside `--memory`.
+const BESIDE_BYTES: u64 = 128 << 20;
+
+#[test]
+fn short_documents_are_converted_sorted_and_committed_in_their_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("short.txt");
+    let mut file = std::io::BufWriter::new(std::fs::File::create(&source).unwrap());
+    // A record of such a line is many times as large as the line. Every tenth line is there twice.
+    (0..400_000u32)
+        .for_each(|i| writeln!(file, "{:x}", (i - i % 10 / 9).wrapping_mul(2_654_435_761)).unwrap());
+    file.into_inner().unwrap();
+    let out = dir.path().join("out");
+    let mut command = command(["text"]);
+    command.arg(&source).arg("--out").arg(&out).args(["--documents", "line", "--tokenizer", "bytes"]);
+    command.args(["--memory", "64MiB", "--threads", "2", "--dedup", "exact", "--shuffle"]);
+    let Some(peak) = peak_bytes(command) else { return };
+    assert_outcomes(&out, [360_000, 0, 40_000, 0]);
+    assert!(peak < (64 << 20) + BESIDE_BYTES, "{} MiB", peak >> 20);
+}
