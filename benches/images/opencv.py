@@ -15,9 +15,10 @@ import subprocess
 import sys
 import time
 
-from versions import in_turn, seconds
+for folder in ["peers", "python"]:
+    sys.path.append(str(pathlib.Path(__file__).parents[1] / folder))
 
-sys.path.append(str(pathlib.Path(__file__).parents[1] / "peers"))
+from versions import in_turn, seconds  # noqa: E402
 
 
 def loop(folder, resize, reduced):
@@ -48,7 +49,7 @@ def main():
     os.sched_setaffinity(0, {args.core})
     (peer, own), ratios = in_turn(
         lambda: float(subprocess.check_output([sys.executable, *sys.argv, "--loop"])),
-        lambda: seconds(args.binary, str(args.folder), args.resize, args.core),
+        lambda: seconds(args.binary, ["images", str(args.folder), "--format", "arrow", "--threads", "1", "--resize", args.resize, "--encode", "jpeg:90"], args.core),
         args.pairs,
     )
     print(f"{args.folder.name}, {args.resize}: OpenCV (1/{args.reduced}) {peer:.3f} s, dsconvert {own:.3f} s of CPU time (medians)")

@@ -78,6 +78,11 @@ enum Leaf {
     Column(FieldRef),
 }
 
+/// Whether values of the type are encoded by us.
+fn is_ours(ty: FieldType) -> bool {
+    Payload::holds(ty) && !(cfg!(library_code) && ty.id_width().is_some())
+}
+
 impl Writer {
     pub(super) fn new(schema: Arc<Schema>, file: NewFile) -> Result<Self> {
         let unfit = |e| Error::usage("parquet cannot hold this schema").caused_by(e);
@@ -91,14 +96,14 @@ impl Writer {
             let (ty, field) = (schema.fields[place].ty, &arrow.fields()[place]);
             leaves.push(match leaves.last() {
                 Some(Leaf::Payload(image, _)) if *image == place => Leaf::ImagePath(field.clone()),
-                _ if !Payload::holds(ty) => Leaf::Column(field.clone()),
+                _ if !is_ours(ty) => Leaf::Column(field.clone()),
                 _ => {
                     let compression = properties.compression(column.path());
                     Leaf::Payload(place, Box::new(Payload::new(ty, column.clone(), compression)?))
                 }
             });
         }
-        let columns = ColumnBuilders::of(&schema, |field| !Payload::holds(field.ty))?;
+        let columns = ColumnBuilders::of(&schema, |field| !is_ours(field.ty))?;
         let path = file.path().to_owned();
         let (file, failure) = WatchedFile::new(file);
         let file = SerializedFileWriter::new(file, descriptor.root_schema_ptr(), properties)
