@@ -7,7 +7,7 @@ use super::values::{LISTED, check_no_folder, choice, flag, parse, source};
 use super::{Ending, print, signals, summary};
 use crate::error::{Error, Result};
 use crate::options::{RunOptions, SourceSpec, check_local};
-use crate::pipeline::{Dedup, ImagesJob, ImagesOptions, Naming};
+use crate::pipeline::{Dedup, ImageFields, ImagesJob, ImagesOptions, Naming};
 use crate::source::files_from::FilesFrom;
 use crate::source::labels::Layout;
 use crate::source::metadata::{DEFAULT_PATH_FIELD, MetadataFile, parse_keep};
@@ -68,6 +68,14 @@ struct NamingArgs {
     /// Types are those of the columns in parquet, and strings otherwise, unless name:type says another.
     #[arg(long, value_name = "FIELDS", requires = "metadata")]
     keep_fields: Option<String>,
+
+    /// Further images of samples in tar files, as fields: auto, none or MEMBER,… such as seg.png
+    ///
+    /// A field is [NAME=]MEMBER[:mask|:image], where MEMBER is what follows the first dot of a file name. It takes the
+    /// resize, crop, pad and orientation of the image of its sample; a mask (the default for PNG) keeps its values. auto: the
+    /// images beside a plain .jpg or .png in the first samples of the first tar file.
+    #[arg(long, value_name = "FIELDS", default_value = "auto")]
+    image_fields: String,
 }
 
 #[derive(Debug, clap::Args)]
@@ -179,6 +187,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let dedup = args.selection.dedup;
     let output = args.common.output()?;
     let follow_symlinks = args.common.follow_symlinks;
+    let image_fields: ImageFields = parse("--image-fields", &args.naming.image_fields)?;
     let (naming, sources) = naming(args.naming, args.common.sources()?)?;
     let plan = |sources| {
         ImagesJob::plan(ImagesOptions {
@@ -187,6 +196,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
             follow_symlinks,
             layout,
             classes,
+            image_fields,
             image,
             dedup,
             output,

@@ -48,7 +48,7 @@ mod workers;
 pub use dedup::Dedup;
 pub use estimate::{Estimate, MIN_SAMPLE};
 pub use events::{Event, EventLevel};
-pub use images::{ImagesJob, ImagesOptions, Naming};
+pub use images::{ImageField, ImageFields, ImagesJob, ImagesOptions, Naming};
 pub use parts::{PartReport, merge, run_units};
 pub use plan::PlanSummary;
 pub use predict::Prediction;

@@ -50,6 +50,8 @@ pub struct PlanSummary {
     pub metadata: Vec<PathBuf>,
     /// Names of the fields that sources add to those that every dataset has.
     pub fields: Vec<String>,
+    /// Further images of samples in tar files, each with its type.
+    pub image_fields: Vec<String>,
     /// What was decided and may not be meant.
     pub warnings: Vec<Warning>,
 }

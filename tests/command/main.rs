@@ -8,6 +8,7 @@ mod command_line;
 mod determinism;
 mod failures;
 mod help;
+mod image_fields;
 mod images_sources;
 mod images_tar;
 mod inspect;

@@ -135,6 +135,8 @@ pub enum FieldType {
     Float64,
     /// One encoded image (JPEG, PNG, …).
     Image,
+    /// One PNG file of the size of the record's image, whose samples are classes or other values, not colours.
+    Mask,
     /// Index into [`Schema::class_names`].
     Label,
     /// A list of token ids (or of other unsigned numbers, as `cu_seqlens`), two bytes each.
@@ -163,6 +165,11 @@ impl FieldType {
         }
     }
 
+    /// Whether a value is the bytes of an image file.
+    pub fn is_image_file(self) -> bool {
+        matches!(self, FieldType::Image | FieldType::Mask)
+    }
+
     /// The name used in manifests, on the command line and in messages.
     pub fn name(self) -> &'static str {
         match self {
@@ -177,6 +184,7 @@ impl FieldType {
             FieldType::Float32 => "float32",
             FieldType::Float64 => "float64",
             FieldType::Image => "image",
+            FieldType::Mask => "mask",
             FieldType::Label => "label",
             FieldType::IdsU16 => "ids<u16>",
             FieldType::IdsU32 => "ids<u32>",

@@ -164,7 +164,7 @@ fn a_shard_tells_its_format_and_schema() {
         *value = match ty {
             FieldType::String => Value::Text("ü".into()),
             FieldType::Json => Value::Text("{}".into()),
-            FieldType::Binary | FieldType::Image => Value::Bytes(vec![1].into()),
+            FieldType::Binary | FieldType::Image | FieldType::Mask => Value::Bytes(vec![1].into()),
             FieldType::Bool => Value::Bool(false),
             FieldType::Int32 | FieldType::Int64 | FieldType::Label => Value::Int(0),
             FieldType::UInt32 | FieldType::UInt64 => Value::UInt(0),
@@ -182,11 +182,15 @@ fn a_shard_tells_its_format_and_schema() {
         if matches!(format, Format::Msgpack | Format::Protobuf) {
             expected.class_names = Vec::new();
         }
+        if format == Format::Protobuf {
+            let masks = expected.fields.iter_mut().filter(|field| field.ty == FieldType::Mask);
+            masks.for_each(|field| field.ty = FieldType::Image);
+        }
         if format == Format::Msgpack {
             for field in &mut expected.fields[6..] {
                 field.ty = match field.ty {
                     FieldType::Json => FieldType::String,
-                    FieldType::Image => FieldType::Binary,
+                    FieldType::Image | FieldType::Mask => FieldType::Binary,
                     FieldType::Label => FieldType::Int64,
                     same => same,
                 };

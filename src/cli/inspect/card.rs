@@ -138,7 +138,7 @@ fn add_text(card: &mut Lines, d: &DatasetDescription) {
 /// The type of a field as `datasets` writes it in YAML.
 fn feature(ty: FieldType, schema: &Schema) -> String {
     match ty {
-        FieldType::Image => "dtype: image".to_owned(),
+        FieldType::Image | FieldType::Mask => "dtype: image".to_owned(),
         FieldType::Json => "dtype: string".to_owned(),
         FieldType::IdsU16 => "sequence: uint16".to_owned(),
         FieldType::IdsU32 => "sequence: uint32".to_owned(),

@@ -55,6 +55,12 @@ fn metadata(plan: &PlanSummary) -> Option<String> {
     Some(format!("{files} ({fields})"))
 }
 
+/// The fields of further images, when there are any.
+fn image_fields(plan: &PlanSummary) -> Option<String> {
+    let fields = listed(plan.image_fields.iter().map(|field| printable(field).into_owned()));
+    (!fields.is_empty()).then_some(fields)
+}
+
 /// `5 classes: dunes 6, flowers 1,200 and 3 more`, where `records` counts the records of a label.
 pub(super) fn class_counts(names: &[String], records: impl Fn(usize) -> u64) -> String {
     let shown = names.iter().enumerate().take(SHOWN_CLASSES);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use indicatif::{HumanBytes, HumanCount};
 
-use super::{Lines, SHOWN_CLASSES, metadata, shell_word, splits};
+use super::{Lines, SHOWN_CLASSES, image_fields, metadata, shell_word, splits};
 use crate::pipeline::{PlanSummary, Warning};
 use crate::printable::{printable, printable_path};
 use crate::report::format::plural;
@@ -25,6 +25,9 @@ pub(in crate::cli) fn plan(plan: &PlanSummary) -> String {
     }
     if let Some(metadata) = metadata(plan) {
         lines.add(format!("metadata {metadata}"));
+    }
+    if let Some(fields) = image_fields(plan) {
+        lines.add(format!("images   image, {fields}"));
     }
     if plan.skipped.count() > 0 {
         lines.add(format!("skipped  {}: {}", plural(plan.skipped.count(), "file"), plan.skipped));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::{HumanBytes, HumanCount};
 
-use super::{Lines, class_counts, metadata, shell_word, splits};
+use super::{Lines, class_counts, image_fields, metadata, shell_word, splits};
 use crate::manifest::{Manifest, Split};
 use crate::pipeline::{PlanSummary, Report, Totals};
 use crate::printable::printable_path;
@@ -24,6 +24,9 @@ pub(in crate::cli) fn report(report: &Report, plan: &PlanSummary, out: &Path, el
     lines.add(format!("  splits: {}", splits(plan)));
     if let Some(metadata) = metadata(plan) {
         lines.add(format!("  metadata: {metadata}"));
+    }
+    if let Some(fields) = image_fields(plan) {
+        lines.add(format!("  images: image, {fields}"));
     }
     add_splits(&mut lines, manifest);
     if let Some(count) = manifest.notes.get("after_damage") {

@@ -9,6 +9,7 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::feed::FilesTask;
+use super::image_fields::ImageField;
 use super::job::ImagesJob;
 use super::row::ImageRow;
 use super::tables::{ClassOrdinals, TableTask};
@@ -24,12 +25,12 @@ use crate::pipeline::progress::Stop;
 use crate::pipeline::stage::Stages;
 use crate::pipeline::testing::item_panic_point;
 use crate::sample::{Reject, RejectCode, Value};
-use crate::schema::LABEL;
+use crate::schema::{FieldType, LABEL};
 use crate::source::listing::Detail;
 use crate::source::stream::Broken;
 use crate::source::walk::SourceFile;
 use crate::threads;
-use crate::transform::image::{self as transform, DEFAULT_KEPT_BYTES, Scratch};
+use crate::transform::image::{self as transform, DEFAULT_KEPT_BYTES, Header, Scratch};
 
 /// A piece of work.
 pub(in crate::pipeline) enum Task {
@@ -48,6 +49,8 @@ pub(super) struct Item {
     pub(super) label: Value,
     /// Values of the fields that not every dataset has.
     pub(super) values: Vec<Value>,
+    /// Further images, one per [`ImageField`](super::image_fields::ImageField) of the job; none for files and rows.
+    pub(super) further: Vec<Option<Bytes>>,
 }
 
 /// The running conversion.
@@ -191,9 +194,10 @@ impl<'a> Images<'a> {
         let values = match detail {
             Some(detail) => detail.values.to_vec(),
             // Fields that only samples from tar files have.
-            None => vec![Value::Null; self.job.extra_fields],
+            None => vec![Value::Null; self.job.extra_fields - self.job.image_fields.len()],
         };
-        let sample = Item { origin: file.origin.clone(), bytes: bytes.clone(), label, values };
+        let sample =
+            Item { origin: file.origin.clone(), bytes: bytes.clone(), label, values, further: Vec::new() };
         self.image(sample, split, scratch, out)
     }
 
@@ -209,6 +213,53 @@ impl<'a> Images<'a> {
         apart.unwrap_or_else(|| self.job.transform.convert(bytes, scratch))
     }
 
+    /// Converts an image with the memory that its header says it needs.
+    fn convert_within(
+        &self,
+        bytes: &Bytes,
+        header: &Header,
+        scratch: &mut Scratch,
+    ) -> Result<transform::Outcome, Reject> {
+        let _held = self.pixels.wait_for(header.memory_bytes);
+        if header.memory_bytes > self.kept_bytes as u64 {
+            self.convert_apart(bytes, scratch)
+        } else {
+            self.job.transform.convert(bytes, scratch)
+        }
+    }
+
+    /// Converts a further image of the sample whose image has the header `image`, with the same geometry.
+    fn further_image(
+        &self,
+        field: &ImageField,
+        bytes: &Bytes,
+        image: &Header,
+        scratch: &mut Scratch,
+    ) -> Result<Bytes, Reject> {
+        let of_member = |reject: Reject| {
+            Reject::new(reject.code, format!("the member {:?}: {}", field.member, reject.message))
+        };
+        let header = self.job.transform.peek(bytes).map_err(of_member)?;
+        if field.ty == FieldType::Mask {
+            let _held = self.pixels.wait_for(header.memory_bytes);
+            return self.job.transform.convert_mask(bytes, &image.geometry).map_err(of_member);
+        }
+        if (header.width, header.height) != (image.width, image.height) {
+            let message = format!(
+                "it has {}×{} pixels, the image of its sample {}×{}",
+                header.width, header.height, image.width, image.height
+            );
+            return Err(of_member(Reject::new(RejectCode::InvalidValue, message)));
+        }
+        match self.convert_within(bytes, &header, scratch).map_err(of_member)? {
+            transform::Outcome::Converted(image) => Ok(image.bytes),
+            // Of the size of its image, which is not filtered.
+            transform::Outcome::Filtered(reason) => {
+                Err(of_member(Reject::new(RejectCode::InvalidValue, reason.name())))
+            }
+        }
+    }
+
     /// The outcome of an image with all that is known of it.
     pub(super) fn image(
         &self,
@@ -217,22 +268,14 @@ impl<'a> Images<'a> {
         scratch: &mut Scratch,
         out: &mut Outcomes,
     ) -> Result<Outcome, Reject> {
-        let Item { origin, bytes, label, values: more } = sample;
+        let Item { origin, bytes, label, values: mut more, further } = sample;
         let bytes = &bytes;
         contained(|| {
             item_panic_point(&origin);
             Ok(())
         })?;
         let header = self.job.transform.peek(bytes)?;
-        let converted = {
-            let _held = self.pixels.wait_for(header.memory_bytes);
-            if header.memory_bytes > self.kept_bytes as u64 {
-                self.convert_apart(bytes, scratch)?
-            } else {
-                self.job.transform.convert(bytes, scratch)?
-            }
-        };
-        let image = match converted {
+        let image = match self.convert_within(bytes, &header, scratch)? {
             transform::Outcome::Filtered(reason) => {
                 return Ok(Outcome::Filtered { split, origin, reason: reason.name().to_owned() });
             }
@@ -243,6 +286,13 @@ impl<'a> Images<'a> {
         }
         if image.lenient {
             out.note("damaged_kept");
+        }
+        let mut further = further.into_iter();
+        for field in &self.job.image_fields {
+            more.push(match further.next().flatten() {
+                Some(bytes) => Value::Bytes(self.further_image(field, &bytes, &header, scratch)?),
+                None => Value::Null,
+            });
         }
         let has_labels = self.job.schema.index_of(LABEL).is_some();
         let row = ImageRow {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde_json::json;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::image_fields::{ImageField, ImageFields, look_into};
 use super::options::{ImagesOptions, Naming};
 use super::tables::{FoundTables, find_tables};
 use super::tars::tar_fields;
@@ -38,6 +39,8 @@ pub(super) struct FoundImages {
     pub(super) skipped: SkippedTypes,
     /// Fields that the details have values for.
     pub(super) fields: Vec<Field>,
+    /// Further images of samples in tar files; the last of the fields.
+    pub(super) image_fields: Vec<ImageField>,
     /// The classes of the labels in the details.
     pub(super) class_names: Option<Vec<String>>,
     /// Hash of the metadata.
@@ -203,9 +206,13 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
             && options.layout != Layout::Labels
             && images_among(&files, options, false).iter().all(is_in_tar);
         let class_names = options.classes.clone().filter(|_| is_labelled);
-        let fields = if tars { tar_fields(class_names.is_some()) } else { Vec::new() };
+        let (image_fields, mut fields) = match tars {
+            true => (image_fields(&files, options)?, tar_fields(class_names.is_some())),
+            false => (Vec::new(), Vec::new()),
+        };
+        fields.extend(image_fields.iter().map(ImageField::field));
         let found = FoundImages { files, skipped, fields, class_names, warnings, ..FoundImages::default() };
-        return Ok(FoundImages { walked: true, ..found });
+        return Ok(FoundImages { walked: true, image_fields, ..found });
     }
     let classes = options.classes.as_deref();
     let named = list_beside(&tables, sources, options.follow_symlinks, classes).map_err(tables_help)?;
@@ -221,6 +228,16 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     listing.files.iter().filter(|f| in_no_row(f)).for_each(|f| skipped.add(&f.origin));
     let tables = tables.iter().map(|table| table.path(sources)).collect();
     Ok(FoundImages { skipped, tables, warnings, by_itself: true, ..FoundImages::of(named) })
+}
+
+/// The further images of samples in tar files.
+fn image_fields(files: &[SourceFile], options: &ImagesOptions) -> Result<Vec<ImageField>> {
+    let mut tars = files.iter().filter(|f| is_tar(&f.origin));
+    match (&options.image_fields, tars.next()) {
+        (ImageFields::Listed(fields), _) => Ok(fields.clone()),
+        (ImageFields::Auto, Some(tar)) => look_into(&tar.planned(&options.sources, options.follow_symlinks)),
+        _ => Ok(Vec::new()),
+    }
 }
 
 /// The listing with the images in zip archives. An archive in a folder with images or tar files is left out: it may be what they
@@ -321,7 +338,11 @@ pub(super) fn shuffle(files: &mut Vec<SourceFile>, details: &mut Vec<Detail>, se
 }
 
 /// The semantic options, by the names of their flags.
-pub(super) fn describe(options: &ImagesOptions, content: Option<u128>) -> Result<serde_json::Value> {
+pub(super) fn describe(
+    options: &ImagesOptions,
+    content: Option<u128>,
+    image_fields: &[ImageField],
+) -> Result<serde_json::Value> {
     let as_json = |value: serde_json::Result<serde_json::Value>| {
         value.map_err(|e| Error::usage("the options cannot be written as JSON").caused_by(e))
     };
@@ -334,6 +355,10 @@ pub(super) fn describe(options: &ImagesOptions, content: Option<u128>) -> Result
     });
     if let Some(dedup) = options.dedup {
         described["dedup"] = as_json(serde_json::to_value(dedup))?;
+    }
+    // Datasets without further images are described as they always were.
+    if !image_fields.is_empty() {
+        described["image_fields"] = as_json(serde_json::to_value(image_fields))?;
     }
     let content = content.map(|hash| format!("xxh3-128:{hash:032x}"));
     match &options.naming {

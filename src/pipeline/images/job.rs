@@ -8,6 +8,7 @@ use super::convert::{Images, Task};
 use super::divide::divide;
 use super::feed::FileFeed;
 use super::find::{describe, find, shuffle, tables_help};
+use super::image_fields::{ImageField, ImageFields};
 use super::options::ImagesOptions;
 use super::tables::TableFeed;
 use super::tars::TarFeed;
@@ -60,6 +61,8 @@ pub struct ImagesJob {
     pub(super) schema: Arc<Schema>,
     /// Fields after those that every dataset of images has.
     pub(super) extra_fields: usize,
+    /// Further images of samples in tar files; the last of the fields.
+    pub(super) image_fields: Vec<ImageField>,
     pub(super) transform: ImageTransform,
 }
 
@@ -75,7 +78,13 @@ impl ImagesJob {
         let transform = ImageTransform::new(options.image.clone())?;
         let found = find(&options)?;
         let folders = found.folders(&options)?;
-        let described = describe(&options, found.content)?;
+        let described = describe(&options, found.content, &found.image_fields)?;
+        if let (ImageFields::Listed(fields), true) = (&options.image_fields, found.image_fields.is_empty()) {
+            let members = fields.iter().map(|f| f.member.as_str()).collect::<Vec<_>>().join(", ");
+            let what =
+                format!("--image-fields names members of samples ({members}), and no source is a tar file");
+            return Err(Error::usage(what).help("leave it out"));
+        }
         let class_names = found.class_names.or_else(|| folders.class_names.clone());
         let extra_fields = found.fields.len();
         let schema = Schema::images(class_names, found.fields);
@@ -112,6 +121,7 @@ impl ImagesJob {
             splits,
             schema,
             extra_fields,
+            image_fields: found.image_fields,
             transform,
         })
     }
@@ -189,6 +199,7 @@ impl Job for ImagesJob {
                 let fields = self.schema.fields.iter().rev().take(self.extra_fields).rev();
                 fields.map(|field| field.name.clone()).collect()
             },
+            image_fields: self.image_fields.iter().map(|f| format!("{} ({})", f.name, f.ty.name())).collect(),
             warnings: self.folders.warnings.clone(),
         }
     }

@@ -8,6 +8,7 @@ mod convert;
 mod divide;
 mod feed;
 mod find;
+mod image_fields;
 mod job;
 mod options;
 mod predict;
@@ -17,5 +18,6 @@ mod tables;
 mod tars;
 
 pub(super) use self::convert::Images;
+pub use self::image_fields::{ImageField, ImageFields};
 pub use self::job::ImagesJob;
 pub use self::options::{ImagesOptions, Naming};

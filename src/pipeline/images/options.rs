@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::image_fields::ImageFields;
 use crate::options::{OutputOptions, SourceSpec};
 use crate::pipeline::dedup::Dedup;
 use crate::source::files_from::FilesFrom;
@@ -22,6 +23,8 @@ pub struct ImagesOptions {
     pub layout: Layout,
     /// Class names in label order, instead of the sorted folder names.
     pub classes: Option<Vec<String>>,
+    /// Further images of samples in tar files.
+    pub image_fields: ImageFields,
     /// How images are decoded, changed and encoded.
     pub image: ImageOptions,
     /// What makes an item a duplicate, which is left out.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::image_fields::ImageField;
 use super::job::{ImagesJob, UNIT_FILES, unit_bytes};
 use super::options::ImagesOptions;
 use crate::error::Result;
@@ -22,6 +23,7 @@ struct StoredImages<'a> {
     folders: Cow<'a, Folders>,
     units: Cow<'a, [Range<usize>]>,
     extra_fields: usize,
+    image_fields: Cow<'a, [ImageField]>,
     image_tables: bool,
     /// Number of lines with [`Detail`](crate::source::listing::Detail)s that follow.
     details: usize,
@@ -66,6 +68,7 @@ impl StoredJob for ImagesJob {
             folders: Cow::Borrowed(&self.folders),
             units: Cow::Borrowed(&self.units),
             extra_fields: self.extra_fields,
+            image_fields: Cow::Borrowed(&self.image_fields),
             image_tables: self.image_tables,
             details: self.details.len(),
         })?;
@@ -93,6 +96,7 @@ impl StoredJob for ImagesJob {
             units: stored.units.into_owned(),
             schema: Arc::new(header.schema),
             extra_fields: stored.extra_fields,
+            image_fields: stored.image_fields.into_owned(),
         })
     }
 }

@@ -245,7 +245,7 @@ impl Images<'_> {
         let bytes = row.image?;
         out.read(&bytes);
         let label = self.classes.value(columns, &row.label)?;
-        let item = Item { origin: origin.to_owned(), bytes, label, values: row.values };
+        let item = Item { origin: origin.to_owned(), bytes, label, values: row.values, further: Vec::new() };
         self.image(item, split, scratch, out)
     }
 }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::convert::{Images, Item, Task};
+use super::image_fields::ImageField;
 use super::job::ImagesJob;
 use super::tables::ClassOrdinals;
 use crate::error::Result;
@@ -122,7 +123,7 @@ impl Images<'_> {
                     out.read(bytes);
                 }
                 let classes = self.job.schema.index_of(CLASS).is_none().then_some(&self.classes);
-                match item(&origin, sample, classes) {
+                match item(&origin, sample, classes, &self.job.image_fields) {
                     Ok(None) => {
                         out.skipped.add_member();
                         return;
@@ -140,8 +141,13 @@ impl Images<'_> {
     }
 }
 
-/// The image of a sample and its fields; `None` when it has neither. With `classes`, the class is the label.
-fn item(origin: &str, sample: Sample, classes: Option<&ClassOrdinals>) -> Result<Option<Item>, Reject> {
+/// The images of a sample and its fields; `None` when it has neither. With `classes`, the class is the label.
+fn item(
+    origin: &str,
+    sample: Sample,
+    classes: Option<&ClassOrdinals>,
+    image_fields: &[ImageField],
+) -> Result<Option<Item>, Reject> {
     if let Some(defect) = sample.defect {
         return Err(defect);
     }
@@ -149,6 +155,7 @@ fn item(origin: &str, sample: Sample, classes: Option<&ClassOrdinals>) -> Result
     let mut values = vec![Value::Null; FIELDS.len() - usize::from(classes.is_some())];
     let mut label = Value::Null;
     let mut images: Vec<(String, Bytes)> = Vec::new();
+    let mut further: Vec<Option<Bytes>> = vec![None; image_fields.len()];
     let mut is_sample = false;
     for (extension, bytes) in sample.members {
         if extension == CLASS
@@ -159,6 +166,9 @@ fn item(origin: &str, sample: Sample, classes: Option<&ClassOrdinals>) -> Result
         } else if let Some(field) = field_of(&extension) {
             values[field] = value(&extension, &bytes)?;
             is_sample = true;
+        } else if let Some(field) = image_fields.iter().position(|field| field.member == extension) {
+            further[field] = Some(bytes);
+            is_sample = true;
         } else if transform::has_image_extension(&format!("x.{extension}"))
             || transform::sniff(&bytes).is_some()
         {
@@ -167,10 +177,14 @@ fn item(origin: &str, sample: Sample, classes: Option<&ClassOrdinals>) -> Result
     }
     let mut images = images.into_iter();
     match (images.next(), images.next()) {
-        (Some((_, bytes)), None) => Ok(Some(Item { origin: origin.to_owned(), bytes, label, values })),
+        (Some((_, bytes)), None) => {
+            Ok(Some(Item { origin: origin.to_owned(), bytes, label, values, further }))
+        }
         (Some((one, _)), Some((other, _))) => Err(Reject::new(
             RejectCode::Unsupported,
-            format!("the sample has more than one image: {one:?} and {other:?}"),
+            format!(
+                "the sample has more than one image: {one:?} and {other:?}; image_fields names those that are fields"
+            ),
         )),
         _ if is_sample => Err(Reject::new(RejectCode::MissingField, "the sample has no image")),
         _ => Ok(None),

@@ -213,6 +213,7 @@ impl Job for TextJob {
             classes: None,
             metadata: Vec::new(),
             fields: self.fields.iter().map(|field| field.name.clone()).collect(),
+            image_fields: Vec::new(),
             warnings: self.warnings.clone(),
         }
     }

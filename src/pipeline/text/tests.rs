@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::options::{DEFAULT_MEMORY_BYTES, MaxRejects, OutputOptions};
-use crate::pipeline::{ImagesJob, ImagesOptions, Naming};
+use crate::pipeline::{ImageFields, ImagesJob, ImagesOptions, Naming};
 use crate::source::files_from::FilesFrom;
 use crate::source::labels::Layout;
 use crate::source::metadata::MetadataFile;
@@ -73,6 +73,7 @@ fn urls_are_refused_before_anything_is_created() {
             follow_symlinks: false,
             layout,
             classes: None,
+            image_fields: ImageFields::Auto,
             image,
             dedup: None,
             output,

@@ -3,6 +3,7 @@
 use super::container::{self, Structure, jpeg};
 use super::decode_other;
 use super::geometry::Size;
+use super::mask::Geometry;
 use super::options::ImageOptions;
 use crate::decode::{ImageType, foreign_format, sniff};
 use crate::sample::{Reject, RejectCode};
@@ -18,6 +19,8 @@ pub struct Header {
     pub height: u32,
     /// Upper estimate of the memory a conversion needs at once, in bytes, beside the source itself.
     pub memory_bytes: u64,
+    /// What happens to its pixels, and to those of its masks.
+    pub geometry: Geometry,
 }
 
 /// Pixels per byte of a file up to which it is decoded: what LZW reaches, and more than pictures do. Lossless WebP could

@@ -7,6 +7,7 @@ use super::encoding::{DEFAULT_JPEG_QUALITY, DEFAULT_WEBP_QUALITY, Encode, Subsam
 use super::exif::Orientation;
 use super::geometry::{Size, SizePlan};
 use super::icc::{Conversion, Space};
+use super::mask::Geometry;
 use super::memory::memory_bytes;
 use super::options::ImageOptions;
 use super::outcome::{Converted, Filtered, Outcome};
@@ -61,6 +62,11 @@ impl ImageTransform {
                 width: size.width,
                 height: size.height,
                 memory_bytes: memory_bytes(&source, &plan),
+                geometry: Geometry {
+                    plan,
+                    stored: source.structure.size,
+                    orientation: source.structure.orientation,
+                },
             })
         })
     }

@@ -153,7 +153,7 @@ pub(super) fn data_type(ty: FieldType) -> DataType {
         FieldType::UInt64 => DataType::UInt64,
         FieldType::Float32 => DataType::Float32,
         FieldType::Float64 => DataType::Float64,
-        FieldType::Image => DataType::Struct(image_fields()),
+        FieldType::Image | FieldType::Mask => DataType::Struct(image_fields()),
         FieldType::IdsU16 => DataType::List(item(DataType::UInt16)),
         FieldType::IdsU32 => DataType::List(item(DataType::UInt32)),
     }
@@ -177,7 +177,7 @@ fn feature(ty: FieldType, schema: &Schema) -> Json {
     let value = |dtype: &str| json!({ "dtype": dtype, "_type": "Value" });
     match ty {
         FieldType::Json => value("string"),
-        FieldType::Image => json!({ "_type": "Image" }),
+        FieldType::Image | FieldType::Mask => json!({ "_type": "Image" }),
         FieldType::Label => json!({ "names": schema.class_names, "_type": "ClassLabel" }),
         FieldType::IdsU16 => json!({ "feature": value("uint16"), "_type": "List" }),
         FieldType::IdsU32 => json!({ "feature": value("uint32"), "_type": "List" }),

@@ -35,7 +35,7 @@ pub(super) fn value<B: AsRef<[u8]>>(schema: &Schema, field: &Field, value: &Valu
     let fits = match (field.ty, value) {
         (_, Value::Null) => field.nullable,
         (FieldType::String | FieldType::Json, Value::Text(_)) => true,
-        (FieldType::Binary | FieldType::Image, Value::Bytes(_)) => true,
+        (FieldType::Binary | FieldType::Image | FieldType::Mask, Value::Bytes(_)) => true,
         (FieldType::Bool, Value::Bool(_)) => true,
         (FieldType::Int32, Value::Int(i)) => i32::try_from(*i).is_ok(),
         (FieldType::Int64, Value::Int(_)) => true,

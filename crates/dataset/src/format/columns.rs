@@ -104,7 +104,7 @@ impl Column {
         match field.ty {
             FieldType::String | FieldType::Json => Column::Text(StringBuilder::new()),
             FieldType::Binary => Column::Bytes(BinaryBuilder::new()),
-            FieldType::Image => Column::Image(BinaryBuilder::new()),
+            FieldType::Image | FieldType::Mask => Column::Image(BinaryBuilder::new()),
             FieldType::Bool => Column::Bool(BooleanBuilder::new()),
             FieldType::Int32 => Column::Int32(Int32Builder::new()),
             FieldType::Int64 | FieldType::Label => Column::Int64(Int64Builder::new()),

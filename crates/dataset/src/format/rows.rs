@@ -52,7 +52,7 @@ fn payload(ty: FieldType, column: &ArrayRef) -> Option<Bytes> {
     let buffer = match ty {
         FieldType::String | FieldType::Json => column.as_string_opt::<i32>()?.values().clone(),
         FieldType::Binary => column.as_binary_opt::<i32>()?.values().clone(),
-        FieldType::Image => {
+        FieldType::Image | FieldType::Mask => {
             column.as_struct_opt()?.columns().first()?.as_binary_opt::<i32>()?.values().clone()
         }
         FieldType::IdsU16 => items::<UInt16Type>(column)?,
@@ -108,7 +108,7 @@ fn value(field: &Field, column: &ArrayRef, payload: &Bytes, row: usize) -> Resul
             let bytes = column.as_binary_opt::<i32>().ok_or_else(other)?;
             Value::Bytes(cut(slice(payload, bytes.value_offsets(), row, 1))?)
         }
-        FieldType::Image => {
+        FieldType::Image | FieldType::Mask => {
             let bytes = column.as_struct_opt().and_then(|s| s.columns().first()?.as_binary_opt::<i32>());
             let bytes = bytes.ok_or_else(other)?;
             if bytes.is_null(row) {

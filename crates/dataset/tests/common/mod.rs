@@ -14,7 +14,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 /// Every field type.
-pub(crate) const ALL_TYPES: [FieldType; 14] = [
+pub(crate) const ALL_TYPES: [FieldType; 15] = [
     FieldType::String,
     FieldType::Binary,
     FieldType::Json,
@@ -26,6 +26,7 @@ pub(crate) const ALL_TYPES: [FieldType; 14] = [
     FieldType::Float32,
     FieldType::Float64,
     FieldType::Image,
+    FieldType::Mask,
     FieldType::Label,
     FieldType::IdsU16,
     FieldType::IdsU32,
@@ -67,7 +68,7 @@ pub(crate) fn any_value(field: &Field) -> BoxedStrategy<Value> {
     let present = match field.ty {
         FieldType::String => "\\PC{0,12}".prop_map(|s| Value::Text(s.into())).boxed(),
         FieldType::Json => "[0-9]{1,9}".prop_map(|s| Value::Text(s.into())).boxed(),
-        FieldType::Binary | FieldType::Image => bytes().prop_map(Value::Bytes).boxed(),
+        FieldType::Binary | FieldType::Image | FieldType::Mask => bytes().prop_map(Value::Bytes).boxed(),
         FieldType::Bool => any::<bool>().prop_map(Value::Bool).boxed(),
         FieldType::Int32 => any::<i32>().prop_map(|i| Value::Int(i.into())).boxed(),
         FieldType::Int64 => any::<i64>().prop_map(Value::Int).boxed(),

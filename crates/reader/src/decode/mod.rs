@@ -5,6 +5,7 @@
 
 mod decoder;
 pub mod jpeg_engine;
+mod mask;
 pub mod other;
 mod pixels;
 mod png;
@@ -16,6 +17,7 @@ pub mod turbo;
 
 pub use decoder::{Decoder, Stored};
 pub use dsconvert_jpeg::luma;
+pub use mask::{Mask, Palette};
 pub use pixels::Size;
 pub use pixels::{Pixels, Rect};
 pub use reject::{corrupt, of_jpeg, truncated, unsupported};

@@ -65,7 +65,7 @@ impl ImageDecoder for StrictPng<'_> {
     }
 }
 
-fn error(error: png::DecodingError) -> ImageError {
+pub(super) fn error(error: png::DecodingError) -> ImageError {
     match error {
         png::DecodingError::IoError(error) => ImageError::IoError(error),
         png::DecodingError::LimitsExceeded => {

@@ -4,7 +4,7 @@ use super::*;
 use crate::error::ErrorKind;
 use crate::options::{OutputOptions, SourceSpec};
 use crate::pipeline::predict::testing::{self, run_options};
-use crate::pipeline::{ImagesOptions, Naming, Report};
+use crate::pipeline::{ImageFields, ImagesOptions, Naming, Report};
 use crate::sample::RejectCode;
 use crate::source::labels::Layout;
 use crate::transform::image::ImageOptions;
@@ -46,6 +46,7 @@ fn job(source: &Path, output: OutputOptions) -> ImagesJob {
         follow_symlinks: false,
         layout: Layout::Auto,
         classes: None,
+        image_fields: ImageFields::Auto,
         image: ImageOptions::default(),
         dedup: None,
         output,

@@ -2,6 +2,7 @@
 
 mod files;
 mod hostile;
+mod masks;
 mod passthrough;
 mod planar;
 mod policy;

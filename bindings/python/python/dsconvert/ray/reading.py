@@ -21,6 +21,7 @@ TYPES: dict[str, str | tuple[str, str]] = {
     "json": "string",
     "binary": "binary",
     "image": "binary",
+    "mask": "binary",
     "bool": "bool_",
     "int32": "int32",
     "int64": "int64",

@@ -165,7 +165,7 @@ impl Parts {
                 let data = self.items(items, item_bytes)?;
                 Values::Slices { offsets, data: Range { len: items * item_bytes, ..data }, item_bytes }
             }
-            FieldType::Image => {
+            FieldType::Image | FieldType::Mask => {
                 // The children are null where the image is, so its own bits say all there is to say.
                 self.valid(rows)?;
                 let values = self.slices(rows)?;

@@ -221,9 +221,10 @@ impl<B: AsRef<[u8]>, C: Fn(Range<usize>) -> B> Cursor<'_, C> {
             (FieldType::String | FieldType::Json, _) => {
                 Value::Text(self.text(marker)?.ok_or_else(|| wrong(marker))?)
             }
-            (FieldType::Binary | FieldType::Image, Marker::Bin8 | Marker::Bin16 | Marker::Bin32) => {
-                Value::Bytes(self.payload(marker)?.ok_or_else(|| wrong(marker))?)
-            }
+            (
+                FieldType::Binary | FieldType::Image | FieldType::Mask,
+                Marker::Bin8 | Marker::Bin16 | Marker::Bin32,
+            ) => Value::Bytes(self.payload(marker)?.ok_or_else(|| wrong(marker))?),
             (FieldType::IdsU16 | FieldType::IdsU32, Marker::Bin8 | Marker::Bin16 | Marker::Bin32) => {
                 let bytes = self.payload(marker)?.ok_or_else(|| wrong(marker))?;
                 let width = field.ty.id_width().ok_or_else(|| wrong(marker))?;

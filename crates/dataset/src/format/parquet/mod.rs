@@ -227,7 +227,7 @@ fn properties(schema: &Schema) -> Result<WriterProperties> {
         .set_write_batch_size(WRITE_BATCH);
     for field in &schema.fields {
         let leaf = match field.ty {
-            FieldType::Image => vec![field.name.clone(), IMAGE_BYTES.to_owned()],
+            FieldType::Image | FieldType::Mask => vec![field.name.clone(), IMAGE_BYTES.to_owned()],
             FieldType::IdsU16 | FieldType::IdsU32 => {
                 vec![field.name.clone(), "list".to_owned(), "element".to_owned()]
             }
@@ -246,7 +246,7 @@ fn properties(schema: &Schema) -> Result<WriterProperties> {
         if field.ty.id_width().is_some() {
             properties = properties.set_column_encoding(leaf.clone(), Encoding::BYTE_STREAM_SPLIT);
         }
-        if field.ty == FieldType::Image {
+        if field.ty.is_image_file() {
             properties = properties.set_column_compression(leaf, Compression::UNCOMPRESSED);
         }
     }

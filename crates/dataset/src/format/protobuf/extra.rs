@@ -13,7 +13,7 @@ pub(super) fn extra(ty: FieldType, value: &Value) -> Option<Extra> {
         (_, Value::Null) => return None,
         (FieldType::Json, Value::Text(t)) => Extra::JsonValue(t.as_str().to_owned()),
         (_, Value::Text(t)) => Extra::StringValue(t.as_str().to_owned()),
-        (FieldType::Image, Value::Bytes(b)) => Extra::ImageValue(b.clone()),
+        (FieldType::Image | FieldType::Mask, Value::Bytes(b)) => Extra::ImageValue(b.clone()),
         (_, Value::Bytes(b)) => Extra::BinaryValue(b.clone()),
         (_, Value::Bool(b)) => Extra::BoolValue(*b),
         (FieldType::Int32, Value::Int(i)) => Extra::Int32Value(*i as i32),
@@ -33,7 +33,9 @@ pub(super) fn extra(ty: FieldType, value: &Value) -> Option<Extra> {
 pub(super) fn extra_value(field: &Field, found: Option<Extra>) -> Result<Value, String> {
     let Some(found) = found else { return Ok(Value::Null) };
     let ty = extra_type(&found)?;
-    if ty != field.ty {
+    // The message does not tell masks from other images.
+    let is_mask = ty == FieldType::Image && field.ty == FieldType::Mask;
+    if ty != field.ty && !is_mask {
         return Err(format!("field {:?} must be {}, not {}", field.name, field.ty.name(), ty.name()));
     }
     Ok(match found {

@@ -55,7 +55,7 @@ pub(super) struct Payload {
 impl Payload {
     /// Whether values of a type are written here.
     pub(super) fn holds(ty: FieldType) -> bool {
-        matches!(ty, FieldType::Image | FieldType::Binary) || ty.id_width().is_some()
+        ty == FieldType::Binary || ty.is_image_file() || ty.id_width().is_some()
     }
 
     /// A column of values of `ty`, which Parquet stores in the leaf `descriptor`.

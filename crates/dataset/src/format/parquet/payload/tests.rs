@@ -117,7 +117,7 @@ fn records(schema: &Schema, count: usize, shape: Shape) -> Vec<Record> {
         let first = numbers.below(50_000);
         match field.ty {
             FieldType::String | FieldType::Json => Value::Text(first.to_string().into()),
-            FieldType::Binary | FieldType::Image => {
+            FieldType::Binary | FieldType::Image | FieldType::Mask => {
                 Value::Bytes((0..size).map(|i| ((i * first) >> 3) as u8).collect::<Bytes>())
             }
             FieldType::Bool => Value::Bool(first.is_multiple_of(2)),

@@ -1,0 +1,204 @@
+//! Further images of the samples in tar files: which members become which fields.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::schema::{Field, FieldType, HEIGHT, IMAGE, KEY, LABEL, ORIGIN, WIDTH};
+use crate::source::PlannedFile;
+use crate::source::webdataset::{Found, Sample, Samples};
+use crate::transform::image::{self as transform, ImageType};
+
+/// Samples that are looked into for further images.
+const LOOKED_SAMPLES: usize = 16;
+/// Names of fields that every dataset may have, or samples from tar files.
+const TAKEN: [&str; 9] = [KEY, IMAGE, WIDTH, HEIGHT, LABEL, ORIGIN, "json", "txt", "cls"];
+/// What the image of a sample may be called beside others: `0001.rgb.jpg`.
+const MAIN_NAMES: [&str; 5] = [IMAGE, "img", "rgb", "input", "photo"];
+
+/// Further images of samples in tar files.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ImageFields {
+    /// Those that the first samples of the first tar file have.
+    #[default]
+    Auto,
+    /// None: a sample with two images is rejected.
+    None,
+    /// These members.
+    Listed(Vec<ImageField>),
+}
+
+/// A member of a sample that is an image beside the image, and becomes a field.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageField {
+    /// Name of the field.
+    pub name: String,
+    /// What follows the first dot in the name of the member, in lower case: `seg.png`.
+    pub member: String,
+    /// An image, or a mask.
+    #[serde(rename = "type")]
+    pub ty: FieldType,
+}
+
+impl ImageField {
+    /// The field of `member`, with the defaults for what is not said.
+    fn new(name: Option<&str>, member: &str, ty: Option<FieldType>) -> Self {
+        let member = member.to_ascii_lowercase();
+        let is_png = member == "png" || member.ends_with(".png");
+        let ty = ty.unwrap_or(if is_png { FieldType::Mask } else { FieldType::Image });
+        let name = name.map_or_else(
+            || {
+                let stem =
+                    member.rsplit_once('.').map_or(member.as_str(), |(stem, _)| stem).replace('.', "_");
+                if TAKEN.contains(&stem.as_str()) { format!("{stem}_{}", ty.name()) } else { stem }
+            },
+            str::to_owned,
+        );
+        Self { name, member, ty }
+    }
+
+    /// The field in the schema. Samples may lack it.
+    pub(super) fn field(&self) -> Field {
+        Field::nullable(&self.name, self.ty)
+    }
+}
+
+impl FromStr for ImageFields {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "auto" => return Ok(Self::Auto),
+            "none" => return Ok(Self::None),
+            _ => {}
+        }
+        let refused = |what: String| {
+            Error::usage(what).help(
+                "expected auto, none or [FIELD=]MEMBER[:mask|:image],… where MEMBER is what follows the first dot of a \
+                 name, as in seg.png:mask,depth=depth.png,left.jpg",
+            )
+        };
+        let mut fields: Vec<ImageField> = Vec::new();
+        for part in text.split(',') {
+            let (rest, ty) = match part.rsplit_once(':') {
+                None => (part, None),
+                Some((rest, "mask")) => (rest, Some(FieldType::Mask)),
+                Some((rest, "image")) => (rest, Some(FieldType::Image)),
+                Some((_, other)) => return Err(refused(format!("{other:?} is neither mask nor image"))),
+            };
+            let (name, member) = rest.split_once('=').map_or((None, rest), |(name, m)| (Some(name), m));
+            let member = member.trim_start_matches('.');
+            if member.is_empty() || name == Some("") {
+                return Err(refused(format!("{part:?} names no member")));
+            }
+            if !transform::has_image_extension(&format!("x.{member}")) {
+                return Err(refused(format!("{member:?} is no name of an image")));
+            }
+            let field = ImageField::new(name, member, ty);
+            if let Some(other) = fields.iter().find(|f| f.member == field.member) {
+                return Err(refused(format!("{:?} is named twice", other.member)));
+            }
+            fields.push(field);
+        }
+        Ok(Self::Listed(fields))
+    }
+}
+
+impl fmt::Display for ImageFields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::None => f.write_str("none"),
+            Self::Listed(fields) => {
+                let texts = fields.iter().map(|f| format!("{}={}:{}", f.name, f.member, f.ty.name()));
+                f.write_str(&texts.collect::<Vec<_>>().join(","))
+            }
+        }
+    }
+}
+
+/// The further images that the first samples of a tar file have. Damage of the file shows when it is converted.
+///
+/// # Errors
+///
+/// The file cannot be read.
+pub(super) fn look_into(tar: &PlannedFile) -> Result<Vec<ImageField>> {
+    let mut samples = Samples::open(tar)?;
+    let mut fields: Vec<ImageField> = Vec::new();
+    let mut looked = 0;
+    while looked < LOOKED_SAMPLES
+        && let Some((_, found)) = samples.read()?
+    {
+        let Found::Sample(sample) = found else { continue };
+        looked += 1;
+        for field in further_images(&sample) {
+            if fields.iter().all(|f| f.member != field.member && f.name != field.name) {
+                fields.push(field);
+            }
+        }
+    }
+    // Not in the order of the members, which may differ from sample to sample.
+    fields.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(fields)
+}
+
+/// The images of a sample beside its image: the one with a plain extension, or with the usual name of an image. None where
+/// that is not clear.
+fn further_images(sample: &Sample) -> Vec<ImageField> {
+    let is_image = |member: &str| transform::has_image_extension(&format!("x.{member}"));
+    let stem = |member: &str| member.rsplit_once('.').map(|(stem, _)| stem.to_owned());
+    let images = || sample.members.iter().map(|(member, _)| member).filter(|member| is_image(member));
+    let plain = images().filter(|member| stem(member).is_none()).count();
+    let is_main = |member: &str| match (plain, stem(member)) {
+        (0, Some(stem)) => MAIN_NAMES.contains(&stem.as_str()),
+        (_, stem) => stem.is_none(),
+    };
+    if images().filter(|member| is_main(member)).count() != 1 {
+        return Vec::new();
+    }
+    let further = sample.members.iter().filter(|(member, _)| is_image(member) && !is_main(member));
+    let of = |(member, bytes): &(String, bytes::Bytes)| {
+        // Only PNG files can be masks, whatever their names.
+        let is_png = transform::sniff(bytes) == Some(ImageType::Png);
+        ImageField::new(None, member, (!is_png).then_some(FieldType::Image))
+    };
+    further.map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn lists_are_read_and_written() {
+        let fields: ImageFields = "seg.png,depth=d.PNG:image,.left.jpg,label.png,png".parse().unwrap();
+        let written =
+            "seg=seg.png:mask,depth=d.png:image,left=left.jpg:image,label_mask=label.png:mask,png=png:mask";
+        assert_eq!(fields.to_string(), written);
+        assert_eq!(written.parse::<ImageFields>().unwrap(), fields);
+        assert_eq!("auto".parse::<ImageFields>().unwrap(), ImageFields::Auto);
+        for wrong in ["", "seg", "seg.png:masks", "=seg.png", "a=seg.png,b=seg.png", "a=", "seg.npy"] {
+            assert!(wrong.parse::<ImageFields>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_image_of_a_sample_is_told_from_the_others() {
+        let found = |members: &[&str]| {
+            let png = Bytes::from_static(b"\x89PNG\r\n\x1a\n");
+            let members = members.iter().map(|m| ((*m).to_owned(), png.clone())).collect();
+            let sample = Sample { name: "x".to_owned(), members, defect: None };
+            further_images(&sample).into_iter().map(|f| f.name).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&["jpg", "seg.png", "txt", "depth.map.png"]), ["seg", "depth_map"]);
+        assert_eq!(found(&["rgb.png", "seg.png"]), ["seg"]);
+        assert_eq!(found(&["png"]), [""; 0]);
+        // Which one is the image?
+        assert_eq!(found(&["jpg", "png"]), [""; 0]);
+        assert_eq!(found(&["left.png", "right.png"]), [""; 0]);
+    }
+}

@@ -1,0 +1,138 @@
+//! Masks: they take the geometry of their image, pixel by pixel, and keep their values.
+
+use bytes::Bytes;
+
+use super::container;
+use super::exif::Orientation;
+use super::geometry::{Size, SizePlan};
+use super::source::CheckedImage;
+use super::strip;
+use super::transform::ImageTransform;
+use crate::decode::{ImageType, Mask, Palette};
+use crate::panics::caught;
+use crate::sample::{Reject, RejectCode};
+
+/// What happens to the pixels of one image: its orientation, and its sizes on the way to the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Geometry {
+    pub(super) plan: SizePlan,
+    /// Size of the stored pixels.
+    pub(super) stored: Size,
+    pub(super) orientation: Orientation,
+}
+
+impl Geometry {
+    /// The orientation of a mask of `size`. One that says nothing was drawn on the stored pixels of the image, where these
+    /// have its size, and else on the upright image.
+    fn orientation_of(&self, size: Size, own: Orientation) -> Option<Orientation> {
+        let oriented = if own.transposes() { size.transposed() } else { size };
+        match own {
+            Orientation::Upright if size == self.stored => Some(self.orientation),
+            _ => (oriented == self.plan.source).then_some(own),
+        }
+    }
+
+    /// The places of rows and columns of the output in a mask of `size` that `orientation` turns upright: offsets in pixels
+    /// whose sum is the nearest pixel, and nothing for padding.
+    fn places(&self, size: Size, orientation: Orientation) -> [Vec<Option<usize>>; 2] {
+        let SizePlan { source, resized, crop, canvas } = self.plan;
+        let (width, height) = (size.width as usize, size.height as usize);
+        let nearest = |source: u32, resized: u32, start: u32, kept: u32, canvas: u32| {
+            let before = (canvas - kept) / 2;
+            (0..canvas).map(move |at| {
+                let at = at.checked_sub(before).filter(|at| *at < kept)?;
+                let middle = 2 * u64::from(start + at) + 1;
+                Some((middle * u64::from(source) / (2 * u64::from(resized))) as usize)
+            })
+        };
+        let columns = nearest(source.width, resized.width, crop.left, crop.size.width, canvas.width);
+        let rows = nearest(source.height, resized.height, crop.top, crop.size.height, canvas.height);
+        use Orientation::{
+            FlipHorizontal, FlipVertical, Rotate90, Rotate180, Rotate270, Transpose, Transverse, Upright,
+        };
+        let column = |x: usize| match orientation {
+            Upright | FlipVertical => x,
+            FlipHorizontal | Rotate180 => width - 1 - x,
+            Transpose | Rotate270 => x * width,
+            Rotate90 | Transverse => (height - 1 - x) * width,
+        };
+        let row = |y: usize| match orientation {
+            Upright | FlipHorizontal => y * width,
+            FlipVertical | Rotate180 => (height - 1 - y) * width,
+            Transpose | Rotate90 => y,
+            Rotate270 | Transverse => width - 1 - y,
+        };
+        [rows.map(|y| y.map(row)).collect(), columns.map(|x| x.map(column)).collect()]
+    }
+}
+
+impl ImageTransform {
+    /// Converts the mask `file` of an image with `geometry`: a PNG file with the same values, by nearest neighbour where
+    /// sizes change, and 0 in the padding.
+    ///
+    /// # Errors
+    ///
+    /// A file that is no PNG, is damaged (whatever the options), or has another size than the image.
+    pub fn convert_mask(&self, file: &Bytes, geometry: &Geometry) -> Result<Bytes, Reject> {
+        caught(|| self.mask(file, geometry)).unwrap_or_else(|panic| Err(panic.into_reject()))
+    }
+
+    fn mask(&self, file: &Bytes, geometry: &Geometry) -> Result<Bytes, Reject> {
+        let mut source = CheckedImage::read(file, self.options())?;
+        if source.image_type != ImageType::Png {
+            let message = format!("a mask must be a PNG file, and this is {}", source.image_type);
+            return Err(container::unsupported(message));
+        }
+        if let Some(damage) = source.structure.damage.take() {
+            return Err(damage);
+        }
+        if source.structure.animated {
+            return Err(Reject::new(RejectCode::Animated, "the mask holds several frames"));
+        }
+        let (size, own) = (source.structure.size, source.structure.orientation);
+        let orientation = geometry.orientation_of(size, own).ok_or_else(|| {
+            let image = geometry.plan.source;
+            let message = format!(
+                "the mask has {}×{} pixels, its image {}×{}",
+                size.width, size.height, image.width, image.height
+            );
+            Reject::new(RejectCode::InvalidValue, message)
+        })?;
+        // Decoded even where it stays as it is: damage must not pass.
+        let mut mask = Mask::read(file, size)?;
+        if geometry.plan.is_identity() && orientation == Orientation::Upright {
+            return Ok(strip::strip(file, &source));
+        }
+        let [rows, columns] = geometry.places(size, orientation);
+        let mut data = vec![0; rows.len() * columns.len() * mask.pixel_bytes()];
+        mask.pick(&rows, &columns, &mut data);
+        (mask.data, mask.size) = (data, geometry.plan.canvas);
+        encode(&mask)
+    }
+}
+
+fn encode(mask: &Mask) -> Result<Bytes, Reject> {
+    let refused = |e: png::EncodingError| container::unsupported(format!("the mask cannot be encoded: {e}"));
+    let mut out = Vec::new();
+    let mut encoder = png::Encoder::new(&mut out, mask.size.width, mask.size.height);
+    encoder.set_color(match (mask.channels, &mask.palette) {
+        (_, Some(_)) => png::ColorType::Indexed,
+        (1, None) => png::ColorType::Grayscale,
+        (2, None) => png::ColorType::GrayscaleAlpha,
+        (3, None) => png::ColorType::Rgb,
+        _ => png::ColorType::Rgba,
+    });
+    encoder.set_depth(if mask.sample_bytes == 2 { png::BitDepth::Sixteen } else { png::BitDepth::Eight });
+    if let Some(Palette { colors, alpha }) = &mask.palette {
+        encoder.set_palette(colors);
+        if let Some(alpha) = alpha {
+            encoder.set_trns(alpha);
+        }
+    }
+    encoder.set_compression(png::Compression::Fast);
+    encoder.set_filter(png::Filter::Adaptive);
+    let mut writer = encoder.write_header().map_err(refused)?;
+    writer.write_image_data(&mask.data).map_err(refused)?;
+    writer.finish().map_err(refused)?;
+    Ok(out.into())
+}

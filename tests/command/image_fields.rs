@@ -1,0 +1,164 @@
+//! Further images of the samples in tar files: masks and others, with the geometry of their image.
+
+use std::io::Cursor;
+use std::path::Path;
+
+use dsconvert::sample::Value;
+use image::{DynamicImage, GrayImage, ImageFormat, Luma, Rgb, RgbImage};
+
+use crate::images_sources::{column, own, run, texts};
+use crate::images_tar::{Tar, put};
+use crate::support::*;
+
+/// The class of a pixel: blocks of 8 × 8.
+fn class(x: u32, y: u32) -> u8 {
+    (x / 8 + y / 8 * 5) as u8
+}
+
+fn file(image: impl Into<DynamicImage>, format: ImageFormat) -> Vec<u8> {
+    let mut out = Cursor::new(Vec::new());
+    image.into().write_to(&mut out, format).unwrap();
+    out.into_inner()
+}
+
+fn photo(width: u32, height: u32) -> Vec<u8> {
+    file(RgbImage::from_fn(width, height, |x, y| Rgb([class(x, y) * 4; 3])), ImageFormat::Png)
+}
+
+fn mask(width: u32, height: u32) -> Vec<u8> {
+    file(GrayImage::from_fn(width, height, |x, y| Luma([class(x, y)])), ImageFormat::Png)
+}
+
+/// A sample with an image and a mask, one without a mask, and one with a caption only to itself.
+fn tar() -> Tar {
+    let mut tar = Tar::default();
+    tar.file("0.png", &photo(64, 48)).file("0.seg.png", &mask(64, 48)).file("0.txt", b"blocks");
+    tar.file("1.seg.png", &mask(32, 80)).file("1.png", &photo(32, 80));
+    tar.file("2.png", &photo(48, 48));
+    tar
+}
+
+fn fields(out: &Path) -> Vec<(String, String)> {
+    let manifest = manifest(out);
+    let fields = manifest["schema"]["fields"].as_array().unwrap().iter();
+    fields.map(|f| (f["name"].as_str().unwrap().to_owned(), f["type"].as_str().unwrap().to_owned())).collect()
+}
+
+fn image_of(value: &Value) -> Option<DynamicImage> {
+    match value {
+        Value::Bytes(bytes) => Some(image::load_from_memory(bytes).unwrap()),
+        _ => None,
+    }
+}
+
+#[test]
+fn masks_become_fields_with_the_geometry_of_their_image() {
+    let dir = tempfile::tempdir().unwrap();
+    put(dir.path(), "s.tar", &tar().end());
+    for format in ["parquet", "arrow", "msgpack", "protobuf"] {
+        let options =
+            ["--format", format, "--encode", "png", "--resize", "shorter:24", "--crop", "center:24x20"];
+        let ran = run(dir.path(), b"", &[&["s.tar", "--out", format], &options[..]].concat()).exits(0);
+        assert!(ran.stdout.contains("  images: image, seg (mask)\n"), "{}", ran.stdout);
+        let out = dir.path().join(format);
+        assert_eq!(fields(&out).last().unwrap(), &("seg".to_owned(), "mask".to_owned()));
+        let options = &manifest(&out)["options"]["image_fields"];
+        let expected = serde_json::json!([{ "name": "seg", "member": "seg.png", "type": "mask" }]);
+        assert_eq!(options, &expected);
+        assert_eq!(texts(&out, "train", "txt"), ["blocks", "Null", "Null"]);
+        let images = column(&out, "train", "image");
+        let masks = column(&out, "train", "seg");
+        assert_eq!(masks[2], Value::Null);
+        for (image, mask) in images.iter().zip(&masks).take(2) {
+            let image = image_of(image).unwrap().to_luma8();
+            let mask = image_of(mask).unwrap();
+            assert!(matches!(mask, DynamicImage::ImageLuma8(_)), "{:?}", mask.color());
+            let mask = mask.to_luma8();
+            assert_eq!((mask.width(), mask.height()), (24, 20));
+            assert_eq!(mask.dimensions(), image.dimensions());
+            // The image says at every pixel, but for the edges of blocks, which class it is.
+            let same =
+                mask.pixels().zip(image.pixels()).filter(|(m, i)| (m[0] * 4).abs_diff(i[0]) < 4).count();
+            assert!(same > 24 * 20 / 3, "{same}");
+        }
+    }
+    assert_same_records(dir.path(), &["parquet", "arrow", "msgpack", "protobuf"]);
+    // Nothing changes: the mask is the file.
+    run(dir.path(), b"", &["s.tar", "--out", "same"]).exits(0);
+    let masks = column(&dir.path().join("same"), "train", "seg");
+    assert_eq!(masks[..2], [Value::Bytes(mask(64, 48).into()), Value::Bytes(mask(32, 80).into())]);
+    run(dir.path(), b"", &["s.tar", "--out", "same", "--resume"]).exits(0);
+    // What a process with a part knows comes from the plan.
+    let plan =
+        command(["plan", "images", "s.tar", "--out", "parts"]).current_dir(dir.path()).output().unwrap();
+    Ran::of(plan).exits(0);
+    for arguments in [&["run", "parts", "--part", "1/1"][..], &["merge", "parts"]] {
+        Ran::of(command(arguments).current_dir(dir.path()).output().unwrap()).exits(0);
+    }
+    assert_same(&tree(&dir.path().join("same")), &tree(&dir.path().join("parts")));
+}
+
+fn assert_same_records(dir: &Path, outs: &[&str]) {
+    for name in ["image", "seg", "txt"] {
+        let columns: Vec<Vec<Value>> = outs.iter().map(|out| column(&dir.join(out), "train", name)).collect();
+        assert!(columns.windows(2).all(|pair| pair[0] == pair[1]), "{name}");
+    }
+}
+
+#[test]
+fn members_are_named_by_hand() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut tar = tar();
+    tar.file("3.png", &photo(64, 48)).file("3.Right.jpg", &photo(64, 48)).file("3.seg.png", &mask(64, 48));
+    put(dir.path(), "s.tar", &tar.end());
+    let listed = "right.jpg,mask=seg.png";
+    let options = ["--image-fields", listed, "--resize", "longer:32", "--format", "msgpack"];
+    run(dir.path(), b"", &[&["s.tar", "--out", "out"], &options[..]].concat()).exits(0);
+    let out = dir.path().join("out");
+    assert_eq!(fields(&out)[8..], own(&[("right", "image"), ("mask", "mask")]));
+    let (images, right) = (column(&out, "train", "image"), column(&out, "train", "right"));
+    assert_eq!(right[..3], [Value::Null, Value::Null, Value::Null]);
+    assert_eq!(right[3], images[3], "an image is converted as the image of its sample is");
+
+    let refused = ["s.tar", "--out", "no", "--max-rejects", "100%", "--image-fields", "none"];
+    run(dir.path(), b"", &refused).exits(0);
+    let rejected =
+        ["s.tar#0", "s.tar#1", "s.tar#3"].map(|origin| (origin.to_owned(), "unsupported".to_owned()));
+    assert_eq!(rejects(&dir.path().join("no")), rejected);
+    for (fields, says) in [
+        ("seg", "\"seg\" is no name of an image"),
+        ("seg.png:masks", "neither mask nor image"),
+        ("image=seg.png", "two fields are called \"image\""),
+    ] {
+        run(dir.path(), b"", &["s.tar", "--out", "never", "--image-fields", fields]).exits(2).says(&[says]);
+    }
+    put(dir.path(), "x.png", &photo(8, 8));
+    let nowhere = run(dir.path(), b"", &["x.png", "--out", "never", "--image-fields", "seg.png"]).exits(2);
+    nowhere.says(&["no source is a tar file"]);
+}
+
+#[test]
+fn masks_that_do_not_fit_reject_their_sample() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = mask(16, 16);
+    let mut tar = Tar::default();
+    tar.file("good.png", &photo(16, 16)).file("good.seg.png", &whole);
+    tar.file("size.png", &photo(16, 16)).file("size.seg.png", &mask(16, 24));
+    tar.file("half.png", &photo(16, 16)).file("half.seg.png", &whole[..whole.len() / 2]);
+    let jpeg = file(RgbImage::new(16, 16), ImageFormat::Png);
+    tar.file("type.png", &photo(16, 16)).file("type.seg.png", b"GIF89a").file("rgb.png", &photo(16, 16));
+    tar.file("rgb.seg.png", &jpeg).file("alone.seg.png", &whole);
+    put(dir.path(), "s.tar", &tar.end());
+    run(dir.path(), b"", &["s.tar", "--out", "out", "--max-rejects", "100%", "--lenient"]).exits(0);
+    let out = dir.path().join("out");
+    assert_eq!(texts(&out, "train", "key"), ["s.tar#good", "s.tar#rgb"]);
+    let found: Vec<(String, String)> = rejects(&out);
+    let expected =
+        [("s.tar#size", "invalid-value"), ("s.tar#half", "truncated"), ("s.tar#type", "truncated")];
+    assert_eq!(found, own(&[&expected[..], &[("s.tar#alone", "missing-field")]].concat()));
+    let lines = std::fs::read_to_string(out.join("rejects.jsonl")).unwrap();
+    assert!(
+        lines.contains(r#"the member \"seg.png\": the mask has 16×24 pixels, its image 16×16"#),
+        "{lines}"
+    );
+}
