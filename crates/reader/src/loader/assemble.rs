@@ -1,12 +1,13 @@
 //! From the ordinals of a micro-batch to its arrays.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use dsconvert_dataset::error::Result;
 use dsconvert_dataset::packing::Row;
 
-use super::batch::{Batch, BatchId};
+use super::batch::{Batch, BatchId, BlankRow};
 use super::fields::{Fields, Part};
 use super::image::{ImageRows, ImageScratch};
 use super::options::{Batching, IdType, LoaderOptions};
@@ -43,7 +44,7 @@ pub(super) struct Assembler {
 impl Assembler {
     pub(super) fn new(split: &Split, options: &LoaderOptions) -> Result<Self> {
         let fields = Fields::new(split, options)?;
-        if fields.parts.iter().any(|(_, part)| *part == Part::Image) {
+        if fields.parts.iter().any(|(_, part)| part.is_decoded()) {
             super::image::check_build()?;
         }
         // As many batches as may be in flight, and as many again with who uses them.
@@ -65,7 +66,7 @@ impl Assembler {
 
     /// Whether batches take little more than copying: nothing is decoded.
     pub(super) fn is_light(&self) -> bool {
-        self.fields.parts.iter().all(|(_, part)| *part != Part::Image)
+        !self.fields.parts.iter().any(|(_, part)| part.is_decoded())
     }
 
     /// A batch of one record per row. Ends early, with an error that nobody will see, when `stop` is set.
@@ -121,28 +122,37 @@ impl Assembler {
         let rows = batch.rows() as usize;
         text.check()?;
         // First of all: other parts say which rows are blank.
-        let (mut images, mut blank) = (None, Vec::new());
-        if self.fields.parts.iter().any(|(_, part)| *part == Part::Image) {
-            let all = ImageRows {
+        let mut decoded = VecDeque::new();
+        let mut blank: Vec<BlankRow> = Vec::new();
+        for (_, part) in &self.fields.parts {
+            let images = |place| ImageRows {
                 split: &self.split,
                 records,
                 rows,
-                place: self.fields.payload.unwrap_or(usize::MAX),
+                place,
                 raw_channels: self.raw_channels,
                 options: &self.options.image,
                 seed: self.options.seed,
                 epoch: id.epoch,
                 pool: &self.pool,
             };
-            let (column, without) = all.column(&mut scratch.image, stop)?;
-            (images, blank) = (Some(column), without);
+            let (column, without) = match *part {
+                Part::Image(place) => images(place).column(&mut scratch.image, stop)?,
+                Part::Mask(place) => images(place).masks(stop)?,
+                _ => continue,
+            };
+            decoded.push_back(column);
+            let is_new = |row: &BlankRow| blank.iter().all(|other| other.row != row.row);
+            let without: Vec<BlankRow> = without.into_iter().filter(is_new).collect();
+            blank.extend(without);
         }
+        blank.sort_by_key(|row| row.row);
         let mut columns = Vec::with_capacity(self.fields.parts.len());
         for (name, part) in &self.fields.parts {
             let column = match *part {
-                Part::Image => match images.take() {
-                    Some(images) => images,
-                    None => continue, // a part comes once
+                Part::Image(_) | Part::Mask(_) => match decoded.pop_front() {
+                    Some(column) => column,
+                    None => continue, // one was made for each
                 },
                 Part::Label(place) => stored::labels(&self.pool, records, rows, place, &blank),
                 Part::Stored(place, ty) => stored::column(&self.pool, records, rows, place, ty)?,

@@ -18,8 +18,10 @@ const POSITION_IDS: &str = "position_ids";
 /// One part of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Decoded images.
-    Image,
+    /// Decoded images: their place in the records.
+    Image(usize),
+    /// Decoded masks, with the view of the images of their records.
+    Mask(usize),
     /// The class, or [`IGNORE_LABEL`](dsconvert_dataset::packing::IGNORE_LABEL).
     Label(usize),
     /// Whether a row holds a record that is not blank.
@@ -34,6 +36,13 @@ pub(super) enum Part {
     Stored(usize, FieldType),
     /// Where the field before it is not null.
     StoredValid(usize),
+}
+
+impl Part {
+    /// Whether files are decoded for it.
+    pub(super) fn is_decoded(self) -> bool {
+        matches!(self, Part::Image(_) | Part::Mask(_))
+    }
 }
 
 /// How the token ids of a batch are laid out.
@@ -85,7 +94,7 @@ impl Fields {
             }
             None => {
                 for name in fields.defaults(split, options) {
-                    fields.add(split, options, name)?;
+                    fields.add(split, options, &name)?;
                 }
             }
         }
@@ -93,7 +102,7 @@ impl Fields {
     }
 
     /// What a batch holds when nothing is said.
-    fn defaults(&self, split: &Split, options: &LoaderOptions) -> Vec<&'static str> {
+    fn defaults(&self, split: &Split, options: &LoaderOptions) -> Vec<String> {
         let last = match &options.batching {
             Batching::Records(batches) => batches.last,
             Batching::Packed(packed) => packed.last,
@@ -117,6 +126,12 @@ impl Fields {
         if last == Last::Pad || may_be_blank {
             names.push(VALID);
         }
+        let mut names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+        if split.schema().kind == Kind::Images {
+            let further = split.schema().fields.iter().filter(|f| f.ty.is_image_file() && f.name != IMAGE);
+            let after_image = usize::from(names.first().is_some_and(|name| name == IMAGE));
+            names.splice(after_image..after_image, further.map(|f| f.name.clone()));
+        }
         names
     }
 
@@ -126,9 +141,13 @@ impl Fields {
         }
         let part = self.part(split, options, name)?;
         self.parts.push((name.to_owned(), part));
-        if let Part::Stored(place, ty) = part
+        let as_numbers = match part {
+            Part::Image(place) | Part::Mask(place) => Some(place),
+            Part::Stored(place, ty) => is_number(ty).then_some(place),
+            _ => None,
+        };
+        if let Some(place) = as_numbers
             && split.schema().fields.get(place).is_some_and(|f| f.nullable)
-            && is_number(ty)
         {
             self.parts.push((format!("{name}.{VALID}"), Part::StoredValid(place)));
         }
@@ -170,8 +189,9 @@ impl Fields {
         }
         let ty = schema.fields.get(place).map_or(FieldType::Binary, |f| f.ty);
         Ok(match (schema.kind, name) {
-            (Kind::Images, IMAGE) if options.image.decode => Part::Image,
             (Kind::Images, LABEL) => Part::Label(place),
+            (Kind::Images, _) if options.image.decode && ty == FieldType::Mask => Part::Mask(place),
+            (Kind::Images, _) if options.image.decode && ty == FieldType::Image => Part::Image(place),
             _ => Part::Stored(place, ty),
         })
     }
@@ -179,7 +199,7 @@ impl Fields {
     /// Whether fields of the records are needed other than their token ids.
     pub(super) fn reads_records(&self) -> bool {
         let stored = |part: &Part| {
-            matches!(part, Part::Image | Part::Label(_) | Part::Stored(..) | Part::StoredValid(_))
+            part.is_decoded() || matches!(part, Part::Label(_) | Part::Stored(..) | Part::StoredValid(_))
         };
         self.pieces.is_some() || self.parts.iter().any(|(_, part)| stored(part))
     }
@@ -212,6 +232,7 @@ fn is_number(ty: FieldType) -> bool {
             | FieldType::Json
             | FieldType::Binary
             | FieldType::Image
+            | FieldType::Mask
             | FieldType::IdsU16
             | FieldType::IdsU32
     )

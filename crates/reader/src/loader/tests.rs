@@ -3,6 +3,8 @@
 mod engine;
 #[cfg(feature = "decode")]
 mod image;
+#[cfg(feature = "decode")]
+mod masks;
 mod stored;
 mod text;
 

@@ -18,6 +18,10 @@ impl ImageRows<'_> {
     ) -> Result<(Column, Vec<BlankRow>)> {
         Err(no_decoder())
     }
+
+    pub(in crate::loader) fn masks(&self, _: &AtomicBool) -> Result<(Column, Vec<BlankRow>)> {
+        Err(no_decoder())
+    }
 }
 
 /// Fails: this build cannot decode images.

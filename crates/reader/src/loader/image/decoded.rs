@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::panics::caught;
 use dsconvert_dataset::sample::{Reject, RejectCode, Value};
+use dsconvert_dataset::schema::IMAGE;
 
 use super::ImageRows;
 use crate::Record;
@@ -64,7 +65,7 @@ impl ImageRows<'_> {
     }
 
     /// Height and width of every image of the batch.
-    fn size(&self) -> Result<(usize, usize)> {
+    pub(super) fn size(&self) -> Result<(usize, usize)> {
         match self.options.crop {
             Crop::Center { height, width } | Crop::RandomResized { height, width, .. } => {
                 Ok((height as usize, width as usize))
@@ -84,24 +85,10 @@ impl ImageRows<'_> {
         scratch: &mut ImageScratch,
         row: &mut [u8],
     ) -> Result<Result<(), Reject>> {
-        let size = stored_size(record)?;
-        let view = View::of(
-            self.options,
-            size.width,
-            size.height,
-            &mut Random::new(self.seed, self.epoch, record.ordinal()),
-        );
-        if (view.out_height as usize, view.out_width as usize) != (height, width) {
-            let what = format!(
-                "the image has {}×{} pixels, the first of its batch {width}×{height}",
-                size.width, size.height
-            );
-            return Err(Error::usage(what).at_row(record.ordinal()).help(
-                "give the loader a crop (center_crop or random_resized_crop), use batches of 1, or convert with --resize and --crop to one size",
-            ));
-        }
-        let Some(Value::Bytes(encoded)) = record.values().get(self.place) else {
-            return Err(Error::corrupt("the record has no image").at_row(record.ordinal()));
+        let (size, view) = self.view(record, (height, width))?;
+        let Some(encoded) = self.encoded(record)? else {
+            row.fill(0);
+            return Ok(Ok(()));
         };
         let channels = self.options.channels.count();
         let part = Part { left: view.left, top: view.top, width: view.width, height: view.height };
@@ -132,7 +119,45 @@ impl ImageRows<'_> {
         Ok(Ok(()))
     }
 
-    fn undecodable(&self, record: &Record, reject: &Reject) -> Error {
+    /// The size of the image of `record` and the part that is taken of it, the same for all of its images and masks.
+    pub(super) fn view(&self, record: &Record, (height, width): (usize, usize)) -> Result<(Size, View)> {
+        let size = stored_size(record)?;
+        let mut random = Random::new(self.seed, self.epoch, record.ordinal());
+        let view = View::of(self.options, size.width, size.height, &mut random);
+        if (view.out_height as usize, view.out_width as usize) != (height, width) {
+            let what = format!(
+                "the image has {}×{} pixels, the first of its batch {width}×{height}",
+                size.width, size.height
+            );
+            return Err(Error::usage(what).at_row(record.ordinal()).help(
+                "give the loader a crop (center_crop or random_resized_crop), use batches of 1, or convert with --resize and --crop to one size",
+            ));
+        }
+        Ok((size, view))
+    }
+
+    /// The file in the field; `None` where it is null.
+    pub(super) fn encoded<'r>(&self, record: &'r Record) -> Result<Option<&'r [u8]>> {
+        match record.values().get(self.place) {
+            Some(Value::Bytes(encoded)) => Ok(Some(encoded)),
+            Some(Value::Null) if self.field() != Some(IMAGE) => Ok(None),
+            _ => Err(Error::corrupt("the record has no image").at_row(record.ordinal())),
+        }
+    }
+
+    fn field(&self) -> Option<&str> {
+        self.split.schema().fields.get(self.place).map(|field| field.name.as_str())
+    }
+
+    /// What the field is called in messages.
+    fn name(&self) -> String {
+        match self.field() {
+            Some(name) if name != IMAGE => format!("the field {name:?}"),
+            _ => "the image".to_owned(),
+        }
+    }
+
+    pub(super) fn undecodable(&self, record: &Record, reject: &Reject) -> Error {
         let kind = match reject.code {
             RejectCode::Unsupported | RejectCode::UnknownType => ErrorKind::Unsupported,
             _ => ErrorKind::Corrupt,
@@ -140,7 +165,8 @@ impl ImageRows<'_> {
         let (ordinal, split) = (record.ordinal(), self.split.name());
         let key = record.key().map(|key| format!(", key {key:?}")).unwrap_or_default();
         let what = format!(
-            "the image of record {ordinal} of split {split:?}{key} cannot be decoded: {}",
+            "{} of record {ordinal} of split {split:?}{key} cannot be decoded: {}",
+            self.name(),
             reject.message
         );
         self.split.at_record(Error::new(kind, what), ordinal)

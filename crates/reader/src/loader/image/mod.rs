@@ -2,6 +2,8 @@
 
 #[cfg_attr(not(feature = "decode"), path = "absent.rs")]
 mod decoded;
+#[cfg(feature = "decode")]
+mod masks;
 
 use std::sync::Arc;
 
@@ -17,7 +19,7 @@ pub(super) struct ImageRows<'a> {
     pub(super) split: &'a Split,
     pub(super) records: &'a [Record],
     pub(super) rows: usize,
-    /// Field of the encoded image.
+    /// Field of the encoded images or masks. Where it is null, pixels are 0.
     pub(super) place: usize,
     /// Samples of a pixel where images are bare samples.
     pub(super) raw_channels: Option<usize>,

@@ -1,0 +1,152 @@
+//! Masks and further images in batches, in the view of their image.
+
+use dsconvert_dataset::error::ErrorKind;
+use dsconvert_dataset::sample::{Record, Value};
+use dsconvert_dataset::schema::{Field, FieldType, Schema};
+
+use super::*;
+
+const SIZE: (u32, u32) = (64, 48);
+
+fn png(color: png::ColorType, depth: png::BitDepth, data: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut encoder = png::Encoder::new(&mut out, SIZE.0, SIZE.1);
+    encoder.set_color(color);
+    encoder.set_depth(depth);
+    if color == png::ColorType::Indexed {
+        encoder.set_palette(vec![0; 3 * 256]);
+    }
+    encoder.write_header().unwrap().write_image_data(data).unwrap();
+    out
+}
+
+/// The class of every pixel of record `i`: blocks of 16 × 16.
+fn classes(i: u64) -> Vec<u8> {
+    let class = |x: u32, y: u32| (x / 16 + y / 16 * 4 + i as u32) as u8 * 10;
+    (0..SIZE.1).flat_map(|y| (0..SIZE.0).map(move |x| class(x, y))).collect()
+}
+
+/// Records whose images show the classes in grey, with the masks `seg` (not in every third) and `deep`, of 16 bits, and
+/// the image `twin`. The mask of record `broken` is cut short.
+fn split(dir: &Path, broken: Option<u64>) -> Split {
+    let extra = vec![
+        Field::nullable("twin", FieldType::Image),
+        Field::nullable("seg", FieldType::Mask),
+        Field::nullable("deep", FieldType::Mask),
+    ];
+    let schema = Schema::images(Some(vec!["a".into()]), extra).unwrap();
+    testing::write_records(dir, Format::Arrow, schema, &[&[12]], |i| {
+        use png::{BitDepth, ColorType};
+        let classes = classes(i);
+        let image = png(ColorType::Grayscale, BitDepth::Eight, &classes);
+        let mut seg = png(ColorType::Indexed, BitDepth::Eight, &classes);
+        if broken == Some(i) {
+            seg.truncate(seg.len() / 2);
+        }
+        let wide: Vec<u8> = classes.iter().flat_map(|c| (u16::from(*c) * 256 + 1).to_be_bytes()).collect();
+        let key = Value::Text(format!("{i}").as_str().into());
+        Record {
+            values: vec![
+                key.clone(),
+                Value::Bytes(image.clone().into()),
+                Value::UInt(SIZE.0.into()),
+                Value::UInt(SIZE.1.into()),
+                Value::Int(0),
+                key,
+                Value::Bytes(image.into()),
+                if i % 3 == 2 { Value::Null } else { Value::Bytes(seg.into()) },
+                Value::Bytes(png(ColorType::Grayscale, BitDepth::Sixteen, &wide).into()),
+            ],
+        }
+    })
+    .unwrap();
+    Dataset::open(dir).unwrap().split("train").unwrap()
+}
+
+fn with(image: ImageOptions) -> LoaderOptions {
+    LoaderOptions { image, ..batches_of(5) }
+}
+
+#[test]
+fn masks_lie_on_their_images_in_every_view() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = split(dir.path(), None);
+    for crop in [Crop::None, Crop::center(20, 30), Crop::center(96, 128), Crop::random_resized(24, 40)] {
+        for layout in [ImageLayout::Hwc, ImageLayout::Chw] {
+            let image = ImageOptions {
+                crop,
+                hflip: 0.5,
+                channels: Channels::Gray,
+                layout,
+                ..ImageOptions::default()
+            };
+            let mut compared = 0;
+            for batch in all(&mut Loader::new(split.clone(), with(image)).unwrap()) {
+                let names: Vec<&str> = batch.columns().map(|(name, _)| name).collect();
+                let expected =
+                    ["image", "twin", "twin.valid", "seg", "seg.valid", "deep", "deep.valid", "label"];
+                assert_eq!(names, expected);
+                let array = |name| batch.array(name).unwrap();
+                let images = array("image").as_slice::<u8>().unwrap();
+                assert_eq!(array("twin").as_slice::<u8>().unwrap(), images);
+                let seg = array("seg").as_slice::<u8>().unwrap();
+                let deep = array("deep").as_slice::<i32>().unwrap();
+                let shape = array("seg").shape();
+                let (height, width) = (shape[1], shape[2]);
+                assert_eq!((shape.len(), array("deep").shape()), (3, shape));
+                let valid = array("seg.valid").as_slice::<bool>().unwrap();
+                for (row, &ordinal) in batch.records().iter().enumerate() {
+                    assert_eq!(valid[row], ordinal % 3 != 2);
+                    let area = height * width;
+                    let [image, mask] = [images, seg].map(|pixels| &pixels[row * area..][..area]);
+                    let known = classes(ordinal);
+                    for at in 0..area {
+                        let (x, y) = (at % width, at / width);
+                        let expected = if valid[row] { mask[at] } else { 0 };
+                        assert_eq!(mask[at], expected);
+                        assert!(!valid[row] || known.contains(&mask[at]), "values are not mixed");
+                        let value = (deep[row * area + at] / 256) as u8;
+                        assert!(known.contains(&value) && (!valid[row] || value == mask[at]));
+                        let inside = (3..width - 3).contains(&x) && (3..height - 3).contains(&y);
+                        let is_even = |other: usize| deep[row * area + other] == deep[row * area + at];
+                        if inside && [at - 3, at + 3, at - 3 * width, at + 3 * width].into_iter().all(is_even)
+                        {
+                            compared += 1;
+                            assert!(
+                                value.abs_diff(image[at]) <= 4,
+                                "{crop:?} {x},{y}: {value} {}",
+                                image[at]
+                            );
+                        }
+                    }
+                }
+            }
+            assert!(compared > 1000, "{compared}");
+        }
+    }
+}
+
+#[test]
+fn masks_that_do_not_decode_are_errors_or_blank_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = split(dir.path(), Some(4));
+    let options = with(ImageOptions { undecodable: Undecodable::Blank, ..ImageOptions::default() });
+    let mut blank = Vec::new();
+    for batch in all(&mut Loader::new(split.clone(), options).unwrap()) {
+        let valid = batch.array("valid").unwrap().as_slice::<bool>().unwrap();
+        for row in batch.blank_rows() {
+            assert!(!valid[row.row]);
+            blank.push(row.record);
+            assert!(row.error.to_string().contains("the field \"seg\" of record 4"), "{}", row.error);
+        }
+    }
+    assert_eq!(blank, [4]);
+    let results: Vec<_> = Loader::new(split.clone(), with(ImageOptions::default())).unwrap().collect();
+    let errors: Vec<_> = results.iter().filter_map(|r| r.as_ref().err()).collect();
+    assert_eq!(errors.iter().map(|e| e.kind()).collect::<Vec<_>>(), [ErrorKind::Corrupt]);
+    // Files as they are.
+    let stored = LoaderOptions { fields: Some(vec!["seg".to_owned()]), ..with(ImageOptions::default()) };
+    let stored = LoaderOptions { image: ImageOptions { decode: false, ..ImageOptions::default() }, ..stored };
+    let batch = Loader::new(split, stored).unwrap().next_batch().unwrap().unwrap();
+    assert!(batch.array("seg").is_none());
+}
