@@ -66,6 +66,7 @@ pub fn convert_images(
         follow_symlinks: false,
         layout: Layout::Auto,
         classes: None,
+        list_fields: Vec::new(),
         image_fields: dsconvert::pipeline::ImageFields::None,
         image,
         output: OutputOptions { format, ..OutputOptions::default() },

@@ -69,6 +69,13 @@ struct NamingArgs {
     #[arg(long, value_name = "FIELDS", requires = "metadata")]
     keep_fields: Option<String>,
 
+    /// Columns of the table whose values become lists: rows that name one image give one record
+    ///
+    /// As for several captions of an image. The other columns must have the same value in all rows of an image. Without it,
+    /// every row gives a record.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "files_from")]
+    list_fields: Vec<String>,
+
     /// Further images of samples in tar files, as fields: auto, none or MEMBER,… such as seg.png
     ///
     /// A field is [NAME=]MEMBER[:mask|:image], where MEMBER is what follows the first dot of a file name. It takes the
@@ -188,6 +195,7 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
     let output = args.common.output()?;
     let follow_symlinks = args.common.follow_symlinks;
     let image_fields: ImageFields = parse("--image-fields", &args.naming.image_fields)?;
+    let list_fields = args.naming.list_fields.clone();
     let (naming, sources) = naming(args.naming, args.common.sources()?)?;
     let plan = |sources| {
         ImagesJob::plan(ImagesOptions {
@@ -196,7 +204,8 @@ pub(super) fn exec(args: Args) -> Result<Ending> {
             follow_symlinks,
             layout,
             classes,
-            image_fields,
+            list_fields: list_fields.clone(),
+            image_fields: image_fields.clone(),
             image,
             dedup,
             output,

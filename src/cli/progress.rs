@@ -78,7 +78,7 @@ impl<'a> Display<'a> {
             match &self.kind {
                 Kind::Bar(bar) => {
                     if now.total_bytes > 0 && bar.length().is_none() {
-                        bar.set_style(style("{percent:>3}% {bar:10} {wide_msg}"));
+                        bar.set_style(style("{percent:>3}% {bar:10} {wide_msg}\r"));
                         bar.set_length(now.total_bytes);
                     }
                     bar.set_position(now.source_bytes);
@@ -202,9 +202,12 @@ impl Rate {
 }
 
 /// The line, at first without a share: the size of standard input is not known.
+///
+/// Templates end with a carriage return, so that the cursor is at the start of the line between drawings: a terminal echoes
+/// Ctrl-C as `^C`, which would wrap after a line of full width, and the row above would not be cleared.
 fn bar() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    bar.set_style(style("{wide_msg}"));
+    bar.set_style(style("{wide_msg}\r"));
     bar
 }
 

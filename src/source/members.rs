@@ -17,7 +17,7 @@ use zstd::stream::raw::{InBuffer, Operation, OutBuffer};
 pub(super) struct MemberStarts(Arc<Mutex<Vec<u64>>>);
 
 impl MemberStarts {
-    fn add(&self, start: u64) {
+    pub(super) fn add(&self, start: u64) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(start);
     }
 

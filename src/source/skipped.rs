@@ -30,12 +30,10 @@ const ADVICE_FOR_TEXT: &[(&[&str], &str)] = &[
         &[".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"],
         "images are converted by `dsconvert images`",
     ),
-    (ARCHIVES, "unpack archives first"),
+    (&[".7z", ".rar"], "unpack archives first; zip archives are read as they are"),
     (&[".pdf", ".docx", ".epub"], "extract the text of documents into .txt or .jsonl files first"),
     (&[".json"], "JSON files are read when they are named: 'DIR/*.json'"),
 ];
-
-const ARCHIVES: &[&str] = &[".zip", ".7z", ".rar"];
 
 const PLAIN_TEXT: &str =
     "files of other types are read when a pattern names them: 'DIR/**/*.md' --input-format txt";

@@ -17,6 +17,7 @@ use super::members::{Frames, MemberStarts, Members, XzStreams};
 use super::opened::OpenedFile;
 use super::planned::PlannedFile;
 use super::retried;
+use super::zip::{ZipDamage, ZipMember};
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode};
 
@@ -131,6 +132,30 @@ impl Stream {
         Ok(Self { file: Some(Arc::clone(&file)), ..Self::over(file.path(), input, compression)? })
     }
 
+    /// Reads a file of the zip archive `opened`.
+    ///
+    /// # Errors
+    ///
+    /// The archive cannot be read. That the file in it is damaged shows when it is read.
+    pub fn of_member(
+        opened: OpenedFile,
+        member: &ZipMember,
+        compression: Option<Compression>,
+    ) -> Result<Self> {
+        let file = Arc::new(opened);
+        let (input, damage): (Box<dyn Read + Send>, _) = match member.open(&file) {
+            Ok(input) => (Box::new(input), None),
+            Err(Broken::Damaged(reject)) => (Box::new(io::empty()), Some(reject)),
+            Err(Broken::Failed(error)) => return Err(error),
+        };
+        let stream = Self::over(file.path(), input, compression)?;
+        if compression.is_none() {
+            stream.members.add(0);
+        }
+        let misnamed = damage.or(stream.misnamed);
+        Ok(Self { file: Some(Arc::clone(&file)), compressed: true, misnamed, ..stream })
+    }
+
     /// Checks, after the last byte, that the file is still what was planned. Standard input always is.
     ///
     /// # Errors
@@ -154,7 +179,14 @@ impl Stream {
         let fail = |e| Error::io("read", path, seen.take().unwrap_or(e));
         let input = BufReader::with_capacity(BUFFER_BYTES, input);
         let mut raw = Watched { input, seen: Arc::clone(&seen) };
-        let misnamed = misnamed(raw.fill_buf().map_err(fail)?, compression);
+        let misnamed = match raw.fill_buf() {
+            Ok(head) => misnamed(head, compression),
+            Err(e) => {
+                let failure = seen.take().unwrap_or(e);
+                let damage = ZipDamage::of(&failure).cloned();
+                Some(damage.ok_or_else(|| Error::io("read", path, failure))?)
+            }
+        };
         let members = MemberStarts::default();
         let reader: Box<dyn Read + Send> = match compression {
             None => Box::new(raw),
@@ -282,6 +314,9 @@ impl Stream {
 
     fn broken(&self, error: &io::Error) -> Broken {
         if let Some(failure) = self.seen.take() {
+            if let Some(damage) = ZipDamage::of(&failure) {
+                return Broken::Damaged(damage.clone());
+            }
             return Broken::Failed(Error::io("read", &self.path, failure));
         }
         Broken::Damaged(if error.kind() == io::ErrorKind::UnexpectedEof {

@@ -14,11 +14,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::compression::Compression;
 use super::listing::names_nothing;
 use super::opened::OpenedFile;
 use super::planned::{PlannedFile, modified_ns};
 use super::skipped::SkippedTypes;
-use super::stream::Broken;
+use super::stream::{Broken, Stream};
 use super::zip::ZipMember;
 use super::{portable_name, remote};
 use crate::error::{Error, Result};
@@ -103,6 +104,25 @@ impl SourceFile {
             (None, Some(opened)) => planned.read_opened(opened).map_err(Broken::Failed),
             (Some(member), None) => member.read(&planned),
             (Some(member), Some(opened)) => member.read_opened(opened),
+        }
+    }
+
+    /// The content of the file, decompressed, to be read piece by piece; `opened` is what [`Self::open_ahead`] has opened.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read or has changed. Damage shows when the stream is read.
+    pub fn stream(
+        &self,
+        sources: &[SourceSpec],
+        follow_links: bool,
+        opened: Option<OpenedFile>,
+        compression: Option<Compression>,
+    ) -> Result<Stream> {
+        let opened = opened.map_or_else(|| self.planned(sources, follow_links).open(), Ok)?;
+        match &self.member {
+            None => Stream::of(opened, compression),
+            Some(member) => Stream::of_member(opened, member, compression),
         }
     }
 

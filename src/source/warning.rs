@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::splits::SplitBy;
 use crate::printable::{printable, printable_path};
+use crate::schema::Kind;
 
 /// Names that a message lists before it counts the rest.
 const SHOWN_NAMES: usize = 4;
@@ -65,8 +66,10 @@ pub enum Warning {
         /// Where it is.
         path: PathBuf,
     },
-    /// Zip archives are in a folder with images, and are not read: they may be what the images were unpacked from.
+    /// Zip archives are in a folder with images or text, and are not read: they may be what these were unpacked from.
     ArchivesSkipped {
+        /// What is beside them.
+        kind: Kind,
         /// One of them.
         example: String,
     },
@@ -206,9 +209,13 @@ impl fmt::Display for Warning {
                     printable_path(path)
                 )
             }
-            Self::ArchivesSkipped { example } => write!(
+            Self::ArchivesSkipped { kind, example } => write!(
                 f,
-                "zip archives beside images are not read, such as {}; name one as a source to convert it",
+                "zip archives beside {} are not read, such as {}; name one as a source to convert it",
+                match kind {
+                    Kind::Images => "images",
+                    Kind::Text => "text",
+                },
                 printable(example)
             ),
             Self::KeysSkipped { objects, example } => {

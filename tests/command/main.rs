@@ -31,6 +31,7 @@ mod source_names;
 mod support;
 mod text_documents;
 mod text_sources;
+mod text_zip;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]
 #[path = "../shared/tree.rs"]
 mod tree;

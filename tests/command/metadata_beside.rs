@@ -190,3 +190,39 @@ fn metadata_beside_tar_files_is_not_used_and_told() {
     assert_eq!(texts(&dir.path().join("out"), "train", "key"), ["s/a.jpg", "s/x.tar#b"]);
     assert_eq!(run(dir.path(), b"", &["s", "--out", "told", "--metadata", "none"]).exits(0).stderr, "");
 }
+
+#[test]
+fn rows_of_one_image_become_lists() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("s");
+    std::fs::create_dir(&root).unwrap();
+    for name in ["a.jpg", "b.jpg", "c.jpg"] {
+        std::fs::write(root.join(name), image(0)).unwrap();
+    }
+    let csv = "file_name,caption,by,n\na.jpg,\"o\"\"ne\",x,1\nb.jpg,two,y,2\n./a.jpg,\"th,ree\",x,3\nb.jpg,,y,4\n\
+               c.jpg,five,z,5\na.jpg,fünf,x,6\nc.jpg,six,other,7\ngone.jpg,seven,,8\ngone.jpg,eight,,9\n";
+    std::fs::write(root.join("metadata.csv"), csv).unwrap();
+    let listed = ["--list-fields", "caption,n", "--max-rejects", "50%"];
+    run(dir.path(), b"", &[&["s", "--out", "out"], &listed[..]].concat()).exits(0);
+    let out = dir.path().join("out");
+    assert_eq!(texts(&out, "train", "key"), ["s/a.jpg", "s/b.jpg"]);
+    assert_eq!(texts(&out, "train", "caption"), [r#"["o\"ne","th,ree","fünf"]"#, r#"["two",null]"#]);
+    assert_eq!(texts(&out, "train", "n"), [r#"["1","3","6"]"#, r#"["2","4"]"#]);
+    assert_eq!(texts(&out, "train", "by"), ["x", "y"]);
+    let fields = manifest(&out)["schema"]["fields"].clone();
+    let types =
+        |name: &str| fields.as_array().unwrap().iter().find(|f| f["name"] == name).unwrap()["type"].clone();
+    assert_eq!((types("caption"), types("by")), ("json".into(), "string".into()));
+    assert_eq!(rejects(&out), own(&[("s/c.jpg", "invalid-value"), ("s/gone.jpg", "missing-file")]));
+    assert_outcomes(&out, [2, 0, 0, 2]);
+
+    // Numbers of a table that is named stay numbers, and the order of the rows does not matter to other tables.
+    let named = ["s", "--metadata", "s/metadata.csv", "--keep-fields", "n:int32,by", "--list-fields", "n"];
+    run(dir.path(), b"", &[&named[..], &["--out", "named", "--max-rejects", "50%"]].concat()).exits(0);
+    assert_eq!(texts(&dir.path().join("named"), "train", "n"), ["[1,3,6]", "[2,4]"]);
+
+    let refused = |args: &[&str]| run(dir.path(), b"", &[args, &["--out", "no"]].concat()).exits(2);
+    let typo = ["s", "--metadata", "s/metadata.csv", "--list-fields", "captoin"];
+    refused(&typo).says(&["\"captoin\"", "did you mean \"caption\"?"]);
+    refused(&["s", "--metadata", "none", "--list-fields", "caption"]).says(&["--list-fields"]);
+}

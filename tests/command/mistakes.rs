@@ -65,7 +65,7 @@ const TYPES: &[Mistake] = &[
     ("text code/a.rs --out o -t bytes", 2, &["code/a.rs: unknown kind", "add --input-format txt", ".jsonl"]),
     ("images avifs --out o", 3, &["avifs/a.avif: AVIF images cannot be read", "convert them to PNG or JPEG"]),
     ("images zips --out o", 2, &["zips/a.zip: the zip archive cannot be read", "unzip -t"]),
-    ("text zips --out o -t bytes", 3, &["1 file was skipped: 1 .zip", "unpack archives first"]),
+    ("text zips --out o -t bytes", 2, &["zips/a.zip: the zip archive cannot be read", "unzip -t"]),
     ("text pictures --out o -t bytes", 3, &["1 file was skipped: 1 .jpg", "`dsconvert images`"]),
 ];
 

@@ -7,6 +7,7 @@ use objects::{Fault, Faults, Server};
 
 use crate::images_sources::image;
 use crate::support::*;
+use crate::text_zip::zip;
 
 /// A folder, and a bucket with the same files.
 struct Sources {
@@ -59,28 +60,6 @@ impl Sources {
 }
 
 /// An archive of stored files.
-fn zip(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
-    let (mut zip, mut directory) = (Vec::new(), Vec::new());
-    for (name, bytes) in files {
-        let mut crc = flate2::Crc::new();
-        crc.update(bytes);
-        let mut common = vec![20, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        for number in [crc.sum(), bytes.len() as u32, bytes.len() as u32, name.len() as u32] {
-            common.extend(number.to_le_bytes());
-        }
-        let offset = zip.len() as u32;
-        zip.extend(b"PK\x03\x04".iter().chain(&common).chain(name.as_bytes()).chain(bytes));
-        directory.extend(b"PK\x01\x02\x14\x00".iter().chain(&common));
-        directory.extend([0; 10]);
-        directory.extend(offset.to_le_bytes().iter().chain(name.as_bytes()));
-    }
-    let (start, count) = (zip.len() as u32, files.len() as u16);
-    zip.extend(&directory);
-    zip.extend(b"PK\x05\x06\0\0\0\0".iter().chain(&count.to_le_bytes()).chain(&count.to_le_bytes()));
-    zip.extend((directory.len() as u32).to_le_bytes().iter().chain(&start.to_le_bytes()).chain(&[0, 0]));
-    zip
-}
-
 fn tar(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (name, bytes) in files {
@@ -125,7 +104,7 @@ fn containers_of_images_are_read_in_the_bucket() {
         (0..9).map(|number| (format!("c{}/{number}.jpg", number % 2), image(number))).collect();
     let files: Vec<(&str, Vec<u8>)> =
         files.iter().map(|(name, bytes)| (name.as_str(), bytes.clone())).collect();
-    sources.put("zips/a.zip", &zip(&files));
+    sources.put("zips/a.zip", &zip(&files, false));
     sources.put("tars/a-00.tar", &tar(&files));
     let names: Vec<(&str, Vec<u8>)> = vec![("x.jpg", image(3)), ("x.cls", b"7".to_vec())];
     sources.put("tars/a-01.tar.zst", &zstd::encode_all(&tar(&names)[..], 1).unwrap());

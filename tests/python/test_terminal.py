@@ -22,12 +22,12 @@ CONTROL = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])|(\r)|(\n)|([^\x1b\r\n]+)|(\x1b
 WIDTH = 120
 
 
-def screen(output):
-    """The lines that a terminal of WIDTH columns shows after `output`; styles and unknown sequences have no effect."""
+def screen(output, width=WIDTH):
+    """The lines that a terminal of `width` columns shows after `output`; styles and unknown sequences have no effect."""
     lines, row, column = [""], 0, 0
     for number, letter, back, down, text, _ in CONTROL.findall(output):
         for character in text:
-            if column == WIDTH:
+            if column == width:
                 row, column = row + 1, 0
                 lines.extend([""] * (row + 1 - len(lines)))
             line = lines[row].ljust(column)
@@ -104,6 +104,29 @@ def test_an_interrupted_run_leaves_no_progress_line(on_terminal, tmp_path):
     lines = [line for line in screen(output) if line]
     assert lines == ["error: stopped before the end", "  tip: run the same command with --resume to go on"]
     assert "\x1b[31m" in output, "errors are red on a terminal"
+
+
+@pytest.mark.parametrize("width", [40, 60, WIDTH])
+def test_ctrl_c_on_a_terminal_that_echoes_it_leaves_no_progress_line(on_terminal, tmp_path, width):
+    process, terminal = on_terminal(
+        "text", "-", "--input-format", "txt", "--documents", "line", "--out", tmp_path / "out", "--tokenizer", "bytes",
+        stdin=subprocess.PIPE,
+        # The terminal becomes that of the process: it echoes ^C and sends the signal.
+        start_new_session=True, preexec_fn=lambda: fcntl.ioctl(2, termios.TIOCSCTTY, 0),
+    )  # fmt: skip
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+    process.stdin.write(b"some words\n" * 200_000)
+    # Several drawings in the width of the terminal.
+    output = read_until(terminal, r"(?s)\d/s.*\d/s.*\d/s")
+    drawn = output.split("\r")[-2]
+    assert width - 1 <= len(CONTROL.sub(lambda found: found[5] or "", drawn)) <= width, "the line fills the terminal"
+    os.write(terminal, b"\x03")
+    output = read_until(terminal, None, output)
+    assert process.wait(30) == 130
+    assert "^C" in output
+    lines = [line for line in screen(output, width) if line]
+    assert not any("/s" in line or "item" in line for line in lines), lines
+    assert lines[0].startswith("error: stopped before the end"[: width - 1])
 
 
 def test_verbose_lines_and_the_progress_line_do_not_mix(on_terminal, tmp_path):

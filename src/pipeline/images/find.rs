@@ -13,7 +13,8 @@ use super::tars::tar_fields;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::SourceSpec;
 use crate::printable::printable;
-use crate::schema::Field;
+use crate::schema::{Field, Kind};
+use crate::source::begins_as_any_image;
 use crate::source::image_table::is_parquet;
 use crate::source::labels::{Folders, Layout};
 use crate::source::listing::Detail;
@@ -23,8 +24,7 @@ use crate::source::splits::{Names, SplitBy};
 use crate::source::walk::{Listing, SourceFile, list};
 use crate::source::warning::Warning;
 use crate::source::webdataset::is_tar;
-use crate::source::zip::{expand, is_zip};
-use crate::source::{begins_as_any_image, portable_name};
+use crate::source::zip::{Archives, ExpandedListing, is_archive, is_image_name};
 use crate::transform::image::has_image_extension;
 
 /// Files of a folder that are looked into when no name says what they are.
@@ -169,7 +169,12 @@ pub(super) fn find(options: &ImagesOptions) -> Result<FoundImages> {
         }
         Naming::Metadata(table) => {
             let source = one_folder(&options.sources)?;
-            let found = table.list(source, options.follow_symlinks, options.classes.as_deref())?;
+            let found = table.list(
+                source,
+                options.follow_symlinks,
+                options.classes.as_deref(),
+                &options.list_fields,
+            )?;
             Ok(FoundImages { tables: vec![table.path.clone()], ..FoundImages::of(found) })
         }
     }
@@ -215,7 +220,8 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
         return Ok(FoundImages { walked: true, image_fields, ..found });
     }
     let classes = options.classes.as_deref();
-    let named = list_beside(&tables, sources, options.follow_symlinks, classes).map_err(tables_help)?;
+    let named = list_beside(&tables, sources, options.follow_symlinks, classes, &options.list_fields)
+        .map_err(tables_help)?;
     let origins: HashSet<&str> = named.files.iter().map(|f| f.origin.as_str()).collect();
     let in_no_row = |f: &SourceFile| !origins.contains(f.origin.as_str());
     let images = images_among(&listing.files, options, false);
@@ -240,36 +246,20 @@ fn image_fields(files: &[SourceFile], options: &ImagesOptions) -> Result<Vec<Ima
     }
 }
 
-/// The listing with the images in zip archives. An archive in a folder with images or tar files is left out: it may be what they
-/// were unpacked from.
+/// The listing with the images in zip archives.
 fn with_archives(listing: Listing, options: &ImagesOptions, warnings: &mut Vec<Warning>) -> Result<Listing> {
-    let sources = &options.sources;
-    let is_image = |file: &SourceFile| is_tar(&file.origin) || has_image_extension(&file.origin);
-    let has_images = listing.files.iter().any(is_image);
-    let files = Vec::with_capacity(listing.files.len());
-    let mut all = Listing { files, skipped: listing.skipped, unusable: listing.unusable };
-    let mut left_out = None;
-    for file in listing.files {
-        if !is_archive(&file, sources) {
-            all.files.push(file);
-        } else if has_images && !file.is_named() {
-            all.skipped.add(&file.origin);
-            left_out.get_or_insert(file.origin);
-        } else {
-            let found = expand(&file, &file.planned(sources, options.follow_symlinks))?;
-            all.files.extend(found.files);
-            all.skipped.extend(&found.skipped);
-            if options.naming != Naming::WalkOnly {
-                warnings.extend(found.tables.into_iter().map(|path| Warning::MetadataSkipped { path }));
-            }
-        }
+    let archives = Archives {
+        sources: &options.sources,
+        follow_links: options.follow_symlinks,
+        is_item: &|file| is_tar(&file.origin) || has_image_extension(&file.origin),
+        wanted: &is_image_name,
+    };
+    let ExpandedListing { listing, tables, left_out } = archives.expand(listing)?;
+    if options.naming != Naming::WalkOnly {
+        warnings.extend(tables.into_iter().map(|path| Warning::MetadataSkipped { path }));
     }
-    warnings.extend(left_out.map(|example| Warning::ArchivesSkipped { example }));
-    Ok(all)
-}
-
-fn is_archive(file: &SourceFile, sources: &[SourceSpec]) -> bool {
-    file.path(sources).file_name().is_some_and(|name| is_zip(&portable_name(name)))
+    warnings.extend(left_out.map(|example| Warning::ArchivesSkipped { kind: Kind::Images, example }));
+    Ok(listing)
 }
 
 /// The result of a walk that finds Parquet files with images.
@@ -359,6 +349,9 @@ pub(super) fn describe(
     // Datasets without further images are described as they always were.
     if !image_fields.is_empty() {
         described["image_fields"] = as_json(serde_json::to_value(image_fields))?;
+    }
+    if !options.list_fields.is_empty() {
+        described["list_fields"] = json!(options.list_fields);
     }
     let content = content.map(|hash| format!("xxh3-128:{hash:032x}"));
     match &options.naming {

@@ -85,6 +85,10 @@ impl ImagesJob {
                 format!("--image-fields names members of samples ({members}), and no source is a tar file");
             return Err(Error::usage(what).help("leave it out"));
         }
+        if !options.list_fields.is_empty() && found.tables.is_empty() {
+            let what = "--list-fields names columns of a table, and none describes the images";
+            return Err(Error::usage(what).help("name the table with --metadata, or leave it out"));
+        }
         let class_names = found.class_names.or_else(|| folders.class_names.clone());
         let extra_fields = found.fields.len();
         let schema = Schema::images(class_names, found.fields);

@@ -23,6 +23,8 @@ pub struct ImagesOptions {
     pub layout: Layout,
     /// Class names in label order, instead of the sorted folder names.
     pub classes: Option<Vec<String>>,
+    /// Columns of tables whose values become lists: rows that name one image give one record.
+    pub list_fields: Vec<String>,
     /// Further images of samples in tar files.
     pub image_fields: ImageFields,
     /// How images are decoded, changed and encoded.

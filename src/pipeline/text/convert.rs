@@ -90,7 +90,8 @@ impl Conversion for Texts<'_> {
             Documents { job: self.job, tokens, ids, careful: task.careful, duplicates, member };
         let (starts, damaged) = (task.member.is_some(), task.work.is_corrupt());
         let file = &self.job.details[self.job.parts[task.part].file];
-        let is_compressed = file.kind.compression.is_some();
+        let is_member = self.job.files[self.job.parts[task.part].file].member.is_some();
+        let is_compressed = file.kind.compression.is_some() || is_member;
         let converting = self.job.take_apart(task, text, &mut documents, out)?;
         out.member = match is_compressed {
             true => Member { starts, converted: documents.member.converted, damaged },

@@ -93,13 +93,13 @@ pub(super) fn check(
     }
     for at in 0..looked_at {
         let file = with_fields[at * with_fields.len() / looked_at];
-        let planned = files[file].planned(sources, options.follow_symlinks);
         // What cannot be read is told by the run, which tries again.
         let kind = details[file].kind;
-        let read = Stream::open(&planned, kind.compression)
+        let read = files[file]
+            .stream(sources, options.follow_symlinks, None, kind.compression)
             .and_then(|stream| head.read(&mut kind.reads(stream), kind.format));
         head.complete &= read.unwrap_or(false);
-        first.get_or_insert(planned.path);
+        first.get_or_insert_with(|| files[file].path(sources));
     }
     head.judge(options, first.as_deref())
 }

@@ -17,6 +17,7 @@ use crate::source::compression::Compression;
 use crate::source::jsonl::{self, Fields};
 use crate::source::lines::Piece;
 use crate::source::opened::OpenedFile;
+use crate::source::stream::Broken;
 use crate::source::text::cut::{Rule, lines};
 use crate::source::text::kind::{Documents, Format};
 
@@ -150,8 +151,11 @@ impl TextJob {
             return Ok(items.item(place, Err(reject), out));
         }
         let started = Instant::now();
-        let planned = self.planned(self.parts[part].file);
-        let bytes = opened.map_or_else(|| planned.read(), |opened| planned.read_opened(opened))?;
+        let bytes = match file.read_opened(&self.sources, self.options.follow_symlinks, opened) {
+            Ok(bytes) => bytes,
+            Err(Broken::Damaged(reject)) => return Ok(items.item(place, Err(reject), out)),
+            Err(Broken::Failed(error)) => return Err(error),
+        };
         out.read(&bytes);
         out.reading += started.elapsed();
         if let Some(found) = Compression::sniff(&bytes) {

@@ -120,6 +120,7 @@ impl TextJob {
             _ => None,
         };
         warnings.extend(Warning::of_keys(&found.unusable));
+        warnings.extend(found.warnings);
         warnings.extend(head::check(&options, &found.files, &found.sources, &found.details, stdin.as_mut())?);
         Ok(Self {
             described: options.describe()?,
@@ -159,10 +160,9 @@ impl TextJob {
         if detail.defect.is_some() || detail.kind.format == Format::Parquet || is_too_long {
             return None;
         }
-        let planned = self.planned(part.file);
         match &part.extent {
-            Extent::Lines(bytes) => planned.open_range_ahead(bytes.clone()),
-            _ => planned.open_ahead(),
+            Extent::Lines(bytes) => self.planned(part.file).open_range_ahead(bytes.clone()),
+            _ => file.open_ahead(&self.sources, self.options.follow_symlinks),
         }
     }
 

@@ -186,8 +186,9 @@ impl<'a> Reader<'a> {
                 job.take_stdin().map_or_else(stdin, Ok)
             }
             false => {
-                let opened = opened.take().map_or_else(|| planned.open(), Ok)?;
-                Stream::of(opened, kind.compression).map(|stream| kind.reads(stream))
+                let (sources, follow_links) = (&job.sources, options.follow_symlinks);
+                let stream = file.stream(sources, follow_links, opened.take(), kind.compression);
+                stream.map(|stream| kind.reads(stream))
             }
         };
         let mut cut = |rule| stream().map(|stream| Cutter::new(stream, rule, most)).map_err(Broken::Failed);

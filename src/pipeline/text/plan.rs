@@ -10,14 +10,16 @@ use super::options::{TextInput, TextOptions};
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::sample::{Reject, RejectCode};
-use crate::schema::{Field, FieldType};
+use crate::schema::{Field, FieldType, Kind};
 use crate::source::skipped::SkippedTypes;
-use crate::source::stream::Broken;
+use crate::source::stream::{Broken, Stream};
 use crate::source::text::arrow;
 use crate::source::text::kind::{Documents, FileKind, Format};
 use crate::source::text::parquet::ParquetFile;
 use crate::source::text::table::{self, Columns};
 use crate::source::walk::{SourceFile, list};
+use crate::source::warning::Warning;
+use crate::source::zip::{Archives, ExpandedListing, is_archive, is_zip};
 use crate::source::{PlannedFile, braces, globs};
 
 /// Source bytes of the pieces that `--shuffle` puts in a keyed order.
@@ -80,6 +82,8 @@ pub(super) struct Found {
     pub(super) skipped: SkippedTypes,
     /// As in [`Listing`](crate::source::walk::Listing).
     pub(super) unusable: Vec<String>,
+    /// What the search decided and may not be meant.
+    pub(super) warnings: Vec<Warning>,
     /// Fields that are kept.
     pub(super) fields: Vec<Field>,
     /// In record order.
@@ -90,7 +94,7 @@ pub(super) struct Found {
 
 /// Lists the sources and divides them into units of about `unit_bytes`.
 pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<Found> {
-    let Listed { sources, files, defects, skipped, unusable } = listed(options)?;
+    let Listed { sources, files, defects, skipped, unusable, warnings } = listed(options)?;
     crate::pipeline::check_origins(&files, &sources)?;
     let mut types: Vec<Option<FieldType>> = options.keep_fields.iter().map(|k| k.ty).collect();
     let shuffle = options.output.shuffle;
@@ -114,7 +118,7 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<Found> {
     let kept = options.keep_fields.iter().zip(types);
     let fields = kept.map(|(k, ty)| Field::nullable(&k.name, ty.unwrap_or(FieldType::String))).collect();
     let units = group(&parts, unit_bytes);
-    Ok(Found { units, sources, files, details, skipped, unusable, fields, parts })
+    Ok(Found { units, sources, files, details, skipped, unusable, warnings, fields, parts })
 }
 
 /// The files of the sources.
@@ -125,10 +129,13 @@ struct Listed {
     defects: Vec<Option<Reject>>,
     skipped: SkippedTypes,
     unusable: Vec<String>,
+    /// What the search decided and may not be meant.
+    warnings: Vec<Warning>,
 }
 
 fn listed(options: &TextOptions) -> Result<Listed> {
-    let wanted = |name: &str| FileKind::of_name(name).is_some();
+    let is_text = |name: &str| FileKind::of_name(name).is_some();
+    let wanted = |name: &str| is_text(name) || is_zip(name);
     match &options.input {
         TextInput::Stdin => {
             let Some(source) = options.sources.first() else {
@@ -150,6 +157,7 @@ fn listed(options: &TextOptions) -> Result<Listed> {
                 defects: Vec::new(),
                 skipped: SkippedTypes::default(),
                 unusable: Vec::new(),
+                warnings: Vec::new(),
             })
         }
         TextInput::FilesFrom(from) => {
@@ -161,28 +169,40 @@ fn listed(options: &TextOptions) -> Result<Listed> {
             let (files, details) = from.list(folder, options.follow_symlinks)?;
             let defects = details.into_iter().map(|d| d.defect.map(|defect| *defect)).collect();
             let (sources, skipped) = (options.sources.clone(), SkippedTypes::default());
-            Ok(Listed { sources, files, defects, skipped, unusable: Vec::new() })
+            Ok(Listed { sources, files, defects, skipped, unusable: Vec::new(), warnings: Vec::new() })
         }
         TextInput::Walk => {
             // What a pattern matches is named, as if the shell had expanded it.
-            let named = |name: &str| options.input_format.is_some() || FileKind::of_named(name).is_some();
+            let named = |name: &str| {
+                options.input_format.is_some() || FileKind::of_named(name).is_some() || is_zip(name)
+            };
             let matches = globs::expand(&braces::expand(&options.sources)?, &named)?;
             let listing = list(&matches.sources, options.follow_symlinks, &wanted)?;
-            for file in listing.files.iter().filter(|file| file.is_named()) {
+            let is_archive = |file: &SourceFile| is_archive(file, &matches.sources);
+            for file in listing.files.iter().filter(|file| file.is_named() && !is_archive(file)) {
                 let path = file.path(&matches.sources);
                 if kind_of(options, true, &path).is_none() {
                     return Err(Error::usage("unknown kind of text file")
                         .at_path(path)
                         .help(
                             "to read it as plain text, add --input-format txt; known types are .txt, .jsonl, .json, .csv and \
-                             .tsv, also with .gz, .zst, .xz and .bz2, and .parquet and .arrow",
+                             .tsv, also with .gz, .zst, .xz and .bz2, and .parquet, .arrow and .zip",
                         ));
                 }
             }
+            let archives = Archives {
+                sources: &matches.sources,
+                follow_links: options.follow_symlinks,
+                is_item: &|file| !is_archive(file),
+                wanted: &is_text,
+            };
+            let ExpandedListing { listing, left_out, .. } = archives.expand(listing)?;
             let mut skipped = listing.skipped;
             skipped.extend(&matches.skipped);
             let (files, unusable) = (listing.files, listing.unusable);
-            Ok(Listed { sources: matches.sources, files, defects: Vec::new(), skipped, unusable })
+            let left_out = left_out.map(|example| Warning::ArchivesSkipped { kind: Kind::Text, example });
+            let warnings = left_out.into_iter().collect();
+            Ok(Listed { sources: matches.sources, files, defects: Vec::new(), skipped, unusable, warnings })
         }
     }
 }
@@ -211,7 +231,10 @@ impl Finder<'_> {
         sources: &[SourceSpec],
         mut defect: Option<Reject>,
     ) -> Result<TextFile> {
-        let path = &file.path(sources);
+        let path = &match file.member {
+            None => file.path(sources),
+            Some(_) => file.relative.clone(),
+        };
         let named = file.is_named() || self.options.input != TextInput::Walk;
         let kind = kind_of(self.options, named, path);
         if kind.is_none() && defect.is_none() {
@@ -223,8 +246,15 @@ impl Finder<'_> {
         if detail.defect.is_none() && self.options.input != TextInput::Stdin {
             let planned = file.planned(sources, self.options.follow_symlinks);
             let opened = match kind.format {
+                Format::Parquet if file.member.is_some() => Err(Broken::Damaged(Reject::new(
+                    RejectCode::Unsupported,
+                    "Parquet files in zip archives are not read: unpack the archive",
+                ))),
                 Format::Parquet => self.parquet(ordinal, &planned),
-                Format::Arrow => self.arrow(&planned),
+                Format::Arrow => file
+                    .stream(sources, self.options.follow_symlinks, None, None)
+                    .map_err(Broken::Failed)
+                    .and_then(|stream| self.arrow(stream)),
                 _ => Ok(None),
             };
             match opened {
@@ -236,7 +266,7 @@ impl Finder<'_> {
                 }
                 Err(Broken::Failed(error)) => return Err(error),
             }
-            if self.is_divisible(kind) {
+            if self.is_divisible(kind) && file.member.is_none() {
                 self.lines(ordinal, file.bytes);
                 return Ok(detail);
             }
@@ -290,7 +320,7 @@ impl Finder<'_> {
         Ok(Some(columns))
     }
 
-    fn arrow(&mut self, file: &PlannedFile) -> Result<Option<Columns>, Broken> {
+    fn arrow(&mut self, file: Stream) -> Result<Option<Columns>, Broken> {
         let found = arrow::columns(file, &wanted_columns(self.options))?;
         self.known(found).map(Some).map_err(Broken::Failed)
     }

@@ -73,6 +73,7 @@ fn urls_are_refused_before_anything_is_created() {
             follow_symlinks: false,
             layout,
             classes: None,
+            list_fields: Vec::new(),
             image_fields: ImageFields::Auto,
             image,
             dedup: None,

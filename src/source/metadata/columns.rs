@@ -68,6 +68,8 @@ pub(super) enum PathColumn<'a> {
 pub(super) struct Wanted<'a> {
     pub(super) path: PathColumn<'a>,
     pub(super) keep: Option<&'a [Keep]>,
+    /// Columns whose values become lists.
+    pub(super) lists: &'a [String],
 }
 
 /// Their positions in the table.

@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn rows_know_their_line_and_offset() {
-        let wanted = Wanted { path: PathColumn::Named("p"), keep: None };
+        let wanted = Wanted { path: PathColumn::Named("p"), keep: None, lists: &[] };
         for (text, places) in [
             ("p,q\na,1\n\n\"b\nc\",2\nd,3", [(2, 4), (4, 9), (6, 17)]),
             ("p,q\r\na,1\r\n\r\n\"b\nc\",2\r\nd,3\r\n", [(2, 5), (4, 12), (6, 21)]),

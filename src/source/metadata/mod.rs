@@ -8,6 +8,7 @@ mod columns;
 mod csv;
 mod json_lines;
 mod labels;
+mod lists;
 mod parquet;
 mod placed;
 mod value;
@@ -91,7 +92,8 @@ impl MetadataFile {
         folder_of(&self.path)
     }
 
-    /// Reads the table and looks for its files.
+    /// Reads the table and looks for its files. With `lists`, rows that name one file become one entry, with lists in the columns of
+    /// these names.
     ///
     /// # Errors
     ///
@@ -101,9 +103,10 @@ impl MetadataFile {
         source: &SourceSpec,
         follow_links: bool,
         classes: Option<&[String]>,
+        lists: &[String],
     ) -> Result<Metadata> {
         check_local("metadata", &self.path)?;
-        let wanted = Wanted { path: PathColumn::Named(&self.path_field), keep: self.keep.as_deref() };
+        let wanted = Wanted { path: PathColumn::Named(&self.path_field), keep: self.keep.as_deref(), lists };
         let table = PlacedTable {
             path: self.path.clone(),
             folder: source.clone(),

@@ -9,6 +9,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::columns::{PathColumn, Wanted};
 use super::labels::Labels;
+use super::lists::ListFields;
 use super::{Metadata, Row, Table, read_table};
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
@@ -43,6 +44,7 @@ pub fn list_beside(
     sources: &[SourceSpec],
     follow_links: bool,
     classes: Option<&[String]>,
+    lists: &[String],
 ) -> Result<Metadata> {
     let placed: Vec<_> = tables
         .iter()
@@ -58,7 +60,7 @@ pub fn list_beside(
             }
         })
         .collect();
-    let wanted = Wanted { path: PathColumn::Conventional, keep: None };
+    let wanted = Wanted { path: PathColumn::Conventional, keep: None, lists };
     list_tables(&placed, &wanted, follow_links, classes)
 }
 
@@ -85,22 +87,31 @@ pub(super) fn list_tables(
     else {
         return Err(Error::internal("no metadata file was given"));
     };
-    let fields = first.fields.clone();
+    let mut fields = first.fields.clone();
     let all_rows = || tables.iter().flat_map(|table| &table.rows);
     let labels = first
         .has_labels
         .then(|| Labels::of(all_rows().filter_map(|row| row.label.as_deref()), classes))
         .transpose()
         .map_err(|e| e.at_path(first_path))?;
+    let lists = ListFields::of(wanted.lists, &mut fields).map_err(|e| e.at_path(first_path))?;
     let (mut files, mut details, mut rows) = (Vec::new(), Vec::new(), Vec::new());
     for (ordinal, (table, place)) in tables.into_iter().zip(placed).enumerate() {
         let mut resolver = Resolver::new(&place.folder, false, follow_links)?;
         let start = files.len();
+        let mut named = Vec::new();
         for row in table.rows {
-            rows.push((ordinal, table.counted, row.number));
+            let at = (ordinal, table.counted, row.number);
             let (file, detail) = place.file(row, &table.path_field, labels.as_ref(), &mut resolver)?;
+            named.push((file, detail, at));
+        }
+        if let Some(lists) = &lists {
+            named = lists.group(named.into_iter());
+        }
+        for (file, detail, at) in named {
             files.push(file);
             details.push(detail);
+            rows.push(at);
         }
         number_repeats(&mut files[start..]);
     }

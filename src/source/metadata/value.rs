@@ -53,6 +53,21 @@ pub(in crate::source) fn from_json(
     }
 }
 
+/// A value of type `ty` as JSON. Numbers that JSON has not are null.
+pub(super) fn as_json(ty: FieldType, value: &Value) -> String {
+    match value {
+        Value::Text(text) if ty == FieldType::Json => text.as_str().to_owned(),
+        Value::Text(text) => serde_json::Value::from(text.as_str()).to_string(),
+        Value::Bool(value) => value.to_string(),
+        Value::Int(number) => number.to_string(),
+        Value::UInt(number) => number.to_string(),
+        Value::Float(number) if !number.is_finite() => "null".to_owned(),
+        Value::Float(number) if ty == FieldType::Float32 => (*number as f32).to_string(),
+        Value::Float(number) => number.to_string(),
+        Value::Null | Value::Bytes(_) | Value::Ids(_) => "null".to_owned(),
+    }
+}
+
 fn parsed<T: FromStr>(text: &str) -> Option<T> {
     text.trim().parse().ok()
 }

@@ -18,7 +18,6 @@ use crate::error::Result;
 use crate::panics::caught;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::FieldType;
-use crate::source::PlannedFile;
 use crate::source::stream::{Broken, Stream};
 
 /// What a file begins with, padded to 8 bytes.
@@ -271,8 +270,7 @@ impl Batches {
 /// # Errors
 ///
 /// As [`Batches::open`], [`Batches::columns`].
-pub fn columns(planned: &PlannedFile, wanted: &Wanted) -> Result<(Columns, Vec<FieldType>), Broken> {
-    let stream = Stream::open(planned, None).map_err(Broken::Failed)?;
+pub fn columns(stream: Stream, wanted: &Wanted) -> Result<(Columns, Vec<FieldType>), Broken> {
     Batches::open(stream)?.columns(wanted).map_err(Broken::Failed)
 }
 

@@ -1,4 +1,4 @@
-//! The images of an archive as files of a source.
+//! The files of archives as files of a source.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 
 use super::directory::{Directory, ZipEntry};
 use super::member::ZipMember;
-use super::stem;
+use super::{is_zip, stem};
 use crate::error::Result;
+use crate::options::SourceSpec;
 use crate::source::metadata::BESIDE_NAMES;
 use crate::source::skipped::SkippedTypes;
 use crate::source::splits::is_split_name;
-use crate::source::walk::SourceFile;
+use crate::source::walk::{Listing, SourceFile};
 use crate::source::{PlannedFile, portable_name};
 use crate::transform::image::has_image_extension;
 
@@ -24,28 +25,32 @@ const UNREADABLE: [&str; 3] = ["avif", "heic", "heif"];
 /// The files of an archive.
 #[derive(Debug, Default)]
 pub struct ExpandedZip {
-    /// Images, in the order of their paths.
+    /// Those that are wanted, in the order of their paths.
     pub files: Vec<SourceFile>,
-    /// Files that are no images, are hidden, are links, or have paths that lead out of the archive.
+    /// Files that are not wanted, are hidden, are links, or have paths that lead out of the archive.
     pub skipped: SkippedTypes,
     /// Metadata files in the archive, which are not used.
     pub tables: Vec<PathBuf>,
 }
 
-/// Lists the images in the archive `file`, which is `planned` for reading.
+/// Lists the files in the archive `file`, which is `planned` for reading, whose names are `wanted`.
 ///
 /// # Errors
 ///
 /// The archive cannot be read, or its directory is damaged.
-pub fn expand(file: &SourceFile, planned: &PlannedFile) -> Result<ExpandedZip> {
+pub fn expand(
+    file: &SourceFile,
+    planned: &PlannedFile,
+    wanted: &dyn Fn(&str) -> bool,
+) -> Result<ExpandedZip> {
     let mut found = ExpandedZip::default();
-    let mut images: Vec<(Vec<u8>, ZipEntry)> = Vec::new();
+    let mut members: Vec<(Vec<u8>, ZipEntry)> = Vec::new();
     for entry in Directory::read(planned)?.entries.into_iter().filter(|entry| !entry.name.ends_with(b"/")) {
         let path = path_of(&entry.name).filter(|_| !entry.is_link);
         let name = portable(path.as_deref().unwrap_or(&entry.name));
         let name = name.rsplit('/').next().unwrap_or_default();
         match path {
-            Some(path) if is_image_name(name) => images.push((path, entry)),
+            Some(path) if wanted(name) => members.push((path, entry)),
             Some(path) if BESIDE_NAMES.contains(&name) => {
                 found.tables.push(planned.path.join(OsStr::from_bytes(&path)));
                 found.skipped.add(name);
@@ -53,12 +58,12 @@ pub fn expand(file: &SourceFile, planned: &PlannedFile) -> Result<ExpandedZip> {
             _ => found.skipped.add(name),
         }
     }
-    images.sort_by(|(a, _), (b, _)| a.cmp(b));
-    let paths: Vec<&[u8]> = images.iter().map(|(path, _)| path.as_slice()).collect();
+    members.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let paths: Vec<&[u8]> = members.iter().map(|(path, _)| path.as_slice()).collect();
     let archive = planned.path.file_name().map(portable_name).unwrap_or_default();
     let in_root = has_root(&paths, stem(&archive));
     let archive_parts = file.relative.components().count() as u32;
-    found.files = images
+    found.files = members
         .into_iter()
         .map(|(path, entry)| SourceFile {
             source: file.source,
@@ -83,6 +88,67 @@ pub fn expand(file: &SourceFile, planned: &PlannedFile) -> Result<ExpandedZip> {
     Ok(found)
 }
 
+/// How the archives of a listing are read.
+pub struct Archives<'a> {
+    /// The sources of the listing.
+    pub sources: &'a [SourceSpec],
+    /// Whether symbolic links are followed.
+    pub follow_links: bool,
+    /// Whether the name of a file beside archives is that of an item.
+    pub is_item: &'a dyn Fn(&SourceFile) -> bool,
+    /// Whether the name of a file in an archive is that of an item.
+    pub wanted: &'a dyn Fn(&str) -> bool,
+}
+
+/// A listing with the files in its archives.
+pub struct ExpandedListing {
+    /// The files.
+    pub listing: Listing,
+    /// Metadata files in the archives, which are not used.
+    pub tables: Vec<PathBuf>,
+    /// Origin of the first archive that was left out.
+    pub left_out: Option<String>,
+}
+
+impl Archives<'_> {
+    /// Puts the files in zip archives in the place of these. An archive in a folder with items is left out: it may be what they
+    /// were unpacked from.
+    ///
+    /// # Errors
+    ///
+    /// An archive cannot be read.
+    pub fn expand(&self, listing: Listing) -> Result<ExpandedListing> {
+        let has_items = listing.files.iter().any(self.is_item);
+        let files = Vec::with_capacity(listing.files.len());
+        let mut all = Listing { files, skipped: listing.skipped, unusable: listing.unusable };
+        let (mut tables, mut left_out) = (Vec::new(), None);
+        for file in listing.files {
+            if !self.is_archive(&file) {
+                all.files.push(file);
+            } else if has_items && !file.is_named() {
+                all.skipped.add(&file.origin);
+                left_out.get_or_insert(file.origin);
+            } else {
+                let found = expand(&file, &file.planned(self.sources, self.follow_links), self.wanted)?;
+                all.files.extend(found.files);
+                all.skipped.extend(&found.skipped);
+                tables.extend(found.tables);
+            }
+        }
+        Ok(ExpandedListing { listing: all, tables, left_out })
+    }
+
+    /// Whether the file is an archive.
+    pub fn is_archive(&self, file: &SourceFile) -> bool {
+        is_archive(file, self.sources)
+    }
+}
+
+/// Whether `file` of `sources` is an archive.
+pub fn is_archive(file: &SourceFile, sources: &[SourceSpec]) -> bool {
+    file.path(sources).file_name().is_some_and(|name| is_zip(&portable_name(name)))
+}
+
 /// The path without empty parts; `None` when it leads out of the archive, or a part of it is hidden.
 fn path_of(name: &[u8]) -> Option<Vec<u8>> {
     if name.starts_with(b"/") || name.contains(&0) {
@@ -101,7 +167,8 @@ fn portable(path: &[u8]) -> String {
     parts.join("/")
 }
 
-fn is_image_name(name: &str) -> bool {
+/// Whether the name of a file in an archive is that of an image, including those that cannot be decoded.
+pub fn is_image_name(name: &str) -> bool {
     let is_unreadable = name.rsplit_once('.').is_some_and(|(_, extension)| {
         UNREADABLE.iter().any(|unreadable| extension.eq_ignore_ascii_case(unreadable))
     });

@@ -2,11 +2,13 @@
 
 use std::io::Read;
 use std::ops::Range;
+use std::sync::Arc;
 
 use flate2::Crc;
 use flate2::read::DeflateDecoder;
 use serde::{Deserialize, Serialize};
 
+use super::reader::MemberReader;
 use crate::error::Error;
 use crate::sample::{Reject, RejectCode};
 use crate::source::opened::OpenedFile;
@@ -19,6 +21,10 @@ pub(super) const LOCAL_HEADER_BYTES: usize = 30;
 pub(super) const MAX_MEMBER_BYTES: u64 = 256 << 20;
 /// Bytes of the name and the extra fields, unless there are many.
 const USUAL_NAME_BYTES: u64 = 512;
+/// Bytes that a stored byte may become when a file is read piece by piece, beside [`FREE_BYTES`].
+const MAX_RATIO: u64 = 1100;
+/// Bytes that any file may become.
+const FREE_BYTES: u64 = 64 << 20;
 const STORED: u16 = 0;
 const DEFLATED: u16 = 8;
 
@@ -78,6 +84,33 @@ impl ZipMember {
         self.check()?;
         opened.will_read(self.range()).map_err(Broken::Failed)?;
         let failed = |e| Broken::Failed(Error::io("read", opened.path(), e));
+        let data = self.data(opened)?;
+        let mut bytes = vec![0; self.compressed as usize];
+        retried(|| opened.read_exact_at(&mut bytes, data.start)).map_err(failed)?;
+        // Damage may also be a file that was written to.
+        opened.check_unchanged().map_err(Broken::Failed)?;
+        self.decompressed(bytes)
+    }
+
+    /// Opens the file in the archive, which was opened before, to be read piece by piece: files of any size.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`]. Damage of the compressed data shows when they are read.
+    pub(in crate::source) fn open(&self, opened: &Arc<OpenedFile>) -> Result<MemberReader, Broken> {
+        self.check_method()?;
+        if self.size > self.compressed.saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES) {
+            let message = format!("the file decompresses to more than {MAX_RATIO} times its size");
+            return Err(rejected(RejectCode::TooLarge, message));
+        }
+        let data = self.data(opened)?;
+        opened.will_read(data.clone()).map_err(Broken::Failed)?;
+        Ok(MemberReader::new(Arc::clone(opened), data, self.method == DEFLATED, self.size, self.crc))
+    }
+
+    /// Where the bytes of the file are in the archive.
+    fn data(&self, opened: &OpenedFile) -> Result<Range<u64>, Broken> {
+        let failed = |e| Broken::Failed(Error::io("read", opened.path(), e));
         let truncated = || rejected(RejectCode::Truncated, "the zip archive ends before the file does");
         let mut header = [0; LOCAL_HEADER_BYTES];
         let header_end = self.offset.checked_add(LOCAL_HEADER_BYTES as u64).ok_or_else(truncated)?;
@@ -85,26 +118,32 @@ impl ZipMember {
             return Err(truncated());
         }
         retried(|| opened.read_exact_at(&mut header, self.offset)).map_err(failed)?;
+        if !header.starts_with(b"PK\x03\x04") {
+            // Damage may also be a file that was written to.
+            opened.check_unchanged().map_err(Broken::Failed)?;
+            let message = "the zip archive has no header where the file should begin";
+            return Err(rejected(RejectCode::Corrupt, message));
+        }
         let length = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
         let start = header_end + length(26) + length(28);
-        if start.checked_add(self.compressed).is_none_or(|end| end > self.archive_bytes) {
-            return Err(truncated());
-        }
-        let mut bytes = vec![0; self.compressed as usize];
-        retried(|| opened.read_exact_at(&mut bytes, start)).map_err(failed)?;
-        // Damage may also be a file that was written to.
-        opened.check_unchanged().map_err(Broken::Failed)?;
-        if !header.starts_with(b"PK\x03\x04") {
-            return Err(rejected(
-                RejectCode::Corrupt,
-                "the zip archive has no header where the file should begin",
-            ));
-        }
-        self.decompressed(bytes)
+        let end = start.checked_add(self.compressed).filter(|end| *end <= self.archive_bytes);
+        end.map(|end| start..end).ok_or_else(truncated)
     }
 
-    /// Refuses what cannot be decompressed.
+    /// Refuses what cannot be decompressed, or is too large to be read as a whole.
     fn check(&self) -> Result<(), Broken> {
+        self.check_method()?;
+        if self.size.max(self.compressed) > MAX_MEMBER_BYTES {
+            let message = format!(
+                "the file has {} bytes, more than {MAX_MEMBER_BYTES}",
+                self.size.max(self.compressed)
+            );
+            return Err(rejected(RejectCode::TooLarge, message));
+        }
+        Ok(())
+    }
+
+    fn check_method(&self) -> Result<(), Broken> {
         if self.is_encrypted {
             return Err(rejected(RejectCode::Unsupported, "the file is encrypted in the zip archive"));
         }
@@ -114,13 +153,6 @@ impl ZipMember {
                 self.method
             );
             return Err(rejected(RejectCode::Unsupported, message));
-        }
-        if self.size.max(self.compressed) > MAX_MEMBER_BYTES {
-            let message = format!(
-                "the file has {} bytes, more than {MAX_MEMBER_BYTES}",
-                self.size.max(self.compressed)
-            );
-            return Err(rejected(RejectCode::TooLarge, message));
         }
         Ok(())
     }

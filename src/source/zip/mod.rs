@@ -1,4 +1,4 @@
-//! Zip archives as folders: every image in an archive is a file of the source, read by its offset.
+//! Zip archives as folders: every image or file of text in an archive is a file of the source, read by its offset.
 //!
 //! Only the central directory is read when a run is planned. Members are decompressed one by one, on the threads that convert
 //! them.
@@ -6,12 +6,14 @@
 mod directory;
 mod expand;
 mod member;
+mod reader;
 #[cfg(test)]
 mod tests;
 
 pub use self::directory::{Directory, ZipEntry};
-pub use self::expand::{ExpandedZip, expand};
+pub use self::expand::{Archives, ExpandedListing, ExpandedZip, expand, is_archive, is_image_name};
 pub use self::member::ZipMember;
+pub(super) use self::reader::ZipDamage;
 
 /// The extension of archives.
 const EXTENSION: &str = ".zip";

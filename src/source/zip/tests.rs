@@ -100,7 +100,7 @@ fn listed(dir: &std::path::Path, name: &str, bytes: &[u8]) -> Result<(Vec<Source
         etag: None,
         member: None,
     };
-    expand(&file, &planned).map(|found| (sources, found)).map_err(|e| e.to_string())
+    expand(&file, &planned, &is_image_name).map(|found| (sources, found)).map_err(|e| e.to_string())
 }
 
 fn origins(found: &ExpandedZip) -> Vec<&str> {

@@ -46,6 +46,7 @@ fn job(source: &Path, output: OutputOptions) -> ImagesJob {
         follow_symlinks: false,
         layout: Layout::Auto,
         classes: None,
+        list_fields: Vec::new(),
         image_fields: ImageFields::Auto,
         image: ImageOptions::default(),
         dedup: None,

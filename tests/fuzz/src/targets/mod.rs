@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::Result;
 
 /// All targets, in the order of the report.
-pub(crate) const NAMES: [&str; 14] = [
+pub(crate) const NAMES: [&str; 16] = [
     "image",
     "shard-parquet",
     "shard-arrow",
@@ -26,6 +26,8 @@ pub(crate) const NAMES: [&str; 14] = [
     "source-text",
     "source-table",
     "source-tar",
+    "source-zip",
+    "source-text-zip",
     "source-metadata",
 ];
 

@@ -32,8 +32,10 @@ impl Sources {
         let text = ["text", "--tokenizer", "bytes"];
         let (inputs, command): (Vec<Input>, &[&str]) = match kind {
             "text" => (texts()?, &text),
+            "text-zip" => (text_zips()?, &text),
             "table" => (documents()?, &text),
             "tar" => (tars()?, &["images", "--resize", "shorter:8"]),
+            "zip" => (zips()?, &["images", "--resize", "shorter:8"]),
             "metadata" => (metadata(&source)?, &["images"]),
             _ => return Err(format!("unknown source `{kind}`").into()),
         };
@@ -106,6 +108,22 @@ fn documents() -> Result<Vec<Input>> {
     ])
 }
 
+/// Archives of text: stored, and deflated.
+fn text_zips() -> Result<Vec<Input>> {
+    let (jsonl, csv) = (tables::jsonl("text", tables::text), tables::csv("text", tables::text));
+    let gzip = tables::compressed(&jsonl)?.into_iter().find(|(extension, _)| *extension == "gz");
+    let text = tables::text(4).into_bytes();
+    let mut files =
+        vec![("a.jsonl".to_owned(), &jsonl[..]), ("b/b.csv".to_owned(), &csv), ("b/c.txt".to_owned(), &text)];
+    if let Some((_, gzip)) = &gzip {
+        files.push(("d.jsonl.gz".to_owned(), gzip));
+    }
+    Ok(vec![
+        Input { name: "stored.zip".to_owned(), bytes: tables::zip(&files, false)? },
+        Input { name: "deflated.zip".to_owned(), bytes: tables::zip(&files, true)? },
+    ])
+}
+
 fn small_images() -> Result<Vec<Input>> {
     let mut images = files(&fixture("golden/v1/source/photos"))?;
     images.extend(files(&fixture("photos/signs"))?);
@@ -118,9 +136,10 @@ fn tars() -> Result<Vec<Input>> {
     let mut tar = tar::Builder::new(Vec::new());
     for (i, image) in small_images()?.iter().enumerate() {
         let extension = image.name.rsplit('.').next().unwrap_or("jpg");
-        for (extension, bytes) in
-            [(extension, &image.bytes[..]), ("cls", b"1"), ("json", br#"{"caption":"x"}"#)]
-        {
+        let seg = format!("seg.{extension}");
+        let members: [(&str, &[u8]); 4] =
+            [(extension, &image.bytes), (&seg, &image.bytes), ("cls", b"1"), ("json", br#"{"caption":"x"}"#)];
+        for (extension, bytes) in members {
             let mut header = tar::Header::new_gnu();
             header.set_size(bytes.len() as u64);
             header.set_mode(0o644);
@@ -129,6 +148,20 @@ fn tars() -> Result<Vec<Input>> {
         }
     }
     Ok(vec![Input { name: "a.tar".to_owned(), bytes: tar.into_inner()? }])
+}
+
+/// Archives of images: stored, and deflated.
+fn zips() -> Result<Vec<Input>> {
+    let images = small_images()?;
+    let files: Vec<(String, &[u8])> = images
+        .iter()
+        .enumerate()
+        .map(|(i, image)| (format!("train/c{i}/{i}.jpg"), &image.bytes[..]))
+        .collect();
+    Ok(vec![
+        Input { name: "stored.zip".to_owned(), bytes: tables::zip(&files, false)? },
+        Input { name: "deflated.zip".to_owned(), bytes: tables::zip(&files, true)? },
+    ])
 }
 
 /// Tables that name the images that are put into `source`.

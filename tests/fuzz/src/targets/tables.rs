@@ -105,3 +105,33 @@ pub(super) fn compressed(bytes: &[u8]) -> Result<Vec<(&'static str, Vec<u8>)>> {
         ("zst", zstd::stream::encode_all(bytes, 1)?),
     ])
 }
+
+/// A zip archive of `files`, all of them stored or deflated.
+pub(super) fn zip(files: &[(String, &[u8])], is_deflated: bool) -> Result<Vec<u8>> {
+    let (mut zip, mut directory) = (Vec::new(), Vec::new());
+    for (name, content) in files {
+        let mut crc = flate2::Crc::new();
+        crc.update(content);
+        let data = if is_deflated { deflated(content)? } else { content.to_vec() };
+        let mut common = vec![20, 0, 0, 0, if is_deflated { 8 } else { 0 }, 0, 0, 0, 0, 0];
+        for number in [crc.sum(), data.len() as u32, content.len() as u32, name.len() as u32] {
+            common.extend(number.to_le_bytes());
+        }
+        let offset = zip.len() as u32;
+        zip.extend(b"PK\x03\x04".iter().chain(&common).chain(name.as_bytes()).chain(&data));
+        directory.extend(b"PK\x01\x02\x14\x00".iter().chain(&common));
+        directory.extend([0; 10]);
+        directory.extend(offset.to_le_bytes().iter().chain(name.as_bytes()));
+    }
+    let (start, count) = (zip.len() as u32, files.len() as u16);
+    zip.extend(&directory);
+    zip.extend(b"PK\x05\x06\0\0\0\0".iter().chain(&count.to_le_bytes()).chain(&count.to_le_bytes()));
+    zip.extend((directory.len() as u32).to_le_bytes().iter().chain(&start.to_le_bytes()).chain(&[0, 0]));
+    Ok(zip)
+}
+
+fn deflated(content: &[u8]) -> Result<Vec<u8>> {
+    let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(content)?;
+    Ok(encoder.finish()?)
+}

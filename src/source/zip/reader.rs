@@ -1,0 +1,159 @@
+//! The bytes of one file of a zip archive, piece by piece.
+
+use std::fmt;
+use std::io::{self, BufReader, ErrorKind, Read};
+use std::ops::Range;
+use std::sync::Arc;
+
+use flate2::Crc;
+use flate2::bufread::DeflateDecoder;
+
+use crate::sample::{Reject, RejectCode};
+use crate::source::opened::OpenedFile;
+
+/// Bytes read from the archive at a time.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Decompresses a file of an archive, and checks its size and checksum at its end. Errors that are damage of the file carry
+/// a [`ZipDamage`]; others are failures to read the archive.
+pub(in crate::source) struct MemberReader {
+    content: MemberContent,
+    /// Bytes that are still to come.
+    left: u64,
+    crc: Crc,
+    expected_crc: u32,
+}
+
+enum MemberContent {
+    Stored(ArchiveRange),
+    Deflated(DeflateDecoder<BufReader<ArchiveRange>>),
+}
+
+/// Damage of a file in an archive, as the cause of an [`io::Error`].
+#[derive(Debug, Clone)]
+pub(in crate::source) struct ZipDamage(pub(in crate::source) Reject);
+
+impl fmt::Display for ZipDamage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl std::error::Error for ZipDamage {}
+
+impl ZipDamage {
+    /// The damage that `error` carries.
+    pub(in crate::source) fn of(error: &io::Error) -> Option<&Reject> {
+        error.get_ref()?.downcast_ref::<Self>().map(|damage| &damage.0)
+    }
+
+    fn error(code: RejectCode, message: impl Into<String>) -> io::Error {
+        io::Error::new(ErrorKind::InvalidData, Self(Reject::new(code, message)))
+    }
+}
+
+impl MemberReader {
+    /// Reads `size` bytes with the CRC-32 `crc` from the bytes `range` of an archive.
+    pub(super) fn new(
+        opened: Arc<OpenedFile>,
+        range: Range<u64>,
+        is_deflated: bool,
+        size: u64,
+        crc: u32,
+    ) -> Self {
+        let range = ArchiveRange { opened, range };
+        let content = match is_deflated {
+            false => MemberContent::Stored(range),
+            true => {
+                let input = BufReader::with_capacity(BUFFER_BYTES, range);
+                MemberContent::Deflated(DeflateDecoder::new(input))
+            }
+        };
+        Self { content, left: size, crc: Crc::new(), expected_crc: crc }
+    }
+}
+
+impl Read for MemberReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        let read = match &mut self.content {
+            MemberContent::Stored(range) => range.read(buffer),
+            MemberContent::Deflated(decoder) => decoder.read(buffer),
+        };
+        let read = read.map_err(|e| match e.kind() {
+            // Of the decoder; failures to read the archive have the kinds of the system.
+            ErrorKind::InvalidInput | ErrorKind::InvalidData | ErrorKind::UnexpectedEof
+                if !is_failure(&e) =>
+            {
+                let message = format!("the compressed data in the zip archive are damaged ({e})");
+                ZipDamage::error(RejectCode::Corrupt, message)
+            }
+            _ => unwrapped(e),
+        })?;
+        self.crc.update(&buffer[..read]);
+        match self.left.checked_sub(read as u64) {
+            Some(0) if read == 0 && self.crc.sum() != self.expected_crc => Err(ZipDamage::error(
+                RejectCode::Corrupt,
+                "the checksum of the file in the zip archive is wrong",
+            )),
+            Some(left) if read > 0 || left == 0 => {
+                self.left = left;
+                Ok(read)
+            }
+            _ => Err(ZipDamage::error(
+                RejectCode::Corrupt,
+                "the file has another size than the zip archive declares",
+            )),
+        }
+    }
+}
+
+/// A failure to read the archive, which passes through the decoder.
+#[derive(Debug)]
+struct ReadFailure(io::Error);
+
+impl fmt::Display for ReadFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for ReadFailure {}
+
+fn is_failure(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<ReadFailure>())
+}
+
+/// The failure as the system reported it.
+fn unwrapped(error: io::Error) -> io::Error {
+    if !is_failure(&error) {
+        return error;
+    }
+    let kind = error.kind();
+    match error.into_inner().map(|inner| inner.downcast::<ReadFailure>()) {
+        Some(Ok(failure)) => failure.0,
+        _ => kind.into(),
+    }
+}
+
+/// Bytes of an archive.
+struct ArchiveRange {
+    opened: Arc<OpenedFile>,
+    range: Range<u64>,
+}
+
+impl Read for ArchiveRange {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.range.end.saturating_sub(self.range.start);
+        let most = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let read =
+            self.opened.read_at(&mut buffer[..most], self.range.start).map_err(|e| match e.kind() {
+                ErrorKind::Interrupted => e,
+                kind => io::Error::new(kind, ReadFailure(e)),
+            })?;
+        self.range.start += read as u64;
+        Ok(read)
+    }
+}
