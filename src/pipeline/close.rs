@@ -91,7 +91,9 @@ impl Close<'_> {
     fn unit(self, unit: ClosedUnit, shards: Vec<(usize, UnitShard)>) -> Result<()> {
         panic_point("close");
         let started = Instant::now();
+        let length = unit.length();
         let result = unit.finish(shards, self.stop)?;
+        self.progress.add_converted_unit(&result, length);
         self.progress.events.add(EventLevel::Units, || result.event());
         self.progress.timing.add(Stage::Sync, started.elapsed());
         Ok(())
