@@ -53,6 +53,11 @@ pub struct Snapshot {
 }
 
 impl Progress {
+    /// Counters of a run that does not measure [`Self::stage_time`]. Benchmarks show with it what measuring costs.
+    pub fn without_stage_times() -> Self {
+        Self { timing: Timing::off(), ..Self::default() }
+    }
+
     /// The counters now.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
