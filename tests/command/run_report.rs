@@ -30,7 +30,9 @@ fn page(out: &Path, dir: &Path, reports: &[&Path]) -> String {
     let file = dir.join("page.html");
     let mut command = command(["inspect"]);
     command.arg(out).arg("--html").arg(&file);
-    reports.iter().for_each(|report| drop(command.arg("--report").arg(report)));
+    for report in reports {
+        command.arg("--report").arg(report);
+    }
     Ran::of(command.output().unwrap()).exits(0);
     fs::read_to_string(file).unwrap()
 }
@@ -185,7 +187,9 @@ fn reports_that_cannot_be_written_or_read_are_refused_before_anything_is_done() 
     let shown = |reports: &[&Path]| {
         let mut command = command(["inspect"]);
         command.arg(&out).arg("--html").arg(&html);
-        reports.iter().for_each(|report| drop(command.arg("--report").arg(report)));
+        for report in reports {
+            command.arg("--report").arg(report);
+        }
         Ran::of(command.output().unwrap())
     };
     shown(&[&empty]).exits(2).says(&["the folder holds no run reports", "--report"]);
