@@ -52,6 +52,21 @@ pub struct PartReport {
     pub options: Value,
 }
 
+impl PartReport {
+    /// That of a part with nothing to do, because the dataset is committed.
+    fn committed(manifest: Manifest) -> Self {
+        Self {
+            units: 0,
+            converted: 0,
+            planned: planned_units(&manifest),
+            was_committed: true,
+            kind: manifest.kind(),
+            plan: None,
+            options: manifest.options,
+        }
+    }
+}
+
 /// Stores the plan of `job` in the output directory, and does what must be done once for all units.
 pub(super) fn store_plan<J: StoredJob, C: Conversion>(
     job: &J,
@@ -115,15 +130,7 @@ fn try_run_units(
 ) -> Result<PartReport> {
     let place = PlannedOutput::open(&options.out, options.scratch.as_deref(), options.existing)?;
     if let Some(manifest) = place.committed()? {
-        return Ok(PartReport {
-            units: 0,
-            converted: 0,
-            planned: planned_units(&manifest),
-            was_committed: true,
-            kind: manifest.kind(),
-            plan: None,
-            options: manifest.options,
-        });
+        return Ok(PartReport::committed(manifest));
     }
     let work = place.work()?;
     let (opened, mut file) = job_file::open(&work)?;
@@ -136,7 +143,7 @@ fn try_run_units(
     let todo = units.unfinished(selected, Check::of(options.existing), options.threads, progress, stop)?;
     let converted = todo.len() as u32;
     if !todo.is_empty() {
-        match header.kind {
+        let done = match header.kind {
             Kind::Images => {
                 let job = ImagesJob::read(opened, &mut file)?;
                 units.convert(&Images::new(&job, options), todo, options, progress, stop)
@@ -145,8 +152,18 @@ fn try_run_units(
                 let job = TextJob::read(opened, &mut file)?;
                 units.convert(&Texts::new(&job), todo, options, progress, stop)
             }
+        };
+        if let Err(error) = done {
+            // Another process may have committed the dataset, and have removed what this one needed.
+            let is_of_store = matches!(error.kind(), ErrorKind::Io | ErrorKind::NotCommitted);
+            if let Some(remote) = place.remote().filter(|_| is_of_store)
+                && let Ok(Some(manifest)) = remote.manifest()
+            {
+                remote.remove_work()?;
+                return Ok(PartReport::committed(manifest));
+            }
+            return Err(as_part(error));
         }
-        .map_err(as_part)?;
     }
     if let Some(remote) = place.remote()
         && remote.manifest()?.is_some()
