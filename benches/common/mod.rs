@@ -41,7 +41,7 @@ pub fn source(path: &Path) -> Vec<SourceSpec> {
     vec![SourceSpec { label: "source".to_owned(), path: path.to_owned() }]
 }
 
-fn run_options(out: &Path, threads: usize) -> RunOptions {
+pub fn run_options(out: &Path, threads: usize) -> RunOptions {
     RunOptions {
         out: out.to_owned(),
         scratch: None,
@@ -52,13 +52,7 @@ fn run_options(out: &Path, threads: usize) -> RunOptions {
     }
 }
 
-pub fn convert_images(
-    path: &Path,
-    image: ImageOptions,
-    format: Format,
-    out: &Path,
-    threads: usize,
-) -> Report {
+pub fn images_job(path: &Path, image: ImageOptions, format: Format) -> ImagesJob {
     let job = ImagesJob::plan(ImagesOptions {
         naming: dsconvert::pipeline::Naming::Walk,
         dedup: None,
@@ -71,15 +65,30 @@ pub fn convert_images(
         image,
         output: OutputOptions { format, ..OutputOptions::default() },
     });
-    job.unwrap().run(&run_options(out, threads), &Progress::default(), &Stop::default()).unwrap()
+    job.unwrap()
+}
+
+pub fn convert_images(
+    path: &Path,
+    image: ImageOptions,
+    format: Format,
+    out: &Path,
+    threads: usize,
+) -> Report {
+    let job = images_job(path, image, format);
+    job.run(&run_options(out, threads), &Progress::default(), &Stop::default()).unwrap()
 }
 
 pub fn tokenizer(path: &Path) -> Tokenizer {
     Tokenizer::from_json(std::fs::read(path).unwrap(), TokenizerOptions::default()).unwrap()
 }
 
-pub fn convert_text(path: &Path, tokenizer: Tokenizer, format: Format, out: &Path, threads: usize) -> Report {
+pub fn text_job(path: &Path, tokenizer: Tokenizer, format: Format) -> TextJob {
     let output = OutputOptions { format, ..OutputOptions::default() };
-    let job = TextJob::plan(TextOptions::new(source(path), tokenizer, output));
-    job.unwrap().run(&run_options(out, threads), &Progress::default(), &Stop::default()).unwrap()
+    TextJob::plan(TextOptions::new(source(path), tokenizer, output)).unwrap()
+}
+
+pub fn convert_text(path: &Path, tokenizer: Tokenizer, format: Format, out: &Path, threads: usize) -> Report {
+    let job = text_job(path, tokenizer, format);
+    job.run(&run_options(out, threads), &Progress::default(), &Stop::default()).unwrap()
 }

@@ -210,7 +210,10 @@ impl Bench {
             (Some((item, why)), Some(found)) => format!(": {}: {why}", found.name_of(*item)),
             _ => String::new(),
         };
-        Error::usage(format!("no item could be loaded{why}")).at_path(self.path(target))
+        let message = format!("no item could be loaded{why}");
+        let is_dataset = self.targets.get(target).is_some_and(|found| found.kind().is_dataset());
+        let error = if is_dataset { Error::corrupt(message) } else { Error::usage(message) };
+        error.at_path(self.path(target))
     }
 
     /// Drops files from the page cache if that is asked for, and returns how much of them is in it.

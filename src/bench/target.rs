@@ -11,7 +11,7 @@ use super::dataset_source::DatasetSource;
 use super::raw_images::RawImages;
 use super::raw_text::{RawText, unsupported};
 use super::target_options::{TargetOptions, directory, is_dataset};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::reader::Dataset;
 use crate::reader::batch::{BatchSize, Lengths, LengthsInMemory, Padding, padding};
@@ -229,7 +229,11 @@ impl BenchTarget {
             }
         }
         if items == 0 {
-            return Err(Error::new(ErrorKind::Usage, "the dataset has no records to read").at_path(dir));
+            let what = match &options.split {
+                Some(split) => format!("split {split:?} has no records to read"),
+                None => "the dataset has no records to read".to_owned(),
+            };
+            return Err(Error::usage(what).at_path(dir));
         }
         let kind = match dataset.manifest().kind() {
             Kind::Images => TargetKind::ImageDataset,

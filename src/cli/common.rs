@@ -5,21 +5,22 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::progress::Display;
+use super::run_report::RunReportArgs;
 use super::signals::Watch;
 use super::values::{choice, parse, size, source, threads};
 use super::verbosity::{Verbosity, VerbosityArgs};
-use super::{Ending, inspect, print, summary};
+use super::{Ending, print, summary};
 use crate::error::{Error, Result};
 use crate::format::Format;
 use crate::options::{
     DEFAULT_MEMORY_BYTES, DEFAULT_SEED, Existing, MIN_MEMORY_BYTES, MIN_SHARD_BYTES, MIN_UNIT_BYTES,
-    MaxRejects, OutputOptions, ResumeCheck, RunOptions, SourceSpec, SplitSpec, check_local,
+    MaxRejects, OutputOptions, ResumeCheck, RunOptions, SourceSpec, SplitSpec,
 };
 use crate::panics;
 use crate::pipeline::testing::panic_point;
 use crate::pipeline::{Job, Progress, Report, Stop, check_output};
 use crate::report::RunReport;
-use crate::storage::{ObjectUrl, stat, write_file};
+use crate::storage::ObjectUrl;
 use crate::threads;
 
 /// Arguments of both conversions.
@@ -122,14 +123,11 @@ pub(super) struct CommonArgs {
     #[arg(long, help_heading = "Run")]
     strict: bool,
 
-    /// Write time per stage, rates and memory of the run as JSON to FILE
-    ///
-    /// FILE must be outside of the output directory. `dsconvert inspect --html` shows it.
-    #[arg(long, value_name = "FILE", conflicts_with = "dry_run", help_heading = "Run")]
-    report: Option<PathBuf>,
+    #[command(flatten, next_help_heading = "Run")]
+    report: RunReportArgs,
 
     /// Print what would be done, and write nothing
-    #[arg(long, help_heading = "Run")]
+    #[arg(long, conflicts_with = "run_report", help_heading = "Run")]
     dry_run: bool,
 
     /// With --dry-run: predict the run from N items, which are converted in memory
@@ -211,22 +209,10 @@ impl CommonArgs {
 
     /// Refuses a run report that could not be written, before there is anything to report.
     fn check_report(&self) -> Result<()> {
-        let Some(path) = &self.report else { return Ok(()) };
-        if self.plan_only {
+        if self.plan_only && self.report.is_asked_for() {
             return Err(Error::usage("--report: a plan converts nothing that could be reported"));
         }
-        check_local("--report", path)?;
-        if let Some(out) = &self.out {
-            inspect::inside("--report", path, out)?;
-        }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if !stat(folder)?.is_some_and(|meta| meta.is_dir()) {
-            return Err(Error::usage("--report: there is no such folder").at_path(folder));
-        }
-        if stat(path)?.is_some_and(|meta| meta.is_dir()) {
-            return Err(Error::usage("--report names a folder").at_path(path).help("name a file"));
-        }
-        Ok(())
+        self.report.check(self.out.as_deref())
     }
 
     /// Plans by `plan`, and runs unless it is a dry run, which ends with `preview`. Only sources that are walked must lie
@@ -287,12 +273,7 @@ impl CommonArgs {
             let took = RunReport::new(&report, &options, progress, planning, began.elapsed());
             Ok((report, took))
         })?;
-        // The dataset is committed, whatever can be written about it.
-        if let Some(path) = &self.report
-            && let Err(error) = took.to_json().and_then(|json| write_file(path, &json))
-        {
-            print::warning(format!("the dataset is committed, but its run report is not written: {error}"));
-        }
+        self.report.write(&took, "the dataset is committed");
         if !self.verbosity.is_quiet() {
             let mut text = summary::report(&report, &plan, &options.out, started.elapsed());
             text.push_str(&summary::times(&took));

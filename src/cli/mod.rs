@@ -15,6 +15,7 @@ mod lengths;
 mod parts;
 mod print;
 mod progress;
+mod run_report;
 mod signals;
 mod simulate;
 mod summary;

@@ -7,6 +7,7 @@ use clap::Subcommand;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 
 use super::common::drawn;
+use super::run_report::RunReportArgs;
 use super::values::{parse, size, threads};
 use super::verbosity::VerbosityArgs;
 use super::{Ending, examples, images, print, signals, summary, text};
@@ -14,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::options::{Existing, MIN_MEMORY_BYTES, MaxRejects, ResumeCheck, RunOptions};
 use crate::pipeline::{PartReport, Selection, Status, merge, ranges, run_units, status};
 use crate::printable::printable_path;
+use crate::report::RunReport;
 
 /// What `dsconvert plan` plans.
 #[derive(Debug, Subcommand)]
@@ -65,6 +67,9 @@ pub(super) struct RunArgs {
     memory: String,
 
     #[command(flatten)]
+    report: RunReportArgs,
+
+    #[command(flatten)]
     verbosity: VerbosityArgs,
 }
 
@@ -94,6 +99,9 @@ pub(super) struct MergeArgs {
     /// Threads that check units [default: the cores of this machine]
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<usize>,
+
+    #[command(flatten)]
+    report: RunReportArgs,
 
     #[command(flatten)]
     verbosity: VerbosityArgs,
@@ -147,13 +155,17 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
         existing: Existing::Resume(check(args.verify)),
         max_rejects: MaxRejects::default(),
     };
+    args.report.check(Some(&args.out))?;
     let started = Instant::now();
     watch.writes();
-    let report = drawn(None, args.verbosity.level(), &watch, |progress, stop| {
-        run_units(&selection, &options, progress, stop)
+    let (report, took) = drawn(None, args.verbosity.level(), &watch, |progress, stop| {
+        let report = run_units(&selection, &options, progress, stop)?;
+        let took = RunReport::of_part(&report, &selection, &options, progress, started.elapsed());
+        Ok((report, took))
     })?;
+    args.report.write(&took, "the units are converted");
     if !args.verbosity.is_quiet() {
-        let PartReport { units, converted, planned, was_committed } = report;
+        let PartReport { units, converted, planned, was_committed, .. } = report;
         let out = printable_path(&args.out);
         print::out(&match was_committed {
             true => format!("{out} is committed already: nothing to do\n"),
@@ -161,9 +173,10 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
                 "{converted} unit{} converted, {} finished before, of {planned} in the plan; {:.1} s\n",
                 if converted == 1 { "" } else { "s" },
                 units - converted,
-                started.elapsed().as_secs_f64()
+                took.seconds.total
             ),
         })?;
+        print::out(&summary::times(&took))?;
     }
     Ok(Ending::Fine)
 }
@@ -172,12 +185,18 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending> {
 pub(super) fn commit(args: &MergeArgs) -> Result<Ending> {
     let watch = signals::watch()?;
     let (threads, max_rejects) = (threads(args.threads)?, parse("--max-rejects", &args.max_rejects)?);
+    args.report.check(Some(&args.out))?;
+    let started = Instant::now();
     watch.writes();
-    let report = drawn(None, args.verbosity.level(), &watch, |progress, stop| {
-        merge(&args.out, args.scratch.as_deref(), max_rejects, threads, check(args.verify), progress, stop)
+    let (report, took) = drawn(None, args.verbosity.level(), &watch, |progress, stop| {
+        let resume = check(args.verify);
+        let report = merge(&args.out, args.scratch.as_deref(), max_rejects, threads, resume, progress, stop)?;
+        let took = RunReport::of_merge(&report, &args.out, threads, progress, started.elapsed());
+        Ok((report, took))
     })?;
+    args.report.write(&took, "the dataset is committed");
     if !args.verbosity.is_quiet() {
-        print::out(&summary::merged(&report, &args.out))?;
+        print::out(&summary::merged(&report, &took, &args.out))?;
     }
     let rejects = report.manifest.counts.rejected > 0;
     Ok(if args.strict && rejects { Ending::Rejects } else { Ending::Fine })

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::Receiver;
 use std::thread::{Scope, ScopedJoinHandle};
-use std::time::Instant;
 
 use super::events::EventLevel;
 use super::progress::{Progress, Stop};
@@ -82,18 +81,20 @@ impl Close<'_> {
 
     fn shard(self, shard: ClosedShard) -> Result<(usize, UnitShard)> {
         panic_point("close");
-        let started = Instant::now();
+        let timer = self.progress.timing.start();
         let shard = shard.commit(self.stop)?;
-        self.progress.timing.add(Stage::Sync, started.elapsed());
+        self.progress.timing.end_stage(Stage::Sync, timer);
         Ok(shard)
     }
 
     fn unit(self, unit: ClosedUnit, shards: Vec<(usize, UnitShard)>) -> Result<()> {
         panic_point("close");
-        let started = Instant::now();
+        let timer = self.progress.timing.start();
+        let length = unit.length();
         let result = unit.finish(shards, self.stop)?;
+        self.progress.add_converted_unit(&result, length);
         self.progress.events.add(EventLevel::Units, || result.event());
-        self.progress.timing.add(Stage::Sync, started.elapsed());
+        self.progress.timing.end_stage(Stage::Sync, timer);
         Ok(())
     }
 }

@@ -12,6 +12,7 @@
 mod close;
 mod commit;
 mod conversion;
+mod converted_units;
 mod dedup;
 mod estimate;
 mod events;
@@ -45,6 +46,7 @@ mod unit;
 mod units;
 mod workers;
 
+pub use converted_units::ConvertedUnits;
 pub use dedup::Dedup;
 pub use estimate::{Estimate, MIN_SAMPLE};
 pub use events::{Event, EventLevel};

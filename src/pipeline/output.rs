@@ -228,10 +228,10 @@ impl OutputDir {
     }
 
     /// Refuses `plan` when it is not the one that an earlier run has stored.
-    pub(super) fn check_same_plan(&self, plan: &Plan<'_>) -> Result<()> {
+    pub(super) fn check_same_plan(&self, plan: &Plan<'_>, resumes: bool) -> Result<()> {
         match &self.remote {
-            None => plan.check_same(&self.work()),
-            Some(remote) => remote.check_same_plan(plan, &self.work()),
+            None => plan.check_same(&self.work(), resumes),
+            Some(remote) => remote.check_same_plan(plan, &self.work(), resumes),
         }
     }
 

@@ -6,8 +6,9 @@
 //! Locks on the directory only give better messages; nothing depends on them.
 
 use std::path::Path;
+use std::time::Instant;
 
-use serde::Serialize;
+use serde_json::Value;
 
 use super::conversion::Conversion;
 use super::finished::{Check, UnitDirs, UnitState};
@@ -20,6 +21,7 @@ use super::publish::advised;
 use super::run::{OpenedOutput, OutputState, Report, commit, open_output};
 use super::selection::{Selection, ranges_of};
 use super::text::{TextJob, Texts};
+use super::timing::Phase;
 use super::units::Units;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::Manifest;
@@ -32,7 +34,7 @@ use crate::storage::DirLock;
 const SHOWN_RANGES: usize = 8;
 
 /// What a process did for its part.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartReport {
     /// Units of the part.
     pub units: u32,
@@ -42,6 +44,27 @@ pub struct PartReport {
     pub planned: u32,
     /// The dataset was committed already, so there was nothing to do.
     pub was_committed: bool,
+    /// What the plan converts.
+    pub kind: Kind,
+    /// Identity of the plan; `None` when it is gone, because the dataset is committed.
+    pub plan: Option<String>,
+    /// The semantic options of the plan.
+    pub options: Value,
+}
+
+impl PartReport {
+    /// That of a part with nothing to do, because the dataset is committed.
+    fn committed(manifest: Manifest) -> Self {
+        Self {
+            units: 0,
+            converted: 0,
+            planned: planned_units(&manifest),
+            was_committed: true,
+            kind: manifest.kind(),
+            plan: None,
+            options: manifest.options,
+        }
+    }
 }
 
 /// Stores the plan of `job` in the output directory, and does what must be done once for all units.
@@ -107,8 +130,7 @@ fn try_run_units(
 ) -> Result<PartReport> {
     let place = PlannedOutput::open(&options.out, options.scratch.as_deref(), options.existing)?;
     if let Some(manifest) = place.committed()? {
-        let planned = planned_units(&manifest);
-        return Ok(PartReport { units: 0, converted: 0, planned, was_committed: true });
+        return Ok(PartReport::committed(manifest));
     }
     let work = place.work()?;
     let (opened, mut file) = job_file::open(&work)?;
@@ -121,7 +143,7 @@ fn try_run_units(
     let todo = units.unfinished(selected, Check::of(options.existing), options.threads, progress, stop)?;
     let converted = todo.len() as u32;
     if !todo.is_empty() {
-        match header.kind {
+        let done = match header.kind {
             Kind::Images => {
                 let job = ImagesJob::read(opened, &mut file)?;
                 units.convert(&Images::new(&job, options), todo, options, progress, stop)
@@ -130,8 +152,18 @@ fn try_run_units(
                 let job = TextJob::read(opened, &mut file)?;
                 units.convert(&Texts::new(&job), todo, options, progress, stop)
             }
+        };
+        if let Err(error) = done {
+            // Another process may have committed the dataset, and have removed what this one needed.
+            let is_of_store = matches!(error.kind(), ErrorKind::Io | ErrorKind::NotCommitted);
+            if let Some(remote) = place.remote().filter(|_| is_of_store)
+                && let Ok(Some(manifest)) = remote.manifest()
+            {
+                remote.remove_work()?;
+                return Ok(PartReport::committed(manifest));
+            }
+            return Err(as_part(error));
         }
-        .map_err(as_part)?;
     }
     if let Some(remote) = place.remote()
         && remote.manifest()?.is_some()
@@ -139,7 +171,15 @@ fn try_run_units(
         // Another process has converted the same units and committed: these are of no use, and nobody else deletes them.
         remote.remove_work()?;
     }
-    Ok(PartReport { units: count, converted, planned: header.units, was_committed: false })
+    Ok(PartReport {
+        units: count,
+        converted,
+        planned: header.units,
+        was_committed: false,
+        kind: header.kind,
+        plan: Some(header.plan),
+        options: header.options,
+    })
 }
 
 /// The help of a run speaks of `--resume`, which a part does not have.
@@ -208,6 +248,7 @@ fn try_merge(
     let dirs = UnitDirs::new(&dir.work());
     let check = Check::of(existing);
     let units = Units { header: &header, out: dir.path(), dirs: &dirs, remote: dir.remote() };
+    let started = Instant::now();
     let mut unfinished = Vec::new();
     for (unit, state) in units.check((0..header.units).collect(), check, threads, stop)? {
         match state {
@@ -219,6 +260,7 @@ fn try_merge(
             }
         }
     }
+    progress.timing.end(Phase::Prepare, started);
     if !unfinished.is_empty() {
         if let Some(report) = committed_meanwhile(&dir)? {
             return Ok(report);

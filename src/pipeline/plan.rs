@@ -125,8 +125,9 @@ impl Plan<'_> {
         Ok(file.commit()?.sha256)
     }
 
-    /// Compares with the plan in the working directory; the error names the first difference.
-    pub(super) fn check_same(&self, work: &Path) -> Result<()> {
+    /// Compares with the plan in the working directory; the error names the first difference. A run that does not resume meets
+    /// a plan only when another run has started at the same time.
+    pub(super) fn check_same(&self, work: &Path, resumes: bool) -> Result<()> {
         let path = work.join(PLAN_NAME);
         let file = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
         let mut old = BufReader::new(file).lines();
@@ -137,12 +138,12 @@ impl Plan<'_> {
                 let what =
                     if i == 0 { header_difference(old, &new) } else { Some(file_difference(old, &new)) };
                 if let Some(what) = what {
-                    return Err(refused(&what));
+                    return Err(refused(&what, resumes));
                 }
             }
         }
         match old.next().transpose().map_err(|e| Error::io("read", &path, e))? {
-            Some(_) => Err(refused("a source file that was planned is gone")),
+            Some(_) => Err(refused("a source file that was planned is gone", resumes)),
             None => Ok(()),
         }
     }
@@ -153,9 +154,13 @@ fn listing_line(file: &SourceFile) -> String {
     json!({ "origin": file.origin, "bytes": file.bytes }).to_string()
 }
 
-fn refused(what: &str) -> Error {
-    Error::usage(format!("cannot resume: {what}"))
-        .help("repeat the command that was interrupted, or start again with --overwrite")
+fn refused(what: &str, resumes: bool) -> Error {
+    match resumes {
+        true => Error::usage(format!("cannot resume: {what}"))
+            .help("repeat the command that was interrupted, or start again with --overwrite"),
+        false => Error::usage(format!("another run has started to write here at the same time: {what}"))
+            .help("choose another --out for one of them"),
+    }
 }
 
 /// `None` when only the number of units differs: that follows from the files, where the difference can be named.
@@ -218,14 +223,17 @@ mod tests {
         let files = [file("a", 1), file("b", 2)];
         let plan = Plan { options: &options, units: 1, files: &files };
         assert_eq!(plan.write(dir.path()).unwrap(), plan.id());
-        plan.check_same(dir.path()).unwrap();
+        plan.check_same(dir.path(), true).unwrap();
         let message = |options: &Value, files: &[SourceFile]| {
-            Plan { options, units: 1, files }.check_same(dir.path()).unwrap_err().to_string()
+            Plan { options, units: 1, files }.check_same(dir.path(), true).unwrap_err().to_string()
         };
         assert!(
             message(&json!({"resize": "none", "seed": 0}), &files)
                 .contains("\"resize\" was \"shorter:256\" and is \"none\"")
         );
+        let other =
+            Plan { options: &json!({}), units: 1, files: &files }.check_same(dir.path(), false).unwrap_err();
+        assert!(other.to_string().starts_with("another run has started to write here"), "{other}");
         assert!(message(&options, &[file("a", 1), file("b", 3)]).contains("file b changed"));
         assert!(message(&options, &[file("a", 1)]).contains("is gone"));
         assert!(message(&options, &[file("a", 1), file("aa", 1), file("b", 2)]).contains("aa is new"));

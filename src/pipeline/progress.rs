@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use super::converted_units::ConvertedUnits;
 use super::events::{Event, EventLevel, Events};
+use super::finished::UnitResult;
 use super::timing::{Phase, Stage, Timing};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -19,6 +21,7 @@ pub struct Progress {
     total_files: AtomicU64,
     total_bytes: AtomicU64,
     notes: Mutex<Vec<String>>,
+    converted: Mutex<ConvertedUnits>,
     pub(super) events: Events,
     pub(super) timing: Timing,
 }
@@ -50,6 +53,11 @@ pub struct Snapshot {
 }
 
 impl Progress {
+    /// Counters of a run that does not measure [`Self::stage_time`]. Benchmarks show with it what measuring costs.
+    pub fn without_stage_times() -> Self {
+        Self { timing: Timing::off(), ..Self::default() }
+    }
+
     /// The counters now.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
@@ -70,6 +78,16 @@ impl Progress {
     /// How long all threads together were in `stage`.
     pub fn stage_time(&self, stage: Stage) -> Duration {
         self.timing.stage(stage)
+    }
+
+    /// Sums over the units that were converted so far.
+    pub fn converted_units(&self) -> ConvertedUnits {
+        self.converted.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Adds a unit that was converted, whose records have the lengths `length` in all.
+    pub(super) fn add_converted_unit(&self, result: &UnitResult, length: u64) {
+        self.converted.lock().unwrap_or_else(PoisonError::into_inner).add(result, length);
     }
 
     /// Collects events of `level` from now on, for [`Progress::take_events`].

@@ -101,7 +101,7 @@ pub(super) fn open_output<J: StoredJob>(
     let (id, state) = match start {
         Start::Committed(manifest) => (plan.id(), OutputState::Committed(manifest)),
         Start::Begun => {
-            dir.check_same_plan(&plan)?;
+            dir.check_same_plan(&plan, matches!(run.existing, Existing::Resume(_)))?;
             (plan.id(), OutputState::Planned)
         }
         Start::Fresh => {
@@ -145,14 +145,15 @@ fn try_run<J: StoredJob, C: Conversion>(
     let dirs = UnitDirs::new(&dir.work());
     dirs.remove_leftovers()?;
     let units = Units { header: &header, out: dir.path(), dirs: &dirs, remote: dir.remote() };
-    let todo = units.unfinished(
-        (0..header.units).collect(),
-        Check::of(run.existing),
-        run.threads,
-        progress,
-        stop,
-    )?;
-    units.convert(conversion, todo, run, progress, stop)?;
+    let all = (0..header.units).collect();
+    let converted = units
+        .unfinished(all, Check::of(run.existing), run.threads, progress, stop)
+        .and_then(|todo| units.convert(conversion, todo, run, progress, stop));
+    if let Err(error) = converted {
+        let is_of_store = matches!(error.kind(), ErrorKind::Io | ErrorKind::NotCommitted);
+        let committed = is_of_store.then(|| committed_by_another(&dir, &header, files, progress)).flatten();
+        return committed.ok_or(error);
+    }
     panic_point("commit");
     commit(dir, &header, files, job.tokenizer_json(), run.max_rejects, progress, stop)
 }
@@ -202,17 +203,23 @@ pub(super) fn commit(
         Err(failure) if !failure.worth_resuming => {
             Err(output::also(failure.error, dir.abandon(header.units, &header.plan)))
         }
-        Err(failure) => {
-            // Another process may have committed the same dataset, and have removed what this one needed.
-            if let Some(manifest) = dir.remote().and_then(|remote| remote.manifest().ok().flatten())
-                && check_same(&dir, &manifest, &plan, &header.sources(files)).is_ok()
-            {
-                note_leftovers(progress, dir.remove_work());
-                return Ok(Report { manifest, was_complete: true, repaired: 0, totals: None });
-            }
-            Err(resumable(failure.error.never_usage()))
-        }
+        Err(failure) => committed_by_another(&dir, header, files, progress)
+            .ok_or_else(|| resumable(failure.error.never_usage())),
     }
+}
+
+/// The report of a dataset in object storage that another process has committed since this one began: the same dataset. That
+/// process has removed what this one needed to finish.
+fn committed_by_another(
+    dir: &OutputDir,
+    header: &JobHeader,
+    files: &[SourceFile],
+    progress: &Progress,
+) -> Option<Report> {
+    let manifest = dir.remote()?.manifest().ok().flatten()?;
+    check_same(dir, &manifest, &header.plan_of(files), &header.sources(files)).ok()?;
+    note_leftovers(progress, dir.remove_work());
+    Some(Report { manifest, was_complete: true, repaired: 0, totals: None })
 }
 
 /// Whatever happens to the working directory afterwards, the dataset is committed.

@@ -18,7 +18,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use super::close::{Close, Closing};
 use super::conversion::{Conversion, Converting, Feed};
@@ -203,9 +202,9 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
                 match self.next_action(&mut state) {
                     Action::Wait => {
                         self.shared.idle.fetch_add(1, Ordering::Relaxed);
-                        let started = Instant::now();
+                        let timer = self.timing().start();
                         state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-                        self.timing().add(Stage::Wait, started.elapsed());
+                        self.timing().end_stage(Stage::Wait, timer);
                         self.shared.idle.fetch_sub(1, Ordering::Relaxed);
                     }
                     action => break action,
@@ -319,10 +318,10 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
     }
 
     fn open(&self, unit: u32, careful: bool) -> Result<()> {
-        let started = Instant::now();
+        let timer = self.timing().start();
         let opened =
             (self.schedule.sink)(unit).map(|sink| (sink, self.schedule.conversion.open(unit, careful)));
-        self.timing().add(Stage::Read, started.elapsed());
+        self.timing().end_stage(Stage::Read, timer);
         let mut state = self.lock();
         state.opening -= 1;
         let (sink, feed) = opened?;
@@ -349,9 +348,9 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
 
     fn feed(&self, unit: u32, mut feed: Box<dyn Feed<C::Task> + 'c>) {
         panic_point("feed");
-        let started = Instant::now();
+        let timer = self.timing().start();
         let next = feed.next();
-        self.timing().add(Stage::Read, started.elapsed());
+        self.timing().end_stage(Stage::Read, timer);
         let mut state = self.lock();
         let Some(open) = state.open.iter_mut().find(|u| u.unit == unit) else { return };
         match next {
@@ -374,9 +373,9 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
         let Numbered { number, task, held } = task;
         panic_point("convert");
         let mut outcomes = Outcomes::default();
-        let started = Instant::now();
+        let timer = self.timing().start();
         let converted = self.schedule.conversion.convert(task, scratch, &mut outcomes);
-        self.timing().add(Stage::Transform, started.elapsed().saturating_sub(outcomes.reading));
+        self.timing().add(Stage::Transform, timer.elapsed().saturating_sub(outcomes.reading));
         self.timing().add(Stage::Read, outcomes.reading);
         // The outcomes may be larger than what they were made of.
         let held = held.at_least(outcomes.memory_bytes());
@@ -402,14 +401,14 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
         finished: bool,
     ) -> Result<()> {
         panic_point("write");
-        let started = Instant::now();
+        let timer = self.timing().start();
         let mut closed = Vec::new();
         let tasks = ready.len() as u64;
         for (outcomes, _held) in ready {
             self.count(&outcomes);
             sink.write(outcomes, &mut closed)?;
         }
-        self.timing().add(Stage::Write, started.elapsed());
+        self.timing().end_stage(Stage::Write, timer);
         // Handed over before anyone else can go on with the unit: its shards go before its end.
         self.hand_over(closed.drain(..).map(Closing::shard));
         let mut state = self.lock();
@@ -419,9 +418,9 @@ impl<'c, C: Conversion> Worker<'_, 'c, C> {
         if finished && open.failure.is_none() {
             state.open.remove(at);
             drop(state);
-            let started = Instant::now();
+            let timer = self.timing().start();
             let end = sink.close(&mut closed)?;
-            self.timing().add(Stage::Write, started.elapsed());
+            self.timing().end_stage(Stage::Write, timer);
             self.hand_over(closed.into_iter().map(Closing::shard).chain([Closing::Unit(Box::new(end))]));
         } else {
             open.sink = Some(sink);

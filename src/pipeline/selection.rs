@@ -1,5 +1,6 @@
 //! The units that one process converts.
 
+use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
@@ -53,6 +54,17 @@ impl Selection {
                         .help("units are counted from 0; `dsconvert status` lists the unfinished ones"))
                 }
             },
+        }
+    }
+}
+
+/// `2/8`, `3,7-9` or `all`.
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Part { part, count } => write!(f, "{part}/{count}"),
+            Self::Units(units) => f.write_str(&ranges(units)),
         }
     }
 }

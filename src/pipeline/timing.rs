@@ -1,4 +1,4 @@
-//! Where the time of a run goes: sums in atomics, one addition per task.
+//! Where the time of a run goes: sums in atomics, one addition for each step of a task.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -32,13 +32,31 @@ pub enum Stage {
 /// Times of one run.
 #[derive(Debug, Default)]
 pub(super) struct Timing {
+    /// Measures nothing while units are converted: for the benchmark of what measuring costs.
+    off: bool,
     phases: [AtomicU64; 3],
     stages: [AtomicU64; 5],
 }
 
 impl Timing {
+    pub(super) fn off() -> Self {
+        Self { off: true, ..Self::default() }
+    }
+
+    /// Starts to measure a stage.
+    pub(super) fn start(&self) -> StageTimer {
+        StageTimer((!self.off).then(Instant::now))
+    }
+
+    /// Adds the time since `timer` was started to `stage`.
+    pub(super) fn end_stage(&self, stage: Stage, timer: StageTimer) {
+        self.add(stage, timer.elapsed());
+    }
+
     pub(super) fn add(&self, stage: Stage, time: Duration) {
-        self.stages[stage as usize].fetch_add(nanoseconds(time), Relaxed);
+        if !self.off {
+            self.stages[stage as usize].fetch_add(nanoseconds(time), Relaxed);
+        }
     }
 
     /// Ends `phase`, which began at `since`.
@@ -52,6 +70,17 @@ impl Timing {
 
     pub(super) fn stage(&self, stage: Stage) -> Duration {
         Duration::from_nanos(self.stages[stage as usize].load(Relaxed))
+    }
+}
+
+/// When a stage started; nothing where times are not measured.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StageTimer(Option<Instant>);
+
+impl StageTimer {
+    /// The time since then.
+    pub(super) fn elapsed(self) -> Duration {
+        self.0.map_or(Duration::ZERO, |started| started.elapsed())
     }
 }
 
@@ -72,8 +101,22 @@ mod tests {
         assert_eq!(timing.stage(Stage::Read), Duration::from_millis(5));
         assert_eq!(timing.stage(Stage::Wait), Duration::from_millis(7));
         assert_eq!(timing.stage(Stage::Write), Duration::ZERO);
+        let timer = timing.start();
+        std::thread::sleep(Duration::from_millis(2));
+        timing.end_stage(Stage::Sync, timer);
+        assert!(timing.stage(Stage::Sync) >= Duration::from_millis(2));
         timing.end(Phase::Commit, Instant::now() - Duration::from_millis(4));
         assert!(timing.phase(Phase::Commit) >= Duration::from_millis(4));
         assert_eq!(timing.phase(Phase::Convert), Duration::ZERO);
+    }
+
+    #[test]
+    fn nothing_is_measured_where_it_is_switched_off() {
+        let timing = Timing::off();
+        let timer = timing.start();
+        std::thread::sleep(Duration::from_millis(2));
+        timing.end_stage(Stage::Read, timer);
+        timing.add(Stage::Read, Duration::from_secs(1));
+        assert_eq!((timer.elapsed(), timing.stage(Stage::Read)), (Duration::ZERO, Duration::ZERO));
     }
 }

@@ -95,6 +95,8 @@ pub(super) struct UnitSink {
     labels: BTreeMap<i64, u64>,
     source_bytes: u64,
     text_bytes: u64,
+    /// Sum of the lengths of all records.
+    length: u64,
     content: ContentHash,
     /// Items of the compressed member that is being read which were converted before its checksum was met.
     unchecked: u64,
@@ -136,6 +138,7 @@ pub(super) struct ClosedUnit {
     dirs: UnitDirs,
     dir: PathBuf,
     result: UnitResult,
+    length: u64,
     sidecars: Vec<NewFile>,
 }
 
@@ -166,6 +169,7 @@ impl UnitSink {
             labels: BTreeMap::new(),
             source_bytes: 0,
             text_bytes: 0,
+            length: 0,
             content: ContentHash::default(),
             unchecked: 0,
             stages,
@@ -269,6 +273,7 @@ impl UnitSink {
         shard.records += 1;
         shard.canonical_bytes += converted.canonical_bytes;
         split.records += 1;
+        self.length = self.length.saturating_add(converted.length);
         let row = RowEntry {
             shard: split.shards,
             position: placed.position,
@@ -358,6 +363,7 @@ impl UnitSink {
             dirs: self.dirs,
             dir: self.dir,
             result,
+            length: self.length,
             sidecars,
         })
     }
@@ -391,6 +397,11 @@ impl ClosedUnit {
     /// Number of the attempt, unique in this process.
     pub(super) fn attempt(&self) -> u64 {
         self.attempt
+    }
+
+    /// Sum of the lengths of all records.
+    pub(super) fn length(&self) -> u64 {
+        self.length
     }
 
     /// Makes the unit final. `shards` are all its shards in the order they were closed.

@@ -322,6 +322,36 @@ fn bad_input_is_named() {
 }
 
 #[test]
+fn empty_splits_and_missing_indexes_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, out) = (dir.path().join("a.jsonl"), dir.path().join("out"));
+    corpus(&source, 40);
+    convert("text", &source, &out, "--tokenizer bytes --split train=0.999999,test=0.000001").exits(0);
+    for (name, options) in [("bench", "--split test"), ("headspace", "--split test --step-ms 10")] {
+        run(name, &[&out], options).exits(2).says(&["split \"test\" has no records"]);
+    }
+    // Batches are planned with the lengths in the record index.
+    for index in ["train.lengths-0000", "train.histogram"] {
+        fs::remove_file(out.join(format!("index/{index}.arrow"))).unwrap();
+        let report = bench(&[&out], "--split train --order bucketed --threads 1 --no-probe");
+        assert_eq!(report["targets"][0]["failures"]["count"], 0, "{report}");
+        run("headspace", &[&out], "--split train --items 30 --repeat 1 --step-ms 10").exits(0);
+        let html = dir.path().join("page.html");
+        run("inspect", &[&out, Path::new("--html"), &html], "").exits(0).says(&[index, "cannot be read"]);
+        assert!(fs::read_to_string(html).unwrap().contains("cannot be read"));
+        run("inspect", &[&out], "").exits(3).says(&[index]);
+        run("inspect", &[&out], "--verify").exits(3);
+        convert("text", &source, &dir.path().join(index), "--tokenizer bytes --split train=1").exits(0);
+        fs::remove_dir_all(&out).unwrap();
+        fs::rename(dir.path().join(index), &out).unwrap();
+    }
+    fs::remove_file(out.join("index/train.records-0000.arrow")).unwrap();
+    for (name, options) in [("bench", "--seconds 0.1 --repeat 1 --no-probe"), ("headspace", "--step-ms 10")] {
+        run(name, &[&out], options).exits(3).says(&["train.records-0000"]);
+    }
+}
+
+#[test]
 fn damaged_records_are_counted_and_named() {
     let photos = photos("--resize shorter:48 --format msgpack");
     let shard = tree(&photos.dataset).into_keys().find(|name| name.starts_with("train/")).unwrap();
@@ -416,6 +446,11 @@ fn headspace_refuses_what_makes_no_sense() {
     run("headspace", &[Path::new("--trace"), &trace], "--step-ms 10")
         .exits(2)
         .says(&["--trace: line 2", "load.txt"]);
+    for nothing in ["", "# only a comment\n"] {
+        fs::write(&trace, nothing).unwrap();
+        let ran = run("headspace", &[Path::new("--trace"), &trace], "--step-ms 10");
+        ran.exits(2).says(&["--trace: has no load time", "load.txt"]);
+    }
     run("headspace", &[&dir.path().join("missing")], "--step-ms 10").exits(2).says(&["no such file"]);
 }
 

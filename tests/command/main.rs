@@ -21,10 +21,14 @@ mod open_files;
 mod output_directory;
 mod parts;
 mod remote_output;
+mod remote_races;
+#[allow(unreachable_pub, reason = "this is a test, not a library")]
+mod remote_setup;
 mod remote_sources;
 mod repair;
 mod report;
 mod resume;
+mod run_report;
 mod simulate;
 mod source_names;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]

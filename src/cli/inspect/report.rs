@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::options::check_local;
 use crate::printable::printable_path;
 use crate::report::format::plural;
-use crate::report::{DatasetReport, ReportOptions, RunReport, contact_sheet, page_html, plots_svg};
+use crate::report::{DatasetReport, ReportOptions, contact_sheet, page_html, plots_svg, run_reports};
 use crate::source::read_file;
 use crate::storage::{Access, write_file};
 use crate::tokenizer_files;
@@ -30,9 +30,12 @@ pub(super) struct ReportArgs {
     #[arg(long, value_name = "FILE.svg", conflicts_with_all = ["head", "record", "sample", "text", "card", "verify", "json"])]
     plot: Option<PathBuf>,
 
-    /// With --html: also show the run report that images or text wrote to FILE
+    /// With --html: also show the run report FILE; may be repeated, and FILE may be a folder of them
+    ///
+    /// Run reports are written by --report of images, text, run and merge. Several are shown as one table of parts. Of a
+    /// folder, the files *.json are read.
     #[arg(long, value_name = "FILE", requires = "html")]
-    report: Option<PathBuf>,
+    report: Vec<PathBuf>,
 
     /// With --html or --text: the tokenizer that made the ids, as for dsconvert text, for a dataset that does not hold it
     #[arg(long, value_name = "FILE")]
@@ -82,8 +85,9 @@ impl ReportArgs {
             if let Some((other, _)) = same {
                 return Err(Error::usage(format!("{flag} and {other} name the same file")).at_path(*path));
             }
-            for (other, read) in [("--report", &self.report), ("--tokenizer", &self.tokenizer)] {
-                if read.as_deref() == Some(*path) {
+            let reports = self.report.iter().map(|path| ("--report", path));
+            for (other, read) in reports.chain(self.tokenizer.iter().map(|path| ("--tokenizer", path))) {
+                if read == *path {
                     return Err(
                         Error::usage(format!("{flag} would replace the file of {other}")).at_path(*path)
                     );
@@ -121,7 +125,7 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
     }
     let dataset = open_dataset(&args.path, access)?;
     wanted.check(dataset.path())?;
-    let run = wanted.report.as_deref().map(RunReport::read).transpose()?;
+    let runs = run_reports(&wanted.report)?;
     let tokenizer = wanted.tokenizer()?;
     let mut written = Vec::new();
     let mut write = |path: &Path, bytes: &[u8]| -> Result<()> {
@@ -149,7 +153,7 @@ pub(super) fn exec(args: &Args, access: Access, out: &mut Out) -> Result<()> {
             print::warning(problem);
         }
         if let Some(path) = &wanted.html {
-            write(path, page_html(&report, run.as_ref()).as_bytes())?;
+            write(path, page_html(&report, &runs).as_bytes())?;
         }
         if let Some(path) = &wanted.plot {
             write(path, plots_svg(&report).as_bytes())?;

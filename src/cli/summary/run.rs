@@ -48,7 +48,7 @@ pub(in crate::cli) fn report(report: &Report, plan: &PlanSummary, out: &Path, el
 }
 
 /// What a merge committed.
-pub(in crate::cli) fn merged(report: &Report, out: &Path) -> String {
+pub(in crate::cli) fn merged(report: &Report, took: &RunReport, out: &Path) -> String {
     let manifest = &report.manifest;
     let Some(totals) = &report.totals else { return was_complete(report, out) };
     let mut lines = Lines::default();
@@ -56,7 +56,7 @@ pub(in crate::cli) fn merged(report: &Report, out: &Path) -> String {
     add_classes(&mut lines, manifest, totals);
     add_splits(&mut lines, manifest);
     add_rejects(&mut lines, manifest, out);
-    lines.0 + &next_step(out)
+    lines.0 + &times(took) + &next_step(out)
 }
 
 /// What to do with a dataset that is committed.
@@ -148,25 +148,32 @@ fn add_rejects(lines: &mut Lines, manifest: &Manifest, out: &Path) {
 pub(in crate::cli) fn times(took: &RunReport) -> String {
     let stages = took.thread_seconds.of_workers();
     let all: f64 = stages.iter().map(|stage| stage.1).sum();
-    if took.was_complete || all <= 0.0 {
+    let is_merge = took.command == "merge";
+    if took.was_complete || (all <= 0.0 && !is_merge) {
         return String::new();
     }
-    let shares: Vec<String> =
-        stages.iter().map(|(name, time)| format!("{:.0}% {name}", time / all * 100.0)).collect();
     let phases = took.seconds;
+    let phases = match took.command.as_str() {
+        "run" => format!("checks {:.1} s", phases.prepare),
+        "merge" => format!("checks {:.1} s, commit {:.1} s", phases.prepare, phases.commit),
+        _ => format!("plan {:.1} s, commit {:.1} s", phases.plan, phases.commit),
+    };
+    let work = match is_merge {
+        true => String::new(),
+        false => {
+            let share = |(name, time): &(&str, f64)| format!("{:.0}% {name}", time / all * 100.0);
+            let shares: Vec<String> = stages.iter().map(share).collect();
+            format!("{}: {}; ", plural(took.threads as u64, "thread"), shares.join(", "))
+        }
+    };
     let memory = took
         .peak_memory_bytes
         .map_or_else(String::new, |peak| format!("; {} at most in memory", HumanBytes(peak)));
-    let retries = match took.retries {
+    let repeated = |count: u64, what: &str| match count {
         0 => String::new(),
-        1 => "; 1 read was repeated".to_owned(),
-        n => format!("; {} reads were repeated", HumanCount(n)),
+        1 => format!("; 1 {what} was repeated"),
+        n => format!("; {} {what}s were repeated", HumanCount(n)),
     };
-    format!(
-        "  {}: {}; plan {:.1} s, commit {:.1} s{memory}{retries}\n",
-        plural(took.threads as u64, "thread"),
-        shares.join(", "),
-        phases.plan,
-        phases.commit
-    )
+    let (reads, requests) = (repeated(took.retries, "read"), repeated(took.request_retries, "request"));
+    format!("  {work}{phases}{memory}{reads}{requests}\n")
 }

@@ -65,11 +65,16 @@ impl Remote {
     }
 
     /// Refuses `plan` when it is not that of this prefix; the error names the first difference.
-    pub(in crate::pipeline) fn check_same_plan(&self, plan: &Plan<'_>, work: &Path) -> Result<()> {
+    pub(in crate::pipeline) fn check_same_plan(
+        &self,
+        plan: &Plan<'_>,
+        work: &Path,
+        resumes: bool,
+    ) -> Result<()> {
         match self.plan()? {
             Some(id) if id != plan.id() => {
                 self.download(&of_plan(&id, PLAN_NAME), None, &work.join(PLAN_NAME))?;
-                plan.check_same(work)?;
+                plan.check_same(work, resumes).map_err(|e| e.at_path(self.path()))?;
                 Err(Error::usage("cannot resume: the run was begun with another plan"))
             }
             _ => Ok(()),

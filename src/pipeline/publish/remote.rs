@@ -1,6 +1,7 @@
 //! The prefix in object storage that a dataset is written to.
 
 use std::path::Path;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -15,6 +16,10 @@ use crate::storage::objects::Bucket;
 
 /// The largest manifest that is read.
 const MANIFEST_BYTES: u64 = 1 << 30;
+/// How often a prefix is looked at that seems to hold something else.
+const LOOKS: u32 = 3;
+/// The time between two looks.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// An output in object storage.
 #[derive(Debug, Clone)]
@@ -128,16 +133,24 @@ impl Remote {
         Err(Error::usage(what).at_path(self.path()).help(help))
     }
 
+    /// What is under the prefix. Another run may start, or end, between the requests: no order of them is right for both, so
+    /// what seems to be of no dataset is looked at again.
     fn held(&self) -> Result<Held> {
-        if self.bucket.head(&self.object(MANIFEST_NAME)?)?.is_some() {
-            Ok(Held::Dataset)
-        } else if self.bucket.holds(&self.object(WORK_NAME)?)? {
-            Ok(Held::Run)
-        } else if self.bucket.holds(&self.url)? {
-            Ok(Held::Other)
-        } else {
-            Ok(Held::Nothing)
+        for _ in 0..LOOKS {
+            if !self.bucket.holds(&self.url)? {
+                return Ok(Held::Nothing);
+            }
+            // A run removes its working objects after it has written the manifest.
+            let is_run = self.bucket.holds(&self.object(WORK_NAME)?)?;
+            if self.bucket.head(&self.object(MANIFEST_NAME)?)?.is_some() {
+                return Ok(Held::Dataset);
+            }
+            if is_run {
+                return Ok(Held::Run);
+            }
+            std::thread::sleep(PAUSE);
         }
+        Ok(Held::Other)
     }
 
     /// The manifest, when the dataset is committed.

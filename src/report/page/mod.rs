@@ -4,6 +4,7 @@ mod images;
 mod overview;
 mod parts;
 mod run;
+mod runs;
 mod splits;
 mod summary;
 mod text;
@@ -19,14 +20,14 @@ use super::svg;
 /// Style of the page; that of the plots follows.
 const STYLE: &str = include_str!("style.css");
 
-/// The page of `report`, with the run report of its conversion when there is one.
+/// The page of `report`, with the run reports of its conversion: one, or those of its parts.
 ///
 /// It loads nothing: pictures are data, the content security policy allows no other, and only the one style sheet whose
 /// hash it names.
-pub fn page_html(report: &DatasetReport, run: Option<&RunReport>) -> String {
+pub fn page_html(report: &DatasetReport, runs: &[RunReport]) -> String {
     let style = format!("{STYLE}{}", svg::STYLE);
     let mut body = String::new();
-    overview::header(&mut body, report, run.is_some());
+    overview::header(&mut body, report, !runs.is_empty());
     overview::problems(&mut body, report);
     overview::split_table(&mut body, report);
     for (number, split) in report.splits.iter().enumerate() {
@@ -35,8 +36,10 @@ pub fn page_html(report: &DatasetReport, run: Option<&RunReport>) -> String {
     overview::rejects(&mut body, report);
     overview::schema(&mut body, report);
     overview::options(&mut body, report);
-    if let Some(run) = run {
-        run::section(&mut body, report, run);
+    match runs {
+        [] => {}
+        [run] => run::section(&mut body, report, run),
+        runs => runs::section(&mut body, report, runs),
     }
     overview::footer(&mut body, report);
     format!(
@@ -65,6 +68,8 @@ mod tests {
             include_str!("parts.rs"),
             include_str!("splits.rs"),
             include_str!("images.rs"),
+            include_str!("run.rs"),
+            include_str!("runs.rs"),
             include_str!("text.rs"),
         ] {
             assert!(!source.contains(concat!("sty", "le=")));

@@ -3,37 +3,38 @@
 use super::overview::table_of;
 use super::parts::{add, heading, numbers, pairs};
 use crate::report::escape::escape;
-use crate::report::format::{bytes, count, percent, seconds};
+use crate::report::format::{bytes, count, percent, plural, seconds, short};
 use crate::report::gather::DatasetReport;
-use crate::report::run::RunReport;
+use crate::report::run::{RunReport, StageTimes};
 
 pub(super) fn section(out: &mut String, report: &DatasetReport, run: &RunReport) {
     heading(out, "run", "Run");
-    if run.fingerprint != report.manifest.fingerprint {
-        out.push_str("<p class=\"card warn\">The run report is that of another dataset: its fingerprint differs.</p>\n");
+    if is_of_other_dataset(report, run) {
+        out.push_str("<p class=\"card warn\">The run report is that of another dataset.</p>\n");
     }
     if run.was_complete {
         out.push_str(
             "<p class=\"card soft\">The dataset was complete before this run, which had nothing to do.</p>\n",
         );
     }
-    let per_second = |value: f64| format!("{}/s", bytes(value.max(0.0) as u64));
-    let mut tiles = vec![
-        ("Time", seconds(run.seconds.total)),
-        ("Items", format!("{}/s", crate::report::format::short(run.rates.items))),
-        ("Source", per_second(run.rates.bytes_in)),
-        ("Shards", per_second(run.rates.bytes_out)),
-    ];
+    let mut tiles = vec![("Time", seconds(run.seconds.total))];
+    if run.command != "merge" {
+        tiles.extend([
+            ("Items", format!("{}/s", short(run.rates.items))),
+            ("Source", per_second(run.rates.bytes_in)),
+            ("Shards", per_second(run.rates.bytes_out)),
+        ]);
+    }
     if let Some(tokens) = run.rates.tokens {
-        tiles.push(("Tokens", format!("{}/s", crate::report::format::short(tokens))));
+        tiles.push(("Tokens", format!("{}/s", short(tokens))));
     }
     if let Some(peak) = run.peak_memory_bytes {
         tiles.push(("Peak memory", bytes(peak)));
     }
-    tiles.push(("Retries", count(run.retries)));
+    tiles.push(("Retries", count(retries(run))));
     numbers(out, &tiles);
     out.push_str("<div class=\"pair\">\n<section class=\"card\">\n<h3>Where the time went</h3>\n");
-    workers(out, run);
+    worker_times(out, &run.thread_seconds, &plural(run.threads as u64, "thread"));
     let phases = &run.seconds;
     let named = [
         ("Listing and planning", phases.plan),
@@ -49,13 +50,14 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, run: &RunReport)
     pairs(
         out,
         [
+            ("Name", host.name.clone().unwrap_or_else(unknown)),
             ("Processor", host.cpu.clone().unwrap_or_else(unknown)),
             ("Cores", count(host.cores as u64)),
             ("Memory", host.memory_bytes.map_or_else(unknown, bytes)),
             ("Kernel", host.kernel.clone().unwrap_or_else(unknown)),
             ("File system", host.file_system.clone().unwrap_or_else(unknown)),
             ("Threads", count(run.threads as u64)),
-            ("Memory limit", bytes(run.memory_bytes)),
+            ("Memory limit", if run.memory_bytes == 0 { "none".to_owned() } else { bytes(run.memory_bytes) }),
             ("Source bytes", bytes(run.bytes_in)),
             ("Shard bytes", bytes(run.bytes_out)),
             ("dsconvert", run.dsconvert.clone()),
@@ -74,10 +76,35 @@ pub(super) fn section(out: &mut String, report: &DatasetReport, run: &RunReport)
     out.push_str("</section>\n</div>\n");
 }
 
+/// Whether the report is that of another dataset. A part does not have the fingerprint of all sources, but its options.
+pub(super) fn is_of_other_dataset(report: &DatasetReport, run: &RunReport) -> bool {
+    let manifest = &report.manifest;
+    match &run.part {
+        None => run.fingerprint != manifest.fingerprint,
+        Some(part) => {
+            run.options != manifest.options
+                || manifest.plan.as_ref().is_some_and(|plan| plan.units != part.planned)
+        }
+    }
+}
+
+/// Repeated reads and requests.
+pub(super) fn retries(run: &RunReport) -> u64 {
+    run.retries.saturating_add(run.request_retries)
+}
+
+pub(super) fn per_second(value: f64) -> String {
+    format!("{}/s", bytes(value.max(0.0) as u64))
+}
+
+/// The time, unless it is none that can be measured.
+pub(super) fn sane(time: f64) -> f64 {
+    if time.is_finite() { time.max(0.0) } else { 0.0 }
+}
+
 /// Shares of the workers' time, as a bar with a key.
-fn workers(out: &mut String, run: &RunReport) {
-    let stages = run.thread_seconds.of_workers();
-    let sane = |time: f64| if time.is_finite() { time.max(0.0) } else { 0.0 };
+pub(super) fn worker_times(out: &mut String, times: &StageTimes, on: &str) {
+    let stages = times.of_workers();
     let all: f64 = stages.iter().map(|stage| sane(stage.1)).sum();
     if all <= 0.0 {
         return;
@@ -90,7 +117,7 @@ fn workers(out: &mut String, run: &RunReport) {
             "<p class=\"soft\">{} of work on {} while units were converted:</p>\n<div class=\"stack\"><svg viewBox=\"0 0 1000 22\" \
              preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">",
             seconds(all),
-            crate::report::format::plural(run.threads as u64, "thread"),
+            escape(on),
             escape(&label.join(", "))
         ),
     );
@@ -117,8 +144,8 @@ fn workers(out: &mut String, run: &RunReport) {
     add(
         out,
         format_args!(
-            "</ul>\n<p class=\"note\">A separate thread waited {} for the disk.</p>\n",
-            seconds(sane(run.thread_seconds.sync))
+            "</ul>\n<p class=\"note\">Beside them, {} passed until shards were durable, or sent to object storage.</p>\n",
+            seconds(sane(times.sync))
         ),
     );
 }

@@ -5,10 +5,14 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::storage::ObjectUrl;
+
 /// The machine of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Host {
+    /// Name in the network.
+    pub name: Option<String>,
     /// Model of the processor.
     pub cpu: Option<String>,
     /// Cores that the process may use.
@@ -17,7 +21,7 @@ pub struct Host {
     pub memory_bytes: Option<u64>,
     /// Name and release of the kernel.
     pub kernel: Option<String>,
-    /// Type of the file system of the output.
+    /// Type of the file system of the output; in object storage, the scheme of its address.
     pub file_system: Option<String>,
 }
 
@@ -31,14 +35,18 @@ impl Host {
             _ => None,
         };
         Self {
+            name: trimmed("/proc/sys/kernel/hostname"),
             cpu: read("/proc/cpuinfo").and_then(|text| value_of(&text, "model name")),
             cores: crate::options::default_threads(),
             memory_bytes: read("/proc/meminfo").and_then(|text| kilobytes(&text, "MemTotal")),
             kernel,
-            file_system: read("/proc/self/mountinfo").and_then(|mounts| {
-                let out = fs::canonicalize(out).ok()?;
-                file_system(&mounts, &out)
-            }),
+            file_system: match ObjectUrl::is_url(out) {
+                true => out.to_str().and_then(|url| Some(url.split_once("://")?.0.to_owned())),
+                false => read("/proc/self/mountinfo").and_then(|mounts| {
+                    let out = fs::canonicalize(out).ok()?;
+                    file_system(&mounts, &out)
+                }),
+            },
         }
     }
 }

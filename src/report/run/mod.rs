@@ -3,27 +3,28 @@
 //! A run report is operational. It is written beside the dataset and never into it, so that the same sources and options
 //! give the same bytes on any machine.
 
+mod files;
 mod host;
+mod part;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+pub use self::files::run_reports;
 pub use self::host::{Host, peak_memory_bytes};
+pub use self::part::PartUnits;
 use crate::error::{Error, Result};
-use crate::manifest::Counts;
+use crate::manifest::{Counts, Split};
 use crate::options::RunOptions;
 use crate::pipeline::{Phase, Progress, Report, Stage};
+use crate::schema::Kind;
 use crate::source::retries;
-use crate::storage::{Access, Blob};
 
 /// Version of the run report.
 pub const RUN_REPORT_VERSION: u32 = 1;
-
-/// Largest run report that is read.
-const MAX_REPORT_BYTES: u64 = 16 << 20;
 
 /// What a run took.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,19 +34,26 @@ pub struct RunReport {
     pub run_report: u32,
     /// Version of the dsconvert that ran.
     pub dsconvert: String,
+    /// The subcommand that ran: `images`, `text`, `run` or `merge`.
+    pub command: String,
+    /// When it started, in seconds since 1970 by the clock of its machine.
+    pub started_at: f64,
     /// `images` or `text`.
     pub kind: String,
-    /// Fingerprint of the dataset.
+    /// Fingerprint of the dataset; empty for a part, which does not have all of it.
     pub fingerprint: String,
     /// The dataset was committed before this run, which had nothing to do.
     pub was_complete: bool,
-    /// Wall-clock time of the parts of the run, in seconds.
+    /// The units of a part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<PartUnits>,
+    /// Wall-clock time of the phases of the run, in seconds.
     pub seconds: Phases,
     /// Time that all threads together spent while units were converted, in seconds.
     pub thread_seconds: StageTimes,
     /// Items, source bytes and output bytes per second of the whole run; source bytes are those that this run read.
     pub rates: Rates,
-    /// Outcomes of all items of the dataset.
+    /// Outcomes of all items of the dataset. This and the following counts of a part are those of the units it converted.
     pub counts: Counts,
     /// Number of rejects by reason code.
     pub reject_codes: BTreeMap<String, u64>,
@@ -67,9 +75,11 @@ pub struct RunReport {
     pub peak_memory_bytes: Option<u64>,
     /// Operations on source files that were repeated because they failed.
     pub retries: u64,
+    /// Requests to object storage that were sent again because they failed.
+    pub request_retries: u64,
     /// Worker threads.
     pub threads: usize,
-    /// Limit of the memory in flight.
+    /// Limit of the memory in flight; 0 where there is none.
     pub memory_bytes: u64,
     /// The machine.
     pub host: Host,
@@ -141,9 +151,12 @@ impl Default for RunReport {
         Self {
             run_report: RUN_REPORT_VERSION,
             dsconvert: String::new(),
+            command: String::new(),
+            started_at: 0.0,
             kind: String::new(),
             fingerprint: String::new(),
             was_complete: false,
+            part: None,
             seconds: Phases::default(),
             thread_seconds: StageTimes::default(),
             rates: Rates::default(),
@@ -157,6 +170,7 @@ impl Default for RunReport {
             tokens: None,
             peak_memory_bytes: None,
             retries: 0,
+            request_retries: 0,
             threads: 0,
             memory_bytes: 0,
             host: Host::default(),
@@ -165,8 +179,15 @@ impl Default for RunReport {
     }
 }
 
+/// What a run may use.
+#[derive(Debug, Clone, Copy)]
+struct RunLimits {
+    threads: usize,
+    memory_bytes: u64,
+}
+
 impl RunReport {
-    /// The report of a run that has ended: what it did, how long its plan and all of it took.
+    /// The report of a conversion that has ended: what it did, how long its plan and all of it took.
     pub fn new(
         done: &Report,
         run: &RunOptions,
@@ -174,21 +195,38 @@ impl RunReport {
         plan: Duration,
         total: Duration,
     ) -> Self {
-        let manifest = &done.manifest;
-        let splits = || manifest.splits.values();
-        let tokens: Option<u64> = (manifest.kind() == crate::schema::Kind::Text)
-            .then(|| splits().fold(0u64, |sum, s| sum.saturating_add(s.length.total)));
-        let bytes_out = splits().fold(0u64, |sum, s| sum.saturating_add(s.bytes));
-        let phase = |phase| progress.phase_time(phase).as_secs_f64();
-        let stage = |stage| progress.stage_time(stage).as_secs_f64();
+        let limits = RunLimits { threads: run.threads, memory_bytes: run.memory_bytes };
+        let command = done.manifest.kind().name();
+        let mut report = Self::measured(command, limits, &run.out, progress, plan, total);
+        report.add_dataset(done);
         let seconds = total.as_secs_f64().max(1e-9);
         let per_second = |amount: u64| if done.was_complete { 0.0 } else { amount as f64 / seconds };
+        report.rates = Rates {
+            items: per_second(report.counts.found),
+            bytes_in: per_second(report.bytes_in),
+            bytes_out: per_second(report.bytes_out),
+            tokens: report.tokens.map(per_second),
+        };
+        report
+    }
+
+    /// What was measured of a run that took `total`, without its dataset.
+    fn measured(
+        command: &str,
+        limits: RunLimits,
+        out: &Path,
+        progress: &Progress,
+        plan: Duration,
+        total: Duration,
+    ) -> Self {
+        let phase = |phase| progress.phase_time(phase).as_secs_f64();
+        let stage = |stage| progress.stage_time(stage).as_secs_f64();
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self {
             run_report: RUN_REPORT_VERSION,
             dsconvert: env!("CARGO_PKG_VERSION").to_owned(),
-            kind: manifest.kind().name().to_owned(),
-            fingerprint: manifest.fingerprint.clone(),
-            was_complete: done.was_complete,
+            command: command.to_owned(),
+            started_at: now.saturating_sub(total).as_secs_f64(),
             seconds: Phases {
                 plan: plan.as_secs_f64(),
                 prepare: phase(Phase::Prepare),
@@ -203,54 +241,35 @@ impl RunReport {
                 sync: stage(Stage::Sync),
                 wait: stage(Stage::Wait),
             },
-            rates: Rates {
-                items: per_second(manifest.counts.found),
-                bytes_in: per_second(manifest.sources.bytes),
-                bytes_out: per_second(bytes_out),
-                tokens: tokens.map(per_second),
-            },
-            counts: manifest.counts,
-            reject_codes: manifest.reject_codes.clone(),
-            records: splits().fold(0u64, |sum, s| sum.saturating_add(s.records)),
             items: progress.snapshot().items,
-            bytes_in: manifest.sources.bytes,
-            bytes_out,
-            text_bytes: done.totals.as_ref().map(|totals| totals.text_bytes).filter(|_| tokens.is_some()),
-            tokens,
             peak_memory_bytes: peak_memory_bytes(),
             retries: retries(),
-            threads: run.threads,
-            memory_bytes: run.memory_bytes,
-            host: Host::of(&run.out),
-            options: manifest.options.clone(),
+            request_retries: request_retries(),
+            threads: limits.threads,
+            memory_bytes: limits.memory_bytes,
+            host: Host::of(out),
+            ..Self::default()
         }
     }
 
-    /// Reads the report in `path`.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Usage`](crate::error::ErrorKind) when the file is no run report of a known version.
-    pub fn read(path: &Path) -> Result<Self> {
-        let no_report = || Error::usage("the file is not a run report").at_path(path);
-        let help = "name the file that `dsconvert images` or `dsconvert text` wrote with --report";
-        let blob = Blob::open(path, Access::Read, None)?;
-        if blob.len() > MAX_REPORT_BYTES {
-            return Err(no_report().help(help));
-        }
-        let bytes = blob.read(0, blob.len())?;
-        let value: serde_json::Value =
-            serde_json::from_slice(&bytes).map_err(|e| no_report().caused_by(e).help(help))?;
-        match value.get("run_report").and_then(serde_json::Value::as_u64) {
-            Some(version) if version == u64::from(RUN_REPORT_VERSION) => {}
-            Some(version) => {
-                let what =
-                    format!("the run report has version {version}; this build reads {RUN_REPORT_VERSION}");
-                return Err(Error::usage(what).at_path(path));
-            }
-            None => return Err(no_report().help(help)),
-        }
-        serde_json::from_value(value).map_err(|e| no_report().caused_by(e).help(help))
+    /// Adds what is known of the dataset that was committed.
+    fn add_dataset(&mut self, done: &Report) {
+        let manifest = &done.manifest;
+        let sum = |of: fn(&Split) -> u64| {
+            manifest.splits.values().fold(0u64, |sum, split| sum.saturating_add(of(split)))
+        };
+        let is_text = manifest.kind() == Kind::Text;
+        self.kind = manifest.kind().name().to_owned();
+        self.fingerprint = manifest.fingerprint.clone();
+        self.was_complete = done.was_complete;
+        self.counts = manifest.counts;
+        self.reject_codes = manifest.reject_codes.clone();
+        self.records = sum(|split| split.records);
+        self.bytes_in = manifest.sources.bytes;
+        self.bytes_out = sum(|split| split.bytes);
+        self.text_bytes = done.totals.as_ref().filter(|_| is_text).map(|totals| totals.text_bytes);
+        self.tokens = is_text.then(|| sum(|split| split.length.total));
+        self.options = manifest.options.clone();
     }
 
     /// The report as JSON.
@@ -264,4 +283,11 @@ impl RunReport {
         json.push(b'\n');
         Ok(json)
     }
+}
+
+fn request_retries() -> u64 {
+    #[cfg(feature = "remote")]
+    return crate::storage::objects::repeated_requests();
+    #[cfg(not(feature = "remote"))]
+    0
 }

@@ -13,6 +13,10 @@ pub enum Fault {
     SlowDown,
     /// Status 403.
     Denied,
+    /// Status 403, as S3 answers an access key that it does not know.
+    UnknownKey,
+    /// Status 403, as S3 answers a request that was signed at another time.
+    Skewed,
     /// The connection is closed, and nothing was done.
     Dropped,
     /// The request is served, and then the connection is closed: the client does not know.

@@ -215,6 +215,12 @@ impl Shared {
                 Fault::Denied => {
                     return self.send(stream, Response::error(403, "AccessDenied"), &faults, most);
                 }
+                Fault::UnknownKey => {
+                    return self.send(stream, Response::error(403, "InvalidAccessKeyId"), &faults, most);
+                }
+                Fault::Skewed => {
+                    return self.send(stream, Response::error(403, "RequestTimeTooSkewed"), &faults, most);
+                }
                 Fault::LostResponse => {
                     let _ = self.store().answer(request, &faults);
                     return Err(closed());

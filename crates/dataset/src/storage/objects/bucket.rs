@@ -14,7 +14,7 @@ use object_store::{
 
 use super::super::object_url::ObjectUrl;
 use super::client::{Client, Pages, again, connect};
-use super::failure::{changed, failure};
+use super::failure::{changed, failure, is_bucket_missing};
 use super::runtime;
 use super::upload::Upload;
 use crate::error::{Error, ErrorKind, Result};
@@ -98,7 +98,7 @@ impl Bucket {
     /// [`ErrorKind::Io`]: the store cannot be asked.
     pub fn head(&self, url: &ObjectUrl) -> Result<Option<Object>> {
         let (client, key) = (self.client()?, key(url)?);
-        match runtime::current()?.wait(async move { again(|| client.head(&key)).await })? {
+        match runtime::current()?.wait(async move { head(client.as_ref(), &key).await })? {
             Ok(meta) => Ok(Some(object(url.clone(), &meta))),
             Err(Failure::NotFound { .. }) => Ok(None),
             Err(e) => Err(failure("look at the object", url, e)),
@@ -116,7 +116,7 @@ impl Bucket {
         let found = runtime::current()?.wait(async move {
             let requests = keys.into_iter().map(|key| {
                 let client = Arc::clone(&client);
-                async move { again(|| client.head(&key)).await }
+                async move { head(client.as_ref(), &key).await }
             });
             futures_util::stream::iter(requests).buffered(AT_ONCE).collect::<Vec<_>>().await
         })?;
@@ -144,7 +144,7 @@ impl Bucket {
     /// As [`Self::get`].
     pub fn find(&self, url: &ObjectUrl, most: u64) -> Result<Option<(Bytes, Object)>> {
         match self.read(url, most)? {
-            Err(Failure::NotFound { .. }) => Ok(None),
+            Err(e @ Failure::NotFound { .. }) if url.is_server() || !is_bucket_missing(&e) => Ok(None),
             read => {
                 read.map_err(|e| failure("read", url, e)).and_then(|read| within(url, most, read)).map(Some)
             }
@@ -280,6 +280,19 @@ impl Bucket {
             Ok(()) | Err(Failure::NotFound { .. }) => Ok(()),
             Err(e) => Err(failure("delete", url, e)),
         }
+    }
+}
+
+/// What the store says of an object. Answers to HEAD have no body: only one to GET says why the store refuses.
+async fn head(client: &dyn ObjectStore, key: &Key) -> Result<ObjectMeta, Failure> {
+    let refused = match again(|| client.head(key)).await {
+        Err(e @ (Failure::PermissionDenied { .. } | Failure::Unauthenticated { .. })) => e,
+        answer => return answer,
+    };
+    let options = GetOptions { range: Some(GetRange::Bounded(0..1)), ..GetOptions::default() };
+    match client.get_opts(key, options).await {
+        Err(e @ (Failure::PermissionDenied { .. } | Failure::Unauthenticated { .. })) => Err(e),
+        _ => Err(refused),
     }
 }
 

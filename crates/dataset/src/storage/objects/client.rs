@@ -14,6 +14,7 @@ use object_store::{ClientOptions, Error as Failure, ObjectStore, RetryConfig};
 use super::super::object_url::ObjectUrl;
 use super::bucket::Settings;
 use super::failure::is_cut_short;
+use super::repeated::{CountingConnector, count_repeated_request};
 use crate::error::{Error, Result};
 
 /// How long a request is tried again, unless `DSCONVERT_RETRY_SECONDS` says otherwise.
@@ -55,29 +56,27 @@ pub(super) fn connect(url: &ObjectUrl, settings: &Settings) -> Result<Client> {
         .with_connect_timeout(CONNECT);
     // A name that the store does not know is refused.
     macro_rules! with_settings {
-        ($builder:expr) => {
-            settings.iter().try_fold($builder, |builder, (name, value)| {
+        ($builder:expr) => {{
+            let builder =
+                $builder.with_client_options(options).with_http_connector(CountingConnector::default());
+            settings.iter().try_fold(builder, |builder, (name, value)| {
                 Ok::<_, Failure>(builder.with_config(name.to_ascii_lowercase().parse()?, value))
             })
-        };
+        }};
     }
     let root = url.root();
     let made: Result<Client, Failure> = match url.scheme() {
-        "s3" | "s3a" => {
-            with_settings!(AmazonS3Builder::from_env().with_client_options(options)).and_then(|builder| {
-                let builder = builder.with_url(root).with_conditional_put(S3ConditionalPut::ETagMatch);
-                Ok(Client::listing(builder.with_retry(retry).build()?))
-            })
-        }
-        "gs" => with_settings!(GoogleCloudStorageBuilder::from_env().with_client_options(options))
+        "s3" | "s3a" => with_settings!(AmazonS3Builder::from_env()).and_then(|builder| {
+            let builder = builder.with_url(root).with_conditional_put(S3ConditionalPut::ETagMatch);
+            Ok(Client::listing(builder.with_retry(retry).build()?))
+        }),
+        "gs" => with_settings!(GoogleCloudStorageBuilder::from_env())
             .and_then(|builder| Ok(Client::listing(builder.with_url(root).with_retry(retry).build()?))),
-        "http" | "https" => {
-            with_settings!(HttpBuilder::new().with_client_options(options)).and_then(|builder| {
-                let store = Arc::new(builder.with_url(root).with_retry(retry).build()?);
-                Ok(Client { store, pages: None })
-            })
-        }
-        _ => with_settings!(MicrosoftAzureBuilder::from_env().with_client_options(options))
+        "http" | "https" => with_settings!(HttpBuilder::new()).and_then(|builder| {
+            let store = Arc::new(builder.with_url(root).with_retry(retry).build()?);
+            Ok(Client { store, pages: None })
+        }),
+        _ => with_settings!(MicrosoftAzureBuilder::from_env())
             .and_then(|builder| Ok(Client::listing(builder.with_url(root).with_retry(retry).build()?))),
     };
     made.map_err(|e| {
@@ -113,6 +112,7 @@ pub(super) async fn again<T, F: Future<Output = Result<T, Failure>>>(
         match request().await {
             Err(e) if is_cut_short(&e) && cut_short < RETRIES => {
                 cut_short += 1;
+                count_repeated_request();
                 pause(cut_short).await;
             }
             result => return result,

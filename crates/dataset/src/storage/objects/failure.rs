@@ -9,21 +9,24 @@ use crate::error::{Error, ErrorKind};
 pub(super) fn failure(doing: &str, url: &ObjectUrl, failure: Failure) -> Error {
     let at = |message: String| Error::new(ErrorKind::Io, message).at_path(url.as_path());
     match failure {
-        Failure::NotFound { .. } => {
-            at(format!("cannot {doing}: there is no such object or bucket")).help("check the address")
-        }
-        Failure::PermissionDenied { .. } | Failure::Unauthenticated { .. } => {
-            at(format!("cannot {doing}: the store refuses these credentials ({})", reason(&failure)))
-                .help(credentials(url.scheme()))
-        }
         Failure::Precondition { .. } => changed(url),
         Failure::InvalidPath { source } => {
             Error::usage(format!("cannot {doing}: a key cannot be used as a path: {source}"))
                 .at_path(url.as_path())
                 .help("rename or delete that object, or name a prefix that it is not under")
         }
-        other if other.to_string().contains("404 Not Found") => {
+        missing if is_bucket_missing(&missing) => at(format!("cannot {doing}: there is no such bucket"))
+            .help("check the name of the bucket, and the region and the endpoint in the environment"),
+        missing if is_missing(&missing) => {
             at(format!("cannot {doing}: there is no such object or bucket")).help("check the address")
+        }
+        refused if is_refused(&refused) && is_skewed(&refused) => {
+            at(format!("cannot {doing}: the clock of this machine differs from that of the store"))
+                .help("set the clock, for example with NTP, and repeat the command")
+        }
+        refused if is_refused(&refused) => {
+            at(format!("cannot {doing}: the store refuses these credentials ({})", reason(&refused)))
+                .help(credentials(url.scheme()))
         }
         other => {
             let help = match other.to_string().contains("metadata/instance")
@@ -37,6 +40,20 @@ pub(super) fn failure(doing: &str, url: &ObjectUrl, failure: Failure) -> Error {
             at(format!("cannot {doing}")).caused_by(other).help(help)
         }
     }
+}
+
+fn is_missing(failure: &Failure) -> bool {
+    matches!(failure, Failure::NotFound { .. }) || has_status(failure, "404 Not Found")
+}
+
+fn is_refused(failure: &Failure) -> bool {
+    matches!(failure, Failure::PermissionDenied { .. } | Failure::Unauthenticated { .. })
+        || ["403 Forbidden", "401 Unauthorized"].iter().any(|status| has_status(failure, status))
+}
+
+/// Whether the store has answered with this status. The client tells only some failures apart, and none of a listing.
+fn has_status(failure: &Failure, status: &str) -> bool {
+    failure.to_string().contains(&format!("status code: {status}"))
 }
 
 /// Whether the connection ended in the middle of a response that the client does not ask for again.
@@ -64,11 +81,36 @@ fn credentials(scheme: &str) -> &'static str {
     }
 }
 
+/// Whether there is no such bucket or container. Answers without a body do not say so.
+pub(super) fn is_bucket_missing(failure: &Failure) -> bool {
+    let text = failure.to_string();
+    ["<Code>NoSuchBucket<", "<Code>ContainerNotFound<"].iter().any(|code| text.contains(code))
+}
+
+/// Whether the store refuses the time at which a request was signed.
+fn is_skewed(failure: &Failure) -> bool {
+    let text = failure.to_string();
+    ["RequestTimeTooSkewed", "RequestExpired", "Request date header too old"]
+        .iter()
+        .any(|code| text.contains(code))
+}
+
 /// The innermost cause: what the server said.
 fn reason(failure: &Failure) -> String {
     let mut cause: &dyn std::error::Error = failure;
     while let Some(inner) = cause.source() {
         cause = inner;
     }
-    cause.to_string()
+    let text = cause.to_string();
+    match (element(&text, "Code"), element(&text, "Message")) {
+        (Some(code), Some(message)) => format!("{code}: {message}"),
+        (Some(code), None) => code.to_owned(),
+        _ => text,
+    }
+}
+
+/// The text of an element in the description of an error.
+fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = xml.split_once(&format!("<{name}>"))?;
+    rest.split_once("</").map(|(text, _)| text)
 }

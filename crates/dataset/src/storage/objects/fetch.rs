@@ -8,6 +8,7 @@ use object_store::{Error as Failure, GetOptions, GetRange, ObjectStore};
 
 use super::bucket::{Object, nanoseconds};
 use super::failure::{changed, failure};
+use super::repeated::count_repeated_request;
 use super::runtime::PerProcess;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -41,7 +42,10 @@ pub(super) async fn fetch(
                 Ok(bytes)
             }
             Ok(None) => Err(changed(url)),
-            Err(Broken::Body(_)) if object.etag.is_none() && tries < TRIES => continue,
+            Err(Broken::Body(_)) if object.etag.is_none() && tries < TRIES => {
+                count_repeated_request();
+                continue;
+            }
             // The rest of a body that broke off, and another object in its place.
             Err(Broken::Body(e)) if is_precondition(&e) => Err(changed(url)),
             Err(Broken::Request(e @ Failure::NotSupported { .. })) => {

@@ -16,6 +16,7 @@ mod listing;
 mod object_reader;
 mod outages;
 mod remote_file;
+mod repeated;
 mod runtime;
 mod upload;
 
@@ -29,4 +30,5 @@ pub use in_flight::InFlight;
 pub use listing::FileListing;
 pub use object_reader::ObjectReader;
 pub use remote_file::RemoteFile;
+pub use repeated::repeated_requests;
 pub use upload::Upload;

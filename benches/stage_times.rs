@@ -1,0 +1,104 @@
+//! What measuring the stages of a conversion costs: whole conversions with and without it, in turns, and one measurement alone.
+//!
+//! ```text
+//! DSCONVERT_BENCH_IMAGES=folder DSCONVERT_BENCH_CORPUS=file.jsonl cargo bench --bench stage_times
+//! ```
+//!
+//! Without the variables, the photographs and the corpus of `fixtures/`. Both orders of a pair alternate, so that neither
+//! gains by what the other has left in caches. Processor time is that of all threads.
+
+#![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs, unreachable_pub, dead_code)]
+
+mod common;
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use common::{images_job, path_or_fixture, run_options, text_job, tokenizer};
+use dsconvert::format::Format;
+use dsconvert::pipeline::{Job, Progress, Stop};
+use dsconvert::transform::image::ImageOptions;
+
+/// Pairs of runs.
+const PAIRS: usize = 15;
+/// Each measurement lasts at least so long: conversions are repeated until then.
+const AT_LEAST: Duration = Duration::from_millis(800);
+
+fn main() {
+    let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    one_measurement(1);
+    one_measurement(threads);
+    let images = path_or_fixture("DSCONVERT_BENCH_IMAGES", "photos");
+    let options = ImageOptions { resize: "shorter:256".parse().unwrap(), ..ImageOptions::default() };
+    pairs("images, shorter:256", &images_job(&images, options, Format::Parquet), threads);
+    pairs("images, as they are", &images_job(&images, ImageOptions::default(), Format::Parquet), threads);
+    let text = path_or_fixture("DSCONVERT_BENCH_CORPUS", "corpus/stories.jsonl");
+    let tokenizer = tokenizer(&path_or_fixture("DSCONVERT_BENCH_TOKENIZER", "tokenizers/bpe.json"));
+    pairs("text", &text_job(&text, tokenizer, Format::Parquet), threads);
+}
+
+/// The time of one measurement: the clock is read twice, and the difference added to a sum that all threads share.
+fn one_measurement(threads: usize) {
+    const TIMES: u64 = 2_000_000;
+    let sum = AtomicU64::new(0);
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                for _ in 0..TIMES {
+                    let started = black_box(Instant::now());
+                    sum.fetch_add(started.elapsed().as_nanos() as u64, Relaxed);
+                }
+            });
+        }
+    });
+    let each = started.elapsed().as_nanos() as f64 / TIMES as f64;
+    println!("one measurement, {threads} at a time: {each:.0} ns");
+}
+
+/// Converts with and without stage times in turns, and prints the ratios of time with to time without.
+fn pairs(name: &str, job: &impl Job, threads: usize) {
+    let dir = tempfile::tempdir().unwrap();
+    let options = run_options(&dir.path().join("out"), threads);
+    let mut repeats = 1;
+    let run = |measured: bool, repeats: u32| {
+        let (cpu, started) = (cpu_seconds(), Instant::now());
+        for _ in 0..repeats {
+            let progress = if measured { Progress::default() } else { Progress::without_stage_times() };
+            job.run(&options, &progress, &Stop::default()).unwrap();
+        }
+        (cpu_seconds() - cpu, started.elapsed().as_secs_f64())
+    };
+    while run(true, repeats).1 < AT_LEAST.as_secs_f64() {
+        repeats *= 2;
+    }
+    let (mut cpu, mut wall) = (Vec::new(), Vec::new());
+    for pair in 0..PAIRS {
+        let first = run(pair % 2 == 0, repeats);
+        let second = run(pair % 2 == 1, repeats);
+        let (with, without) = if pair % 2 == 0 { (first, second) } else { (second, first) };
+        cpu.push(with.0 / without.0);
+        wall.push(with.1 / without.1);
+    }
+    println!(
+        "{name}: {PAIRS} pairs of {repeats} conversions, {threads} threads: with stage times, {} of the processor time and {} of \
+         the time without",
+        spread(&mut cpu),
+        spread(&mut wall)
+    );
+}
+
+/// `100.1% (99.2% to 101.3%)`: median and quartiles.
+fn spread(ratios: &mut [f64]) -> String {
+    ratios.sort_by(f64::total_cmp);
+    let at = |quarter: usize| 100.0 * ratios[(ratios.len() - 1) * quarter / 4];
+    format!("{:.1}% ({:.1}% to {:.1}%)", at(2), at(1), at(3))
+}
+
+/// Processor time of all threads of this process so far, in steps of 10 ms.
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
+}

@@ -1,0 +1,45 @@
+//! Sums over the units that a process has converted.
+
+use std::collections::BTreeMap;
+
+use super::finished::UnitResult;
+use crate::manifest::Counts;
+
+/// Sums over the units that this process has converted, without those that were finished before.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ConvertedUnits {
+    /// Units.
+    pub units: u32,
+    /// Outcomes of their items.
+    pub counts: Counts,
+    /// Number of rejects by reason code.
+    pub reject_codes: BTreeMap<String, u64>,
+    /// Records.
+    pub records: u64,
+    /// Bytes of the source files.
+    pub bytes_in: u64,
+    /// Bytes of the shards.
+    pub bytes_out: u64,
+    /// Bytes of the texts that became records.
+    pub text_bytes: u64,
+    /// Sum of the lengths of all records.
+    pub length: u64,
+}
+
+impl ConvertedUnits {
+    /// Adds a unit whose records have the lengths `length` in all.
+    pub(super) fn add(&mut self, result: &UnitResult, length: u64) {
+        self.units += 1;
+        self.counts.add(&result.counts());
+        for (code, count) in &result.reject_codes {
+            *self.reject_codes.entry(code.clone()).or_default() += count;
+        }
+        for split in &result.splits {
+            self.records += split.records;
+            self.bytes_out += split.shards.iter().map(|shard| shard.bytes).sum::<u64>();
+        }
+        self.bytes_in += result.source_bytes;
+        self.text_bytes += result.text_bytes;
+        self.length = self.length.saturating_add(length);
+    }
+}

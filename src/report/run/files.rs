@@ -1,0 +1,73 @@
+//! Reading run reports.
+
+use std::path::{Path, PathBuf};
+
+use super::{RUN_REPORT_VERSION, RunReport};
+use crate::error::{Error, Result};
+use crate::storage::{Access, Blob, list_dir, stat};
+
+/// Largest run report that is read.
+const MAX_REPORT_BYTES: u64 = 16 << 20;
+/// Most reports that are read.
+const MAX_REPORTS: usize = 1 << 17;
+
+/// The run reports in `paths`: files, and folders whose files `*.json` are reports, in the order of their names.
+///
+/// # Errors
+///
+/// [`ErrorKind::Usage`](crate::error::ErrorKind) when a file is not a run report of a known version, a folder holds none,
+/// or one file is named twice.
+pub fn run_reports(paths: &[PathBuf]) -> Result<Vec<RunReport>> {
+    let mut files = Vec::new();
+    for path in paths {
+        if stat(path)?.is_some_and(|meta| meta.is_dir()) {
+            let before = files.len();
+            let found = list_dir(path)?.into_iter().map(|item| path.join(item.name));
+            files.extend(found.filter(|file| file.extension().is_some_and(|extension| extension == "json")));
+            if files.len() == before {
+                return Err(Error::usage("the folder holds no run reports").at_path(path).help(HELP));
+            }
+        } else {
+            files.push(path.clone());
+        }
+        if files.len() > MAX_REPORTS {
+            return Err(Error::usage(format!("there are more than {MAX_REPORTS} run reports")).at_path(path));
+        }
+    }
+    let mut sorted: Vec<&PathBuf> = files.iter().collect();
+    sorted.sort();
+    if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(Error::usage("the run report is named twice").at_path(twice[0]));
+    }
+    files.iter().map(|file| RunReport::read(file)).collect()
+}
+
+const HELP: &str = "name a file that a command wrote with --report, or a folder of such files";
+
+impl RunReport {
+    /// Reads the report in `path`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) when the file is no run report of a known version.
+    pub fn read(path: &Path) -> Result<Self> {
+        let no_report = || Error::usage("the file is not a run report").at_path(path);
+        let blob = Blob::open(path, Access::Read, None)?;
+        if blob.len() > MAX_REPORT_BYTES {
+            return Err(no_report().help(HELP));
+        }
+        let bytes = blob.read(0, blob.len())?;
+        let value: serde_json::Value =
+            serde_json::from_slice(&bytes).map_err(|e| no_report().caused_by(e).help(HELP))?;
+        match value.get("run_report").and_then(serde_json::Value::as_u64) {
+            Some(version) if version == u64::from(RUN_REPORT_VERSION) => {}
+            Some(version) => {
+                let what =
+                    format!("the run report has version {version}; this build reads {RUN_REPORT_VERSION}");
+                return Err(Error::usage(what).at_path(path));
+            }
+            None => return Err(no_report().help(HELP)),
+        }
+        serde_json::from_value(value).map_err(|e| no_report().caused_by(e).help(HELP))
+    }
+}

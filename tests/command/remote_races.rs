@@ -1,0 +1,170 @@
+//! Two drivers that convert into one prefix at the same time: one dataset is committed, and it is that of a local run,
+//! whatever fails on the way. And stores that refuse: the message and the exit status of every command.
+
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use objects::{Fault, Faults};
+
+use crate::remote_setup::*;
+use crate::support::*;
+
+const IMAGES: &str = "--resize shorter:32 --unit-bytes 65536 --shard-records 5 --max-rejects 50% --threads 2";
+const OTHER: &str = "--resize shorter:24 --unit-bytes 65536 --shard-records 5 --max-rejects 50% --threads 2";
+
+/// The dataset that a local run makes of the photographs.
+fn local(setup: &Setup, options: &str) -> Tree {
+    let out: PathBuf = setup.path(&format!("local-{}", options.len() + options.matches("24").count()));
+    convert("images", &fixture("photos"), &out, options).exits(0);
+    tree(&out)
+}
+
+fn images(options: &str) -> String {
+    conversion("images", &fixture("photos"), options)
+}
+
+/// Every way of failing that a client has to live with, and answers that take their time, so that two runs overlap.
+fn faults(seed: u64) -> Faults {
+    Faults { latency: Duration::from_millis(4), page: 7, ..Faults::usual(8, seed) }
+}
+
+fn finish(child: Child) -> Ran {
+    Ran::of(child.wait_with_output().unwrap())
+}
+
+/// Asserts that a driver has succeeded, or says who has won and what to do.
+#[track_caller]
+fn won_or_told(ran: &Ran) -> bool {
+    assert!(!ran.stderr.contains("this is a bug"), "{}", ran.stderr);
+    assert!(matches!(ran.status, 0 | 2 | 3), "{}: {}", ran.status, ran.stderr);
+    if ran.status == 0 {
+        return true;
+    }
+    let says = ["has not finished", "there is a dataset already", "was committed", "another run has"];
+    assert!(says.iter().any(|part| ran.stderr.contains(part)), "{}", ran.stderr);
+    assert!(ran.stderr.contains("  tip: ") && ran.stderr.contains(OUT), "{}", ran.stderr);
+    false
+}
+
+fn clear(setup: &Setup) {
+    setup.server.set_faults(Faults::default());
+    setup.server.keys("bucket/").iter().for_each(|key| setup.server.delete(key));
+}
+
+#[test]
+fn two_drivers_with_one_plan_commit_one_dataset() {
+    let setup = Setup::new();
+    let expected = local(&setup, IMAGES);
+    for seed in 0..3 {
+        clear(&setup);
+        setup.server.set_faults(faults(seed));
+        let runs = ["a", "b"].map(|machine| setup.start(machine, &images(IMAGES)));
+        let won = runs.map(|child| u32::from(won_or_told(&finish(child)))).iter().sum::<u32>();
+        assert!(won >= 1, "seed {seed}");
+        setup.server.set_faults(Faults::default());
+        // What could not be deleted after the commit is deleted by the next run.
+        setup.run("a", &images(&format!("{IMAGES} --resume"))).exits(0);
+        assert_same(&setup.objects(), &expected);
+        ["a", "b"].iter().for_each(|machine| setup.assert_clean(machine));
+    }
+}
+
+#[test]
+fn of_two_drivers_with_other_options_one_commits() {
+    let setup = Setup::new();
+    let expected = [local(&setup, IMAGES), local(&setup, OTHER)];
+    for seed in 0..4 {
+        clear(&setup);
+        setup.server.set_faults(faults(10 + seed));
+        let options = if seed % 2 == 0 { [IMAGES, OTHER] } else { [OTHER, IMAGES] };
+        let runs = [("a", options[0]), ("b", options[1])];
+        let runs = runs.map(|(machine, options)| setup.start(machine, &images(options)));
+        let won = runs.map(|child| won_or_told(&finish(child)));
+        setup.server.set_faults(Faults::default());
+        assert!(won[0] != won[1], "seed {seed}: {won:?}");
+        let winner = options[usize::from(won[1])];
+        setup.run("c", &images(&format!("{winner} --resume"))).exits(0);
+        assert_same(&setup.objects(), &expected[usize::from(winner == OTHER)]);
+        ["a", "b", "c"].iter().for_each(|machine| setup.assert_clean(machine));
+    }
+}
+
+#[test]
+fn a_driver_that_is_killed_beside_another_one_changes_nothing() {
+    let setup = Setup::new();
+    let expected = local(&setup, IMAGES);
+    let mut killed = 0;
+    for quarter in 1..4 {
+        clear(&setup);
+        setup.run("a", &format!("plan {}", images(IMAGES))).exits(0);
+        setup.server.set_faults(faults(20 + quarter));
+        let before = setup.server.counts().requests;
+        let resumed = images(&format!("{IMAGES} --resume"));
+        let (survivor, mut victim) = (setup.start("a", &resumed), setup.start("b", &resumed));
+        let started = Instant::now();
+        while setup.server.counts().requests < before + 60 * quarter
+            && started.elapsed() < Duration::from_secs(60)
+        {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        victim.kill().unwrap();
+        killed += u32::from(!victim.wait().unwrap().success());
+        finish(survivor).exits(0);
+        setup.server.set_faults(Faults::default());
+        // Where it was killed, and on a machine that has nothing.
+        setup.run(if quarter == 2 { "b" } else { "c" }, &resumed).exits(0);
+        assert_same(&setup.objects(), &expected);
+    }
+    assert!(killed >= 1);
+}
+
+/// Runs every command that meets the store in its own way. Each exits with `status` and says `parts`.
+#[track_caller]
+fn all_refuse(setup: &Setup, bucket: &str, status: i32, parts: &[&str]) {
+    let out = setup.path("refused");
+    let source = fixture("photos");
+    for command in [
+        format!("images s3://{bucket}/photos --out {}", out.display()),
+        format!("text s3://{bucket}/a.jsonl --out {} --tokenizer bytes", out.display()),
+        format!("images {} --out s3://{bucket}/some/set", source.display()),
+        format!("plan images {} --out s3://{bucket}/some/set", source.display()),
+        format!("run s3://{bucket}/some/set"),
+        format!("merge s3://{bucket}/some/set"),
+        format!("status s3://{bucket}/some/set"),
+        format!("inspect s3://{bucket}/some/set"),
+        format!("inspect s3://{bucket}/some/set --verify"),
+    ] {
+        let ran = setup.run("a", &command);
+        assert_eq!(ran.status, status, "{command}: {}", ran.stderr);
+        for part in [&["error: ", &format!("s3://{bucket}/"), "  tip: "], parts].concat() {
+            assert!(ran.stderr.contains(part), "{command}: {part:?} is not in: {}", ran.stderr);
+        }
+        assert!(
+            !ran.stderr.contains("<?xml") && ran.stderr.lines().count() <= 4,
+            "{command}: {}",
+            ran.stderr
+        );
+    }
+    assert!(!Path::new(&out).exists());
+    setup.assert_clean("a");
+}
+
+#[test]
+fn a_store_that_refuses_is_named_with_the_reason() {
+    let setup = Setup::new();
+    setup.server.put("bucket/photos/a.jpg", "x");
+    setup.server.put("bucket/a.jsonl", "{\"text\": \"a\"}\n");
+    let before = setup.server.keys("bucket/");
+    for (fault, parts) in [
+        (Fault::Denied, ["refuses these credentials", "AWS_ACCESS_KEY_ID"]),
+        (Fault::UnknownKey, ["refuses these credentials", "AWS_ACCESS_KEY_ID"]),
+        (Fault::Skewed, ["the clock of this machine", "set the clock"]),
+    ] {
+        setup.server.set_faults(Faults { kinds: vec![fault], one_in: 1, ..Faults::default() });
+        all_refuse(&setup, "bucket", 3, &parts);
+        assert_eq!(setup.server.keys("bucket/"), before);
+    }
+    setup.server.set_faults(Faults::default());
+    all_refuse(&setup, "no-such-bucket", 3, &["there is no such", "check the"]);
+}
