@@ -16,18 +16,17 @@ use crate::storage::ObjectUrl;
 pub fn check_local(option: &'static str, path: &Path) -> Result<()> {
     match path.to_str().and_then(scheme) {
         None => Ok(()),
-        Some(scheme) => Err(Error::usage(format!(
-            "{:?} is a URL, and {scheme}:// cannot be read or written",
-            path.to_string_lossy()
-        ))
-        .of_option(option)
-        .help("name a local file or folder")),
+        Some(_) => Err(Error::usage(format!("{:?} is a URL, and no local path", path.to_string_lossy()))
+            .of_option(option)
+            .help("name a local file or folder")),
     }
 }
 
 /// Refuses sources whose address is not one of a store that can be read.
 pub(crate) fn check_sources(sources: &[SourceSpec]) -> Result<()> {
-    sources.iter().try_for_each(|source| ObjectUrl::parse(&source.path).map(|_| ()))
+    sources
+        .iter()
+        .try_for_each(|source| ObjectUrl::parse(&source.path).map(drop).map_err(|e| e.of_option("source")))
 }
 
 /// Whether a source is in object storage.

@@ -23,6 +23,7 @@ pub mod skipped;
 pub mod splits;
 mod stored_values;
 pub mod stream;
+pub mod table;
 pub mod text;
 pub mod walk;
 pub mod warning;

@@ -107,7 +107,7 @@ impl TextJob {
             Work::Batch { columns, rows } => {
                 let mut hash = Xxh3::new();
                 let mut converting = Converting::Done;
-                for (at, row) in rows.iter(&columns, &self.fields).enumerate() {
+                for (at, row) in columns.documents(&rows, &self.fields).enumerate() {
                     let mark = rows.first().saturating_add(at as u64);
                     hash.update(&[u8::from(row.is_ok())]);
                     let document = row.and_then(|row| {

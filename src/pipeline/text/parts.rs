@@ -11,12 +11,13 @@ use crate::source::compression::Compression;
 use crate::source::lines::{LineReader, Piece};
 use crate::source::opened::OpenedFile;
 use crate::source::stream::{Broken, Stream};
-use crate::source::text::arrow::Batches;
+use crate::source::table::arrow::Batches;
+use crate::source::table::parquet::{Groups, ParquetFile};
+use crate::source::table::{NextRows, RowBatch};
+use crate::source::text::columns::Columns;
 use crate::source::text::cut::{Cut, Cutter, Rule};
 use crate::source::text::kind::{Documents, Format};
-use crate::source::text::parquet::{Groups, ParquetFile};
 use crate::source::text::rows::{self, Header};
-use crate::source::text::table::{Columns, Found, Rows};
 
 /// Source bytes of one task.
 const TASK_BYTES: usize = 256 << 10;
@@ -36,7 +37,7 @@ pub(super) enum Work {
     /// A plain file that is one document, to be read; opened where its bytes are on their way.
     File(Option<OpenedFile>),
     /// Rows of a table of Arrow.
-    Batch { columns: Arc<Columns>, rows: Rows },
+    Batch { columns: Arc<Columns>, rows: RowBatch },
     /// Nothing can be read from `mark` on, or of the whole file.
     Defect { mark: Option<u64>, reject: Reject },
 }
@@ -93,7 +94,7 @@ pub(super) enum Reader<'a> {
     Batches {
         source: Source,
         read: u64,
-        rest: Option<Rows>,
+        rest: Option<RowBatch>,
         memory_bytes: u64,
         columns: Arc<Columns>,
     },
@@ -152,7 +153,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    fn next(&mut self) -> Result<Option<Found>> {
+    fn next(&mut self) -> Result<Option<NextRows>> {
         match self {
             Self::Parquet(groups, _) => groups.read(),
             Self::Arrow(batches) => batches.read(),
@@ -224,16 +225,19 @@ impl<'a> Reader<'a> {
                 let (Extent::Groups(groups), Some(columns)) = (part.extent.clone(), &detail.columns) else {
                     return Ok(Self::Once(None));
                 };
-                let groups = Groups::new(table, columns, groups, most);
-                Ok(Self::batches(Source::Parquet(groups, part.source_bytes), columns.alone().1))
+                let (roots, columns) = columns.alone();
+                let groups = Groups::new(table, roots, groups, most);
+                Ok(Self::batches(Source::Parquet(groups, part.source_bytes), columns))
             }
             Format::Arrow => {
                 let mut batches = Batches::open(stream().map_err(Broken::Failed)?)?;
-                let (columns, types) = batches.columns(&wanted_columns(options)).map_err(Broken::Failed)?;
+                let found = wanted_columns(options).columns(batches.schema());
+                let (columns, types) = found.map_err(Broken::Failed)?;
                 for (field, ty) in job.fields.iter().zip(types) {
                     check_type(&field.name, ty, field.ty).map_err(Broken::Failed)?;
                 }
-                let columns = batches.select(&columns);
+                let (roots, columns) = columns.alone();
+                batches.select(roots);
                 Ok(Self::batches(Source::Arrow(batches), columns))
             }
         }
@@ -297,7 +301,7 @@ impl<'a> Reader<'a> {
             }
             Self::Batches { source, read, rest, memory_bytes, columns } => loop {
                 if let Some(all) = rest.as_mut().filter(|rows| !rows.is_empty()) {
-                    let (rows, bytes) = all.take(columns, TASK_BYTES as u64, TASK_ROWS);
+                    let (rows, bytes) = columns.take(all, TASK_BYTES as u64, TASK_ROWS);
                     let held = bytes.saturating_mul(BYTES_HELD_PER_BYTE);
                     let held = held.saturating_add(std::mem::take(memory_bytes));
                     let work = Work::Batch { columns: Arc::clone(columns), rows };
@@ -305,8 +309,10 @@ impl<'a> Reader<'a> {
                 }
                 match source.next()? {
                     None => return Ok(None),
-                    Some(Found::Broken { row, reject }) => return Ok(Some(Step::defect(Some(row), reject))),
-                    Some(Found::Rows(rows)) => {
+                    Some(NextRows::Broken { row, reject }) => {
+                        return Ok(Some(Step::defect(Some(row), reject)));
+                    }
+                    Some(NextRows::Rows(rows)) => {
                         *memory_bytes = rows.memory_bytes();
                         *rest = Some(rows);
                     }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
+use arrow_schema::Schema;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -13,10 +14,10 @@ use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType, Kind};
 use crate::source::skipped::SkippedTypes;
 use crate::source::stream::{Broken, Stream};
-use crate::source::text::arrow;
+use crate::source::table::arrow::Batches;
+use crate::source::table::parquet::ParquetFile;
+use crate::source::text::columns::{Columns, Wanted};
 use crate::source::text::kind::{Documents, FileKind, Format};
-use crate::source::text::parquet::ParquetFile;
-use crate::source::text::table::{self, Columns};
 use crate::source::walk::{SourceFile, list};
 use crate::source::warning::Warning;
 use crate::source::zip::{Archives, ExpandedListing, is_archive, is_zip};
@@ -302,9 +303,8 @@ impl Finder<'_> {
     /// Cuts a Parquet file between row groups.
     fn parquet(&mut self, ordinal: usize, file: &PlannedFile) -> Result<Option<Columns>, Broken> {
         let table = ParquetFile::open(file)?;
-        let found = table.columns(&wanted_columns(self.options)).map_err(Broken::Failed)?;
-        let columns = self.known(found).map_err(Broken::Failed)?;
-        let groups = table.groups(&columns);
+        let columns = self.columns(table.schema()).map_err(Broken::Failed)?;
+        let groups = table.groups(&columns.alone().0);
         let (mut start, mut bytes) = (0, 0u64);
         for end in 1..=groups.len() {
             bytes = bytes.saturating_add(groups[end - 1].1);
@@ -321,12 +321,12 @@ impl Finder<'_> {
     }
 
     fn arrow(&mut self, file: Stream) -> Result<Option<Columns>, Broken> {
-        let found = arrow::columns(file, &wanted_columns(self.options))?;
-        self.known(found).map(Some).map_err(Broken::Failed)
+        self.columns(Batches::open(file)?.schema()).map(Some).map_err(Broken::Failed)
     }
 
-    /// Takes note of the types of columns.
-    fn known(&mut self, (columns, found): (Columns, Vec<FieldType>)) -> Result<Columns> {
+    /// Finds the columns that are wanted, and takes note of their types.
+    fn columns(&mut self, schema: &Schema) -> Result<Columns> {
+        let (columns, found) = wanted_columns(self.options).columns(schema)?;
         for ((known, found), keep) in self.types.iter_mut().zip(found).zip(&self.options.keep_fields) {
             let known = *known.get_or_insert(found);
             check_type(&keep.name, found, known)?;
@@ -336,8 +336,8 @@ impl Finder<'_> {
 }
 
 /// The columns of tables that are wanted.
-pub(super) fn wanted_columns(options: &TextOptions) -> table::Wanted {
-    table::Wanted {
+pub(super) fn wanted_columns(options: &TextOptions) -> Wanted {
+    Wanted {
         text: options.text_field.clone(),
         key: options.key_field.clone(),
         keep: options.keep_fields.clone(),

@@ -25,8 +25,8 @@ use crate::pipeline::predict::{
 };
 use crate::pipeline::progress::Stop;
 use crate::source::stream::Broken;
+use crate::source::table::parquet::ParquetFile;
 use crate::source::text::kind::{FileKind, Format};
-use crate::source::text::parquet::ParquetFile;
 
 /// Bytes of a place in a file of lines: some documents, so that a sample has many places.
 const PLACE_BYTES: u64 = 16 << 10;
@@ -157,7 +157,7 @@ impl TextJob {
     fn row_group(&self, ordinal: usize, part: &Part, group: usize) -> Result<Vec<SampleTask<Task>>> {
         let started = Instant::now();
         let sizes = match (ParquetFile::open(&self.planned(part.file)), &self.details[part.file].columns) {
-            (Ok(table), Some(columns)) => table.groups(columns).get(group).copied(),
+            (Ok(table), Some(columns)) => table.groups(&columns.alone().0).get(group).copied(),
             (Err(Broken::Failed(error)), _) => return Err(error),
             _ => None,
         };

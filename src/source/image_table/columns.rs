@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 
 use crate::error::{Error, Result};
 use crate::schema::{Field, LABEL};
-use crate::source::metadata::{field_type, is_text};
+use crate::source::table::{field_type, is_text};
 
 /// Names of a column of bytes that is taken for one of images without being declared as one.
 const IMAGE_NAMES: [&str; 2] = ["image", "img"];

@@ -14,10 +14,10 @@ use serde_json::Value as Json;
 
 pub use self::columns::ImageColumns;
 use super::PlannedFile;
-use super::metadata::{BESIDE_NAMES, Labels, cell, json};
+use super::metadata::{BESIDE_NAMES, Labels};
 use super::stream::Broken;
-use super::text::parquet::{Groups, ParquetFile};
-use super::text::table::{Found, Rows};
+use super::table::parquet::{Groups, ParquetFile};
+use super::table::{NextRows, RowBatch, cell, json};
 use crate::error::Result;
 use crate::sample::{Reject, RejectCode, Value};
 
@@ -71,9 +71,9 @@ impl ImageTable {
     pub fn labels(&self, labels: &mut BTreeSet<String>) -> Result<()> {
         let Some(label) = self.columns.label else { return Ok(()) };
         let groups = 0..self.file.group_count();
-        let mut groups = Groups::of_columns(self.file.clone(), vec![label], groups, MAX_IMAGE_BYTES);
+        let mut groups = Groups::new(self.file.clone(), vec![label], groups, MAX_IMAGE_BYTES);
         while let Some(found) = groups.read()? {
-            let Found::Rows(rows) = found else { continue };
+            let NextRows::Rows(rows) = found else { continue };
             let column = rows.batch().column(0);
             labels.extend((0..column.len()).filter_map(|row| label_text(&json(column, row))));
         }
@@ -85,7 +85,7 @@ impl ImageTable {
         let roots = self.columns.roots();
         let columns = Arc::new(self.columns.among(&roots));
         let groups = 0..self.file.group_count();
-        ImageRows { columns, groups: Groups::of_columns(self.file, roots, groups, MAX_IMAGE_BYTES) }
+        ImageRows { columns, groups: Groups::new(self.file, roots, groups, MAX_IMAGE_BYTES) }
     }
 }
 
@@ -137,15 +137,15 @@ impl ImageRows {
             return Ok(None);
         };
         Ok(Some(match found {
-            Found::Rows(rows) => FoundRows::Rows(ImageBatch { rows, columns: Arc::clone(&self.columns) }),
-            Found::Broken { row, reject } => FoundRows::Broken { row, reject },
+            NextRows::Rows(rows) => FoundRows::Rows(ImageBatch { rows, columns: Arc::clone(&self.columns) }),
+            NextRows::Broken { row, reject } => FoundRows::Broken { row, reject },
         }))
     }
 }
 
 /// Neighbouring rows.
 pub struct ImageBatch {
-    rows: Rows,
+    rows: RowBatch,
     columns: Arc<ImageColumns>,
 }
 

@@ -22,7 +22,6 @@ pub use self::columns::{Keep, parse_keep};
 use self::columns::{PathColumn, Wanted};
 pub(super) use self::csv::begin;
 pub(super) use self::labels::Labels;
-pub(super) use self::parquet::{cell, field_type, is_text, json};
 pub use self::placed::{BESIDE_NAMES, list_beside};
 use self::placed::{PlacedTable, list_tables};
 pub(super) use self::value::{from_json, from_text};

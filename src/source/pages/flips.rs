@@ -21,8 +21,9 @@ use super::header::PageHeader;
 use crate::options::SourceSpec;
 use crate::source::PlannedFile;
 use crate::source::metadata::{Keep, MetadataFile};
-use crate::source::text::parquet::{Groups, ParquetFile};
-use crate::source::text::table::{Found, Wanted};
+use crate::source::table::NextRows;
+use crate::source::table::parquet::{Groups, ParquetFile};
+use crate::source::text::columns::Wanted;
 
 /// Address space of a process: far above what these files need, far below what damage may claim.
 const ADDRESS_SPACE: u64 = 1 << 30;
@@ -145,13 +146,13 @@ fn text_rows(path: &Path) -> Option<usize> {
     let file = ParquetFile::open(&PlannedFile::now(path).unwrap()).ok()?;
     let keep = ["n", "tags"].map(|name| Keep { name: name.to_owned(), ty: None });
     let wanted = Wanted { text: "text".to_owned(), key: Some("file_name".to_owned()), keep: keep.to_vec() };
-    let (columns, _) = file.columns(&wanted).ok()?;
-    let mut groups = Groups::new(file, &columns, 0..1, 1 << 20);
+    let (columns, _) = wanted.columns(file.schema()).ok()?;
+    let mut groups = Groups::new(file, columns.alone().0, 0..1, 1 << 20);
     let mut rows = 0;
     while let Some(found) = groups.read().unwrap() {
         match found {
-            Found::Rows(found) => rows += found.end() as usize - rows,
-            Found::Broken { .. } => return None,
+            NextRows::Rows(found) => rows += found.end() as usize - rows,
+            NextRows::Broken { .. } => return None,
         }
     }
     Some(rows)

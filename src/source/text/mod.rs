@@ -4,13 +4,9 @@
 //! is compressed with. Pieces are cut by one thread and taken apart by all. Damage in the middle of a file keeps what came
 //! before.
 
-pub mod arrow;
+pub mod columns;
 pub mod cut;
 pub mod json;
 pub mod kind;
-pub mod parquet;
 pub mod rows;
 mod scan;
-pub mod table;
-#[cfg(test)]
-mod tests;

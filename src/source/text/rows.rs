@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use csv::{ByteRecord, Reader, ReaderBuilder};
 
+use super::columns::TextRow;
 use super::cut::Rule;
 use super::kind::Format;
 use crate::sample::{Reject, RejectCode, Value};
@@ -30,17 +31,6 @@ pub struct Wanted<'a> {
     pub key: Option<&'a str>,
     /// Columns that become fields.
     pub fields: &'a [Field],
-}
-
-/// A document of a table.
-#[derive(Debug, PartialEq)]
-pub struct Row<'a> {
-    /// The text.
-    pub text: Cow<'a, str>,
-    /// The key, when one was wanted.
-    pub key: Option<String>,
-    /// One value per field that is kept.
-    pub kept: Vec<Value>,
 }
 
 /// How a table of `format` is cut into pieces.
@@ -108,7 +98,7 @@ impl Header {
         piece: &[u8],
         fields: &[Field],
         lossy: bool,
-        mut each: impl FnMut(usize, Result<Row<'_>, Reject>) -> bool,
+        mut each: impl FnMut(usize, Result<TextRow<'_>, Reject>) -> bool,
     ) {
         let mut reader = reader(self.format, piece);
         let mut record = ByteRecord::new();
@@ -130,7 +120,7 @@ impl Header {
         }
     }
 
-    fn row<'a>(&self, record: &'a ByteRecord, fields: &[Field], lossy: bool) -> Result<Row<'a>, Reject> {
+    fn row<'a>(&self, record: &'a ByteRecord, fields: &[Field], lossy: bool) -> Result<TextRow<'a>, Reject> {
         if record.len() != self.names.len() {
             let message = format!("the row has {} values, the first line {}", record.len(), self.names.len());
             return Err(Reject::new(RejectCode::InvalidValue, message));
@@ -155,7 +145,7 @@ impl Header {
             "" => Ok(Value::Null),
             text => from_text(&field.name, field.ty, text),
         });
-        Ok(Row { kept: kept.collect::<Result<_, _>>()?, text: value(self.text)?, key })
+        Ok(TextRow { kept: kept.collect::<Result<_, _>>()?, text: value(self.text)?, key })
     }
 }
 

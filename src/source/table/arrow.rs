@@ -13,11 +13,10 @@ use arrow_ipc::reader::{read_dictionary, read_record_batch};
 use arrow_ipc::{Message, MessageHeader, RecordBatch as BatchHeader, root_as_message};
 use arrow_schema::{ArrowError, Schema, SchemaRef};
 
-use super::table::{Columns, Found, Rows, Wanted};
+use super::rows::{NextRows, RowBatch};
 use crate::error::Result;
 use crate::panics::caught;
 use crate::sample::{Reject, RejectCode};
-use crate::schema::FieldType;
 use crate::source::stream::{Broken, Stream};
 
 /// What a file begins with, padded to 8 bytes.
@@ -96,20 +95,14 @@ impl Batches {
         Ok(batches)
     }
 
-    /// Finds the columns that are wanted.
-    ///
-    /// # Errors
-    ///
-    /// As [`Wanted::columns`].
-    pub fn columns(&self, wanted: &Wanted) -> Result<(Columns, Vec<FieldType>)> {
-        wanted.columns(&self.schema)
+    /// The columns.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
     }
 
-    /// Decodes no more than `columns` from here on, and says where they stand among themselves.
-    pub fn select(&mut self, columns: &Columns) -> Columns {
-        let (all, alone) = columns.alone();
-        self.selected = Some(all);
-        alone
+    /// Decodes no more than the columns with the ordinals `roots`, which ascend, from here on.
+    pub fn select(&mut self, roots: Vec<usize>) {
+        self.selected = Some(roots);
     }
 
     /// Bytes of the file that were used so far.
@@ -131,7 +124,7 @@ impl Batches {
     /// # Errors
     ///
     /// Failures of the operating system, never damage of the file.
-    pub fn read(&mut self) -> Result<Option<Found>> {
+    pub fn read(&mut self) -> Result<Option<NextRows>> {
         while !self.ended {
             match self.message(None) {
                 Ok(Next::Dictionary | Next::Schema(_)) => {}
@@ -139,16 +132,16 @@ impl Batches {
                 Ok(Next::Batch(batch)) => {
                     let first = self.row;
                     self.row = first.saturating_add(batch.num_rows() as u64);
-                    return Ok(Some(Found::Rows(Rows::new(first, batch))));
+                    return Ok(Some(NextRows::Rows(RowBatch::new(first, batch))));
                 }
                 Ok(Next::TooLarge(rows, reject)) => {
                     let row = self.row;
                     self.row = row.saturating_add(rows);
-                    return Ok(Some(Found::Broken { row, reject }));
+                    return Ok(Some(NextRows::Broken { row, reject }));
                 }
                 Err(Broken::Damaged(reject)) => {
                     self.ended = true;
-                    return Ok(Some(Found::Broken { row: self.row, reject }));
+                    return Ok(Some(NextRows::Broken { row: self.row, reject }));
                 }
                 Err(Broken::Failed(error)) => return Err(error),
             }
@@ -263,15 +256,6 @@ impl Batches {
             Err(_) => Err(damaged(RejectCode::Corrupt, "its decoder gave up")),
         }
     }
-}
-
-/// Finds the columns that are wanted in a file.
-///
-/// # Errors
-///
-/// As [`Batches::open`], [`Batches::columns`].
-pub fn columns(stream: Stream, wanted: &Wanted) -> Result<(Columns, Vec<FieldType>), Broken> {
-    Batches::open(stream)?.columns(wanted).map_err(Broken::Failed)
 }
 
 /// Refuses a batch whose compressed buffers claim more than is read.

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int32Array, ListArray, RecordBatch, StringArray, types::Int32Type};
 use proptest::prelude::*;
 
+use super::NextRows;
 use super::arrow::Batches;
 use super::parquet::{Groups, ParquetFile};
-use super::table::{Found, Wanted};
 use crate::error::ErrorKind;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType};
 use crate::source::PlannedFile;
 use crate::source::metadata::Keep;
 use crate::source::stream::{Broken, Stream};
+use crate::source::text::columns::{Columns, Wanted};
 
 const ROWS: usize = 90;
 
@@ -62,12 +63,14 @@ fn arrow_bytes(compressed: bool) -> Vec<u8> {
 /// The texts of all rows, and the defects, in order.
 type Read = Vec<Result<Option<String>, RejectCode>>;
 
-fn rows(found: Found, columns: &super::table::Columns, read: &mut Read) {
+fn rows(found: NextRows, columns: &Columns, read: &mut Read) {
     let fields = [Field::nullable("n", FieldType::Int32), Field::nullable("list", FieldType::Json)];
     match found {
-        Found::Broken { reject, .. } => read.push(Err(reject.code)),
-        Found::Rows(rows) => {
-            read.extend(rows.iter(columns, &fields).map(|row| Ok(row.ok().map(|row| row.text.to_owned()))));
+        NextRows::Broken { reject, .. } => read.push(Err(reject.code)),
+        NextRows::Rows(rows) => {
+            read.extend(
+                columns.documents(&rows, &fields).map(|row| Ok(row.ok().map(|row| row.text.into_owned()))),
+            );
         }
     }
 }
@@ -94,15 +97,16 @@ fn read_parquet(bytes: &[u8]) -> Read {
     let Some(table) = opened(ParquetFile::open(&PlannedFile::now(file.path()).unwrap()), &mut read) else {
         return read;
     };
-    let found = opened(table.columns(&wanted()).map_err(Broken::Failed), &mut read);
+    let found = opened(wanted().columns(table.schema()).map_err(Broken::Failed), &mut read);
     let Some((columns, types)) = found else { return read };
     if types != [FieldType::Int32, FieldType::Json] {
         return read;
     }
-    let count = table.groups(&columns).len();
-    let mut groups = Groups::new(table, &columns, 0..count, 1 << 20);
+    let (roots, columns) = columns.alone();
+    let count = table.groups(&roots).len();
+    let mut groups = Groups::new(table, roots, 0..count, 1 << 20);
     while let Some(found) = groups.read().unwrap() {
-        rows(found, &columns.alone().1, &mut read);
+        rows(found, &columns, &mut read);
     }
     read
 }
@@ -113,12 +117,13 @@ fn read_arrow(bytes: &[u8]) -> Read {
     let mut read = Vec::new();
     let stream = Stream::open(&PlannedFile::now(file.path()).unwrap(), None).unwrap();
     let Some(mut batches) = opened(Batches::open(stream), &mut read) else { return read };
-    let found = opened(batches.columns(&wanted()).map_err(Broken::Failed), &mut read);
+    let found = opened(wanted().columns(batches.schema()).map_err(Broken::Failed), &mut read);
     let Some((columns, types)) = found else { return read };
     if types != [FieldType::Int32, FieldType::Json] {
         return read;
     }
-    let columns = batches.select(&columns);
+    let (roots, columns) = columns.alone();
+    batches.select(roots);
     while let Some(found) = batches.read().unwrap() {
         rows(found, &columns, &mut read);
     }

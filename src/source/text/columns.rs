@@ -1,16 +1,18 @@
-//! Documents in the rows of record batches.
+//! Documents in the rows of tables of typed columns.
 
-use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_schema::{DataType, Schema};
+use std::borrow::Cow;
+
+use arrow_array::RecordBatch;
+use arrow_schema::Schema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use crate::error::{Error, Result};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
-use crate::source::metadata::{Keep, cell, field_type, is_text, json};
+use crate::source::metadata::Keep;
 use crate::source::missing_field::no_column;
+use crate::source::table::{RowBatch, cell, field_type, is_text, json, text};
 
 /// The columns that are wanted, by name.
 #[derive(Debug, Clone)]
@@ -101,7 +103,7 @@ impl Columns {
         text(batch.column(self.text), row).map_or(0, |text| text.len() as u64)
     }
 
-    fn row<'a>(&self, batch: &'a RecordBatch, row: usize, fields: &[Field]) -> Result<Row<'a>, Reject> {
+    fn row<'a>(&self, batch: &'a RecordBatch, row: usize, fields: &[Field]) -> Result<TextRow<'a>, Reject> {
         let null = |name: &str| Reject::new(RejectCode::MissingField, format!("the field {name:?} is null"));
         let name = |at: usize| batch.schema().field(at).name().clone();
         let key = match self.key.map(|at| (at, json(batch.column(at), row))) {
@@ -112,119 +114,42 @@ impl Columns {
         };
         let text = text(batch.column(self.text), row).ok_or_else(|| null(&name(self.text)))?;
         let kept = self.kept.iter().zip(fields);
-        Ok(Row { text, key, kept: kept.map(|(&at, field)| cell(batch.column(at), row, field.ty)).collect() })
+        let kept = kept.map(|(&at, field)| cell(batch.column(at), row, field.ty)).collect();
+        Ok(TextRow { text: text.into(), key, kept })
+    }
+
+    /// Takes the first rows out of `rows`: as many as have `target_bytes` of text, at most `most`, at least one. Also gives the
+    /// bytes of their texts.
+    pub fn take(&self, rows: &mut RowBatch, target_bytes: u64, most: usize) -> (RowBatch, u64) {
+        let (mut count, mut bytes) = (0, 0u64);
+        while count < rows.len().min(most) && bytes < target_bytes {
+            bytes = bytes.saturating_add(self.text_bytes(rows.batch(), count));
+            count += 1;
+        }
+        (rows.take_first(count), bytes)
+    }
+
+    /// The documents of `rows`, in order, with `fields` of the types that the columns have.
+    ///
+    /// # Errors
+    ///
+    /// A row with a null where there must be something is a reject.
+    pub fn documents<'a>(
+        &'a self,
+        rows: &'a RowBatch,
+        fields: &'a [Field],
+    ) -> impl Iterator<Item = Result<TextRow<'a>, Reject>> {
+        (0..rows.len()).map(|row| self.row(rows.batch(), row, fields))
     }
 }
 
 /// A document of a table.
 #[derive(Debug, PartialEq)]
-pub struct Row<'a> {
+pub struct TextRow<'a> {
     /// The text.
-    pub text: &'a str,
+    pub text: Cow<'a, str>,
     /// The key, when one was wanted.
     pub key: Option<String>,
     /// One value per field that is kept.
     pub kept: Vec<Value>,
-}
-
-fn text(column: &ArrayRef, row: usize) -> Option<&str> {
-    if column.is_null(row) {
-        return None;
-    }
-    match column.data_type() {
-        DataType::Utf8 => Some(column.as_string::<i32>().value(row)),
-        DataType::LargeUtf8 => Some(column.as_string::<i64>().value(row)),
-        DataType::Utf8View => Some(column.as_string_view().value(row)),
-        _ => None,
-    }
-}
-
-/// Neighbouring rows of a table.
-#[derive(Debug)]
-pub struct Rows {
-    first: u64,
-    batch: RecordBatch,
-}
-
-impl Rows {
-    pub(super) fn new(first: u64, batch: RecordBatch) -> Self {
-        Self { first, batch }
-    }
-
-    /// The columns.
-    pub fn batch(&self) -> &RecordBatch {
-        &self.batch
-    }
-
-    /// Ordinal of the first row in the file, counted from 0.
-    pub fn first(&self) -> u64 {
-        self.first
-    }
-
-    /// Ordinal of the row after the last.
-    pub fn end(&self) -> u64 {
-        self.first.saturating_add(self.len() as u64)
-    }
-
-    /// Number of rows.
-    pub fn len(&self) -> usize {
-        self.batch.num_rows()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Bytes that the columns hold in memory, also for rows that were taken out.
-    pub fn memory_bytes(&self) -> u64 {
-        self.batch.get_array_memory_size() as u64
-    }
-
-    /// Takes the first rows out: as many as have `target_bytes` of text, at most `most`, at least one. Also gives the
-    /// bytes of their texts.
-    pub fn take(&mut self, columns: &Columns, target_bytes: u64, most: usize) -> (Self, u64) {
-        let (mut rows, mut bytes) = (0, 0u64);
-        while rows < self.len().min(most) && bytes < target_bytes {
-            bytes = bytes.saturating_add(columns.text_bytes(&self.batch, rows));
-            rows += 1;
-        }
-        (self.take_first(rows), bytes)
-    }
-
-    /// Takes the first `count` rows out, or all there are.
-    pub fn take_first(&mut self, count: usize) -> Self {
-        let count = count.min(self.len());
-        let taken = Self { first: self.first, batch: self.batch.slice(0, count) };
-        self.first = taken.end();
-        self.batch = self.batch.slice(count, self.len() - count);
-        taken
-    }
-
-    /// What the rows hold, in order, for `fields` of the types that the columns have.
-    ///
-    /// # Errors
-    ///
-    /// A row with a null where there must be something is a reject.
-    pub fn iter<'a>(
-        &'a self,
-        columns: &'a Columns,
-        fields: &'a [Field],
-    ) -> impl Iterator<Item = Result<Row<'a>, Reject>> {
-        (0..self.len()).map(|row| columns.row(&self.batch, row, fields))
-    }
-}
-
-/// What comes next in a table.
-#[derive(Debug)]
-pub enum Found {
-    /// Some rows.
-    Rows(Rows),
-    /// Rows from `row` on cannot be read; others may follow.
-    Broken {
-        /// Ordinal of the first row that cannot be read.
-        row: u64,
-        /// What is wrong.
-        reject: Reject,
-    },
 }

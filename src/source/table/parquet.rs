@@ -2,7 +2,7 @@
 //!
 //! Every row group stands alone: one that is damaged is one item that is rejected, and the next one is read.
 
-use std::io::{BufReader, Read};
+use std::io::{BufReader, ErrorKind, Read};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,11 +16,10 @@ use ::parquet::file::reader::{ChunkReader, Length};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 
-use super::table::{Columns, Found, Rows, Wanted};
+use super::rows::{NextRows, RowBatch};
 use crate::error::{Error, Result};
 use crate::panics::caught;
 use crate::sample::{Reject, RejectCode};
-use crate::schema::FieldType;
 use crate::source::opened::OpenedFile;
 use crate::source::pages::{BadPages, check_column, most_rows};
 use crate::source::stream::Broken;
@@ -54,7 +53,21 @@ impl ParquetFile {
     pub fn open(planned: &PlannedFile) -> Result<Self, Broken> {
         let file = Arc::new(planned.open().map_err(Broken::Failed)?);
         file.hold(HELD_BYTES);
-        let chunks = Chunks { file, bytes: planned.bytes, failure: Arc::new(Mutex::new(None)) };
+        Self::of(Stored::File(file), planned.bytes)
+    }
+
+    /// The file that consists of `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn in_memory(bytes: Bytes) -> Result<Self, Broken> {
+        let length = bytes.len() as u64;
+        Self::of(Stored::Memory(bytes), length)
+    }
+
+    fn of(stored: Stored, bytes: u64) -> Result<Self, Broken> {
+        let chunks = Chunks { stored, bytes, failure: Arc::new(Mutex::new(None)) };
         let load = |options| chunks.decode(|| ArrowReaderMetadata::load(&chunks, options));
         // Without the Arrow schema that may be in the footer: it could ask for any type.
         let found = load(ArrowReaderOptions::new().with_skip_arrow_metadata(true))?;
@@ -88,22 +101,12 @@ impl ParquetFile {
         groups.fold(0, |sum, group| sum.saturating_add(size(group.num_rows())))
     }
 
-    /// Finds the columns that are wanted.
-    ///
-    /// # Errors
-    ///
-    /// As [`Wanted::columns`].
-    pub fn columns(&self, wanted: &Wanted) -> Result<(Columns, Vec<FieldType>)> {
-        wanted.columns(&self.schema)
-    }
-
-    /// Rows of each row group, and the decoded bytes that its columns claim.
-    pub fn groups(&self, columns: &Columns) -> Vec<(u64, u64)> {
-        let (roots, _) = columns.alone();
+    /// Rows of each row group, and the decoded bytes that its columns with the ordinals `roots` claim.
+    pub fn groups(&self, roots: &[usize]) -> Vec<(u64, u64)> {
         let groups = self.metadata.metadata().row_groups().iter();
         groups
             .map(|group| {
-                let sizes = self.leaves(group, &roots).map(|c| size(c.uncompressed_size()));
+                let sizes = self.leaves(group, roots).map(|c| size(c.uncompressed_size()));
                 let bytes = sizes.fold(0, u64::saturating_add);
                 (size(group.num_rows()), bytes)
             })
@@ -155,18 +158,9 @@ struct Open {
 }
 
 impl Groups {
-    /// Reads the row groups `groups` of `file`, whose pages are no larger than two documents of `max_document_bytes`.
-    pub fn new(file: ParquetFile, columns: &Columns, groups: Range<usize>, max_document_bytes: u64) -> Self {
-        Self::of_columns(file, columns.alone().0, groups, max_document_bytes)
-    }
-
-    /// The same of the columns with the ordinals `roots`, which ascend, and values of `max_value_bytes`.
-    pub fn of_columns(
-        file: ParquetFile,
-        roots: Vec<usize>,
-        groups: Range<usize>,
-        max_value_bytes: u64,
-    ) -> Self {
+    /// Reads the columns with the ordinals `roots`, which ascend, of the row groups `groups`. No page may be larger than two values of
+    /// `max_value_bytes`.
+    pub fn new(file: ParquetFile, roots: Vec<usize>, groups: Range<usize>, max_value_bytes: u64) -> Self {
         let before = file.metadata.metadata().row_groups().iter().take(groups.start);
         let next_row = before.fold(0u64, |sum, g| sum.saturating_add(size(g.num_rows())));
         Self {
@@ -185,7 +179,10 @@ impl Groups {
     ///
     /// As [`OpenedFile::check_unchanged`].
     pub fn check_unchanged(&self) -> Result<()> {
-        self.file.chunks.file.check_unchanged()
+        match &self.file.chunks.stored {
+            Stored::File(file) => file.check_unchanged(),
+            Stored::Memory(_) => Ok(()),
+        }
     }
 
     /// The next rows; `None` at the end.
@@ -193,7 +190,7 @@ impl Groups {
     /// # Errors
     ///
     /// Failures of the operating system, never damage of the file.
-    pub fn read(&mut self) -> Result<Option<Found>> {
+    pub fn read(&mut self) -> Result<Option<NextRows>> {
         loop {
             if let Some(mut open) = self.open.take() {
                 let next = self
@@ -205,15 +202,17 @@ impl Groups {
                         let first = open.row;
                         open.row = first.saturating_add(batch.num_rows() as u64);
                         self.open = Some(open);
-                        return Ok(Some(Found::Rows(Rows::new(first, batch))));
+                        return Ok(Some(NextRows::Rows(RowBatch::new(first, batch))));
                     }
                     Ok(None) if open.row == open.end => {}
                     Ok(None) => {
                         let reject =
                             Reject::new(RejectCode::Truncated, "the row group has fewer rows than it says");
-                        return Ok(Some(Found::Broken { row: open.row, reject }));
+                        return Ok(Some(NextRows::Broken { row: open.row, reject }));
                     }
-                    Err(Broken::Damaged(reject)) => return Ok(Some(Found::Broken { row: open.row, reject })),
+                    Err(Broken::Damaged(reject)) => {
+                        return Ok(Some(NextRows::Broken { row: open.row, reject }));
+                    }
                     Err(Broken::Failed(error)) => return Err(error),
                 }
             }
@@ -221,7 +220,7 @@ impl Groups {
             let row = self.next_row;
             match self.open_group(group) {
                 Ok(open) => self.open = Some(open),
-                Err(Broken::Damaged(reject)) => return Ok(Some(Found::Broken { row, reject })),
+                Err(Broken::Damaged(reject)) => return Ok(Some(NextRows::Broken { row, reject })),
                 Err(Broken::Failed(error)) => return Err(error),
             }
         }
@@ -237,8 +236,9 @@ impl Groups {
         let (mut stored, mut decoded) = (0u64, 0u64);
         for column in self.file.leaves(group, &self.roots) {
             let (start, length) = self.file.chunks.decode(|| Ok(column.byte_range()))?;
-            let range = start..start.saturating_add(length);
-            self.file.chunks.file.will_read(range).map_err(Broken::Failed)?;
+            if let Stored::File(file) = &self.file.chunks.stored {
+                file.will_read(start..start.saturating_add(length)).map_err(Broken::Failed)?;
+            }
             self.check_pages(column, rows)?;
             stored = stored.saturating_add(size(column.compressed_size()));
             decoded = decoded.saturating_add(size(column.uncompressed_size()));
@@ -282,10 +282,17 @@ fn damaged(code: RejectCode, what: &str) -> Broken {
     Broken::Damaged(Reject::new(code, format!("the Parquet file is damaged or too large: {what}")))
 }
 
+/// Where the bytes of a file are.
+#[derive(Clone)]
+enum Stored {
+    File(Arc<OpenedFile>),
+    Memory(Bytes),
+}
+
 /// A file as the Parquet library reads it.
 #[derive(Clone)]
 struct Chunks {
-    file: Arc<OpenedFile>,
+    stored: Stored,
     bytes: u64,
     /// What the operating system said, which the library turns into text.
     failure: Arc<Mutex<Option<Error>>>,
@@ -306,9 +313,20 @@ impl Chunks {
     }
 
     fn read(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
-        retried(|| self.file.read_exact_at(buffer, offset)).map_err(|e| {
+        let file = match &self.stored {
+            Stored::File(file) => file,
+            Stored::Memory(bytes) => {
+                let from = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
+                let Some(from) = from.get(..buffer.len()) else {
+                    return Err(ErrorKind::UnexpectedEof.into());
+                };
+                buffer.copy_from_slice(from);
+                return Ok(());
+            }
+        };
+        retried(|| file.read_exact_at(buffer, offset)).map_err(|e| {
             let kind = e.kind();
-            let failure = Error::io("read", self.file.path(), e).at_offset(offset);
+            let failure = Error::io("read", file.path(), e).at_offset(offset);
             *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
             kind.into()
         })

@@ -1,0 +1,128 @@
+//! Cells of columns, and the fields that can hold them. Lists and structs become JSON.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
+    UInt64Type,
+};
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::DataType;
+use bytes::Bytes;
+use serde_json::Value as Json;
+
+use crate::sample::Value;
+use crate::schema::FieldType;
+
+/// Deepest nesting of lists and structs.
+const MAX_DEPTH: usize = 32;
+
+/// Whether values of the type are strings.
+pub fn is_text(ty: &DataType) -> bool {
+    matches!(ty, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+/// The type of a field that holds such values; `None` when there is none.
+pub fn field_type(ty: &DataType) -> Option<FieldType> {
+    Some(match ty {
+        ty if is_text(ty) => FieldType::String,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => FieldType::Binary,
+        DataType::Boolean => FieldType::Bool,
+        DataType::Int8 | DataType::Int16 | DataType::Int32 => FieldType::Int32,
+        DataType::Int64 => FieldType::Int64,
+        DataType::UInt8 | DataType::UInt16 | DataType::UInt32 => FieldType::UInt32,
+        DataType::UInt64 => FieldType::UInt64,
+        DataType::Float32 => FieldType::Float32,
+        DataType::Float64 => FieldType::Float64,
+        nested if is_json(nested, 0) => FieldType::Json,
+        _ => return None,
+    })
+}
+
+/// Whether values of the type can be written as JSON.
+fn is_json(ty: &DataType, depth: usize) -> bool {
+    match ty {
+        _ if depth > MAX_DEPTH => false,
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            is_json(item.data_type(), depth + 1)
+        }
+        DataType::Struct(members) => members.iter().all(|m| is_json(m.data_type(), depth + 1)),
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => false,
+        DataType::Null => true,
+        scalar => {
+            is_text(scalar)
+                || scalar.is_integer()
+                || matches!(scalar, DataType::Boolean | DataType::Float32 | DataType::Float64)
+        }
+    }
+}
+
+/// The value of a cell, which is of the type that [`field_type`] gave.
+pub fn cell(column: &ArrayRef, row: usize, ty: FieldType) -> Value {
+    if column.is_null(row) {
+        return Value::Null;
+    }
+    let bytes = |bytes: &[u8]| Value::Bytes(Bytes::copy_from_slice(bytes));
+    match column.data_type() {
+        DataType::Binary => return bytes(column.as_binary::<i32>().value(row)),
+        DataType::LargeBinary => return bytes(column.as_binary::<i64>().value(row)),
+        DataType::BinaryView => return bytes(column.as_binary_view().value(row)),
+        // Not through JSON, which has no infinity.
+        DataType::Float32 => return Value::Float(column.as_primitive::<Float32Type>().value(row).into()),
+        DataType::Float64 => return Value::Float(column.as_primitive::<Float64Type>().value(row)),
+        _ => {}
+    }
+    let json = json(column, row);
+    match (ty, &json) {
+        (FieldType::Json, json) => Value::Text(json.to_string().into()),
+        (_, Json::String(text)) => Value::Text(text.as_str().into()),
+        (_, Json::Bool(b)) => Value::Bool(*b),
+        (FieldType::Int32 | FieldType::Int64, Json::Number(n)) => n.as_i64().map_or(Value::Null, Value::Int),
+        (_, Json::Number(n)) => n.as_u64().map_or(Value::Null, Value::UInt),
+        _ => Value::Null,
+    }
+}
+
+/// The value of a cell as JSON; numbers that JSON has not are null.
+pub fn json(column: &ArrayRef, row: usize) -> Json {
+    if column.is_null(row) {
+        return Json::Null;
+    }
+    let list = |items: ArrayRef| Json::Array((0..items.len()).map(|i| json(&items, i)).collect());
+    match column.data_type() {
+        DataType::Utf8 => column.as_string::<i32>().value(row).into(),
+        DataType::LargeUtf8 => column.as_string::<i64>().value(row).into(),
+        DataType::Utf8View => column.as_string_view().value(row).into(),
+        DataType::Boolean => column.as_boolean().value(row).into(),
+        DataType::Int8 => column.as_primitive::<Int8Type>().value(row).into(),
+        DataType::Int16 => column.as_primitive::<Int16Type>().value(row).into(),
+        DataType::Int32 => column.as_primitive::<Int32Type>().value(row).into(),
+        DataType::Int64 => column.as_primitive::<Int64Type>().value(row).into(),
+        DataType::UInt8 => column.as_primitive::<UInt8Type>().value(row).into(),
+        DataType::UInt16 => column.as_primitive::<UInt16Type>().value(row).into(),
+        DataType::UInt32 => column.as_primitive::<UInt32Type>().value(row).into(),
+        DataType::UInt64 => column.as_primitive::<UInt64Type>().value(row).into(),
+        DataType::Float32 => column.as_primitive::<Float32Type>().value(row).into(),
+        DataType::Float64 => column.as_primitive::<Float64Type>().value(row).into(),
+        DataType::List(_) => list(column.as_list::<i32>().value(row)),
+        DataType::LargeList(_) => list(column.as_list::<i64>().value(row)),
+        DataType::FixedSizeList(..) => list(column.as_fixed_size_list().value(row)),
+        DataType::Struct(members) => {
+            let columns = column.as_struct().columns();
+            members.iter().zip(columns).map(|(m, c)| (m.name().clone(), json(c, row))).collect()
+        }
+        _ => Json::Null,
+    }
+}
+
+/// The text of a cell of a type that [`is_text`]; `None` when it is null.
+pub fn text(column: &ArrayRef, row: usize) -> Option<&str> {
+    if column.is_null(row) {
+        return None;
+    }
+    match column.data_type() {
+        DataType::Utf8 => Some(column.as_string::<i32>().value(row)),
+        DataType::LargeUtf8 => Some(column.as_string::<i64>().value(row)),
+        DataType::Utf8View => Some(column.as_string_view().value(row)),
+        _ => None,
+    }
+}
