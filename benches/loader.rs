@@ -20,7 +20,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use common::{convert_images, convert_text, path_or_fixture, tokenizer};
-use dsconvert::decode::{Part, Size, Stored};
+use dsconvert::decode::{Size, SourceRegion, Stored};
 use dsconvert::format::Format;
 use dsconvert::reader::batch::{BatchOptions, BatchSize, Oversize, PackOptions};
 use dsconvert::reader::loader::{Batching, Crop, ImageOptions, Loader, LoaderOptions};
@@ -165,10 +165,10 @@ fn bare_crops(split: &Split, threads: usize) -> impl FnMut() -> u64 {
 }
 
 /// The middle of an image or, when it is too small, its largest square.
-fn middle(Size { width, height }: Size) -> Part {
+fn middle(Size { width, height }: Size) -> SourceRegion {
     let side = width.min(height).min(CROP as u32);
     let (left, top) = ((width - side) / 2, (height - side) / 2);
-    Part { left: left.into(), top: top.into(), width: side.into(), height: side.into() }
+    SourceRegion { left: left.into(), top: top.into(), width: side.into(), height: side.into() }
 }
 
 fn tokens(dir: &Path, threads: usize) {

@@ -2,7 +2,7 @@
 
 use super::batch::{BatchWorker, DeliveredShape, IdRows, Lap, LoadedBatch};
 use super::raw_text::shape_of;
-use crate::decode::{Decoder, Part, Size, Stored};
+use crate::decode::{Decoder, Size, SourceRegion, Stored};
 use crate::error::{Error, Result};
 use crate::reader::{Dataset, OpenOptions, Record, Split};
 use crate::schema::{Kind, ORIGIN};
@@ -113,7 +113,7 @@ impl DatasetWorker<'_> {
         };
         let size = Size::new(width, height);
         let stored = Stored { bytes, size, raw_channels: self.source.raw_channels };
-        let whole = Part { left: 0.0, top: 0.0, width: width.into(), height: height.into() };
+        let whole = SourceRegion { left: 0.0, top: 0.0, width: width.into(), height: height.into() };
         let samples = usize::try_from(size.pixels()).ok().and_then(|pixels| pixels.checked_mul(CHANNELS));
         self.pixels.resize(samples.ok_or("is too large")?, 0);
         let decoded = self.decoder.decode(stored, whole, size, CHANNELS, &mut self.pixels);

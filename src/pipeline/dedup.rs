@@ -67,7 +67,7 @@ pub(super) struct Candidate {
 }
 
 /// The ordinals of all duplicates, and of the files that stay instead.
-type Found = BTreeMap<usize, usize>;
+type Duplicates = BTreeMap<usize, usize>;
 
 /// The duplicates among `files`. They, and what does not fit in memory, are kept in the folder `work`: what an earlier
 /// attempt at the same plan has found there is used again.
@@ -75,7 +75,12 @@ type Found = BTreeMap<usize, usize>;
 /// # Errors
 ///
 /// A file that cannot be read, or is not what it was when it was planned; a request to stop.
-pub(super) fn duplicates(files: Vec<Candidate>, work: &Path, threads: usize, stop: &Stop) -> Result<Found> {
+pub(super) fn duplicates(
+    files: Vec<Candidate>,
+    work: &Path,
+    threads: usize,
+    stop: &Stop,
+) -> Result<Duplicates> {
     let path = work.join(FILE_NAME);
     if is_kept(&path)? {
         return found_before(&path);
@@ -113,14 +118,14 @@ fn digest_path(path: &Path) -> PathBuf {
 }
 
 /// The pairs that were kept before.
-fn found_before(path: &Path) -> Result<Found> {
+fn found_before(path: &Path) -> Result<Duplicates> {
     let bytes = std::fs::read(path).map_err(|e| Error::io("read the duplicates", path, e))?;
     let numbers = bytes.as_chunks::<8>().0.iter().map(|number| u64::from_be_bytes(*number) as usize);
     let numbers: Vec<usize> = numbers.collect();
     Ok(numbers.as_chunks::<2>().0.iter().map(|&[duplicate, first]| (duplicate, first)).collect())
 }
 
-fn find(mut files: Vec<Candidate>, work: &Path, threads: usize, stop: &Stop) -> Result<Found> {
+fn find(mut files: Vec<Candidate>, work: &Path, threads: usize, stop: &Stop) -> Result<Duplicates> {
     keep_equal_sizes(&mut files);
     let mut sort = ExternalSort::<ROW_BYTES>::new(work, SORT_BYTES);
     hash_all(&files, &mut sort, threads, stop)?;

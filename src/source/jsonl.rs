@@ -20,7 +20,7 @@ pub struct Fields<'a> {
 
 /// What a line holds.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Found<'a> {
+pub struct LineFields<'a> {
     /// The text.
     pub text: Cow<'a, str>,
     /// The key, when one was wanted.
@@ -34,7 +34,11 @@ pub struct Found<'a> {
 ///
 /// A [`Reject`] for a line that is empty, not UTF-8, not a JSON object, or lacks a wanted field of the right type. A key
 /// may be a string or an integer.
-pub fn parse<'a>(line: &'a [u8], fields: Fields<'_>, buffer: &'a mut Vec<u8>) -> Result<Found<'a>, Reject> {
+pub fn parse<'a>(
+    line: &'a [u8],
+    fields: Fields<'_>,
+    buffer: &'a mut Vec<u8>,
+) -> Result<LineFields<'a>, Reject> {
     if !cfg!(library_code)
         && let Some(found) = plain::parse(line, fields, buffer)
     {
@@ -47,7 +51,7 @@ pub fn parse<'a>(line: &'a [u8], fields: Fields<'_>, buffer: &'a mut Vec<u8>) ->
 }
 
 /// What [`parse`] does, whatever the line is like.
-fn general<'a>(line: &'a str, fields: Fields<'_>) -> Result<Found<'a>, Reject> {
+fn general<'a>(line: &'a str, fields: Fields<'_>) -> Result<LineFields<'a>, Reject> {
     if line.trim_ascii().is_empty() {
         return Err(Reject::new(RejectCode::Empty, "the line is empty"));
     }
@@ -66,7 +70,7 @@ fn general<'a>(line: &'a str, fields: Fields<'_>) -> Result<Found<'a>, Reject> {
         (Some(_), Some(Scalar::Integer(key))) => Some(key),
         (Some(name), other) => return Err(unusable(name, other, "a string or an integer", "--key-field")),
     };
-    Ok(Found { text, key })
+    Ok(LineFields { text, key })
 }
 
 fn unusable(name: &str, found: Option<Scalar<'_>>, wanted: &str, flag: &str) -> Reject {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::schema::{Field, FieldType, HEIGHT, IMAGE, KEY, LABEL, ORIGIN, WIDTH};
 use crate::source::PlannedFile;
-use crate::source::webdataset::{Found, Sample, Samples};
+use crate::source::webdataset::{NextSample, Sample, Samples};
 use crate::transform::image::{self as transform, ImageType};
 
 /// Samples that are looked into for further images.
@@ -131,7 +131,7 @@ pub(super) fn look_into(tar: &PlannedFile) -> Result<Vec<ImageField>> {
     while looked < LOOKED_SAMPLES
         && let Some((_, found)) = samples.read()?
     {
-        let Found::Sample(sample) = found else { continue };
+        let NextSample::Sample(sample) = found else { continue };
         looked += 1;
         for field in further_images(&sample) {
             if fields.iter().all(|f| f.member != field.member && f.name != field.name) {

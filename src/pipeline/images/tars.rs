@@ -11,7 +11,7 @@ use crate::pipeline::conversion::Feed;
 use crate::pipeline::outcome::{Member, Outcome, Outcomes};
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
-use crate::source::webdataset::{Found, Sample, Samples};
+use crate::source::webdataset::{NextSample, Sample, Samples};
 use crate::transform::image::{self as transform, Scratch};
 
 /// Members that become fields, by extension, and the types of the fields.
@@ -57,7 +57,7 @@ impl Feed<Task> for TarFeed {
         let mut bytes = 0;
         while found.len() < TASK_SAMPLES && bytes < TASK_BYTES {
             let Some(next) = self.samples.read()? else { break };
-            if let (_, Found::Sample(sample)) = &next {
+            if let (_, NextSample::Sample(sample)) = &next {
                 bytes += sample.members.iter().map(|(_, b)| b.len() as u64).sum::<u64>();
             }
             found.push(next);
@@ -76,7 +76,7 @@ pub(in crate::pipeline) struct TarTask {
     /// Ordinal of the tar file.
     file: usize,
     /// Samples and what is in their place, each with the offset in the decompressed data at which it starts.
-    pub(super) found: Vec<(u64, Found)>,
+    pub(super) found: Vec<(u64, NextSample)>,
     /// Bytes of the file that the task stands for.
     pub(super) source_bytes: u64,
     /// Start of the last member of the compressed data that the samples have bytes of, when it is another one than before.
@@ -104,18 +104,18 @@ impl Images<'_> {
     }
 
     /// Adds the outcome of one sample, or of what is in its place.
-    fn tar_item(&self, file: usize, found: Found, scratch: &mut Scratch, out: &mut Outcomes) {
+    fn tar_item(&self, file: usize, found: NextSample, scratch: &mut Scratch, out: &mut Outcomes) {
         let file = &self.job.files[file];
         let origin_of = |name: &str| format!("{}#{name}", file.origin);
         let (origin, converted) = match found {
-            Found::Skipped => {
+            NextSample::Skipped => {
                 out.skipped.add_member();
                 return;
             }
-            Found::Rejected(name, reject) => {
+            NextSample::Rejected(name, reject) => {
                 (name.map_or_else(|| file.origin.clone(), |name| origin_of(&name)), Err(reject))
             }
-            Found::Sample(sample) => {
+            NextSample::Sample(sample) => {
                 let origin = origin_of(&sample.name);
                 out.read(origin.as_bytes());
                 for (extension, bytes) in &sample.members {

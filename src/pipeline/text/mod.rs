@@ -77,7 +77,7 @@ pub struct TextJob {
     /// How plain text is divided.
     rule: Rule,
     /// What is looked for in a line of JSON, when it is more than one member of the line.
-    wanted: Option<json::Wanted>,
+    wanted: Option<json::WantedPaths>,
     /// Standard input, when it is the source and not read yet.
     stdin: Mutex<Option<Stream>>,
 }
@@ -185,12 +185,12 @@ impl TextJob {
 pub(super) const PACK_FIELDS: [&str; 2] = ["cu_seqlens", "piece_starts"];
 
 /// What is looked for in lines of JSON; `None` when it is only members of the line, for which there is a faster way.
-fn wanted_members(options: &TextOptions, fields: &[Field]) -> Option<json::Wanted> {
+fn wanted_members(options: &TextOptions, fields: &[Field]) -> Option<json::WantedPaths> {
     let text = json::Path::new(&options.text_field);
     let key = options.key_field.as_deref().map(json::Path::new);
     let is_nested = text.is_nested() || key.as_ref().is_some_and(json::Path::is_nested);
     let kept = fields.iter().map(|field| (json::Path::new(&field.name), field.clone())).collect();
-    (is_nested || !fields.is_empty()).then_some(json::Wanted { text, key, kept })
+    (is_nested || !fields.is_empty()).then_some(json::WantedPaths { text, key, kept })
 }
 
 impl Job for TextJob {

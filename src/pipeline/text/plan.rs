@@ -16,7 +16,7 @@ use crate::source::skipped::SkippedTypes;
 use crate::source::stream::{Broken, Stream};
 use crate::source::table::arrow::Batches;
 use crate::source::table::parquet::ParquetFile;
-use crate::source::text::columns::{Columns, Wanted};
+use crate::source::text::columns::{Columns, WantedColumns};
 use crate::source::text::kind::{Documents, FileKind, Format};
 use crate::source::walk::{SourceFile, list};
 use crate::source::warning::Warning;
@@ -74,7 +74,7 @@ impl Extent {
 }
 
 /// What the sources hold.
-pub(super) struct Found {
+pub(super) struct PlannedText {
     /// With patterns and ranges replaced by what they stand for.
     pub(super) sources: Vec<SourceSpec>,
     pub(super) files: Vec<SourceFile>,
@@ -94,7 +94,7 @@ pub(super) struct Found {
 }
 
 /// Lists the sources and divides them into units of about `unit_bytes`.
-pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<Found> {
+pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText> {
     let Listed { sources, files, defects, skipped, unusable, warnings } = listed(options)?;
     crate::pipeline::check_origins(&files, &sources)?;
     let mut types: Vec<Option<FieldType>> = options.keep_fields.iter().map(|k| k.ty).collect();
@@ -119,7 +119,7 @@ pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<Found> {
     let kept = options.keep_fields.iter().zip(types);
     let fields = kept.map(|(k, ty)| Field::nullable(&k.name, ty.unwrap_or(FieldType::String))).collect();
     let units = group(&parts, unit_bytes);
-    Ok(Found { units, sources, files, details, skipped, unusable, warnings, fields, parts })
+    Ok(PlannedText { units, sources, files, details, skipped, unusable, warnings, fields, parts })
 }
 
 /// The files of the sources.
@@ -336,8 +336,8 @@ impl Finder<'_> {
 }
 
 /// The columns of tables that are wanted.
-pub(super) fn wanted_columns(options: &TextOptions) -> Wanted {
-    Wanted {
+pub(super) fn wanted_columns(options: &TextOptions) -> WantedColumns {
+    WantedColumns {
         text: options.text_field.clone(),
         key: options.key_field.clone(),
         keep: options.keep_fields.clone(),

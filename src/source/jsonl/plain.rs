@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use super::{Fields, Found};
+use super::{Fields, LineFields};
 use dsconvert_simd::{ByteMasks, Kernel, WINDOW, dispatch};
 
 /// Most digits of a number that is certainly an integer of 64 bits.
@@ -17,7 +17,11 @@ const DIGITS: usize = 18;
 /// escapes.
 ///
 /// That the line is UTF-8 is seen string by string: outside of strings it is ASCII, and an escape is whole characters.
-pub(super) fn parse<'a>(line: &'a [u8], fields: Fields<'_>, buffer: &'a mut Vec<u8>) -> Option<Found<'a>> {
+pub(super) fn parse<'a>(
+    line: &'a [u8],
+    fields: Fields<'_>,
+    buffer: &'a mut Vec<u8>,
+) -> Option<LineFields<'a>> {
     if fields.key == Some(fields.text) {
         return None;
     }
@@ -72,7 +76,7 @@ pub(super) fn parse<'a>(line: &'a [u8], fields: Fields<'_>, buffer: &'a mut Vec<
     if line.at < line.bytes.len() || fields.key.is_some() != key.is_some() {
         return None;
     }
-    Some(Found { text: Cow::Borrowed(text?.text(buffer)?), key })
+    Some(LineFields { text: Cow::Borrowed(text?.text(buffer)?), key })
 }
 
 /// Where a string is.
@@ -377,7 +381,7 @@ mod tests {
             let line = serde_json::json!({ "text": text, "id": key, "other": other, "n": 1, "b": true }).to_string();
             let mut buffer = Vec::new();
             let found = parse(line.as_bytes(), FIELDS, &mut buffer);
-            prop_assert_eq!(found, Some(Found { text: text.into(), key: Some(key) }));
+            prop_assert_eq!(found, Some(LineFields { text: text.into(), key: Some(key) }));
         }
 
         #[test]
@@ -398,7 +402,7 @@ mod tests {
             let line = format!("{{\"id\": 7, \"text\": {written}, \"n\": 1}}");
             let mut buffer = Vec::new();
             let found = parse(line.as_bytes(), FIELDS, &mut buffer);
-            prop_assert_eq!(found, Some(Found { text: text.into(), key: Some("7".to_owned()) }));
+            prop_assert_eq!(found, Some(LineFields { text: text.into(), key: Some("7".to_owned()) }));
         }
     }
 }

@@ -65,7 +65,7 @@ pub(super) enum PathColumn<'a> {
 }
 
 /// The columns to read from a table.
-pub(super) struct Wanted<'a> {
+pub(super) struct WantedMetadata<'a> {
     pub(super) path: PathColumn<'a>,
     pub(super) keep: Option<&'a [Keep]>,
     /// Columns whose values become lists.
@@ -82,7 +82,7 @@ pub(super) struct Columns {
     pub(super) kept: Vec<(usize, Keep)>,
 }
 
-impl Wanted<'_> {
+impl WantedMetadata<'_> {
     /// Finds the columns among `names`.
     ///
     /// # Errors

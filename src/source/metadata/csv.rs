@@ -4,7 +4,7 @@
 
 use csv::{ByteRecord, ReaderBuilder};
 
-use super::columns::Wanted;
+use super::columns::WantedMetadata;
 use super::value::from_text;
 use super::{Row, Table};
 use crate::error::{Error, Result};
@@ -17,7 +17,7 @@ pub(super) enum Dialect {
     Tsv,
 }
 
-pub(super) fn read(bytes: &[u8], dialect: Dialect, wanted: &Wanted<'_>) -> Result<Table> {
+pub(super) fn read(bytes: &[u8], dialect: Dialect, wanted: &WantedMetadata<'_>) -> Result<Table> {
     let failed = |e: csv::Error| Error::usage("the table cannot be read").caused_by(e);
     let mut reader = ReaderBuilder::new()
         .has_headers(false)
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn rows_know_their_line_and_offset() {
-        let wanted = Wanted { path: PathColumn::Named("p"), keep: None, lists: &[] };
+        let wanted = WantedMetadata { path: PathColumn::Named("p"), keep: None, lists: &[] };
         for (text, places) in [
             ("p,q\na,1\n\n\"b\nc\",2\nd,3", [(2, 4), (4, 9), (6, 17)]),
             ("p,q\r\na,1\r\n\r\n\"b\nc\",2\r\nd,3\r\n", [(2, 5), (4, 12), (6, 21)]),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value as Json};
 
-use super::columns::Wanted;
+use super::columns::WantedMetadata;
 use super::value::from_json;
 use super::{Row, Table};
 use crate::error::Result;
@@ -17,7 +17,7 @@ struct Line {
     object: Result<Map<String, Json>, Reject>,
 }
 
-pub(super) fn read(bytes: &[u8], wanted: &Wanted<'_>) -> Result<Table> {
+pub(super) fn read(bytes: &[u8], wanted: &WantedMetadata<'_>) -> Result<Table> {
     let lines = lines(bytes);
     let mut names: Vec<String> = Vec::new();
     let mut seen = HashSet::new();

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
 pub use self::columns::{Keep, parse_keep};
-use self::columns::{PathColumn, Wanted};
+use self::columns::{PathColumn, WantedMetadata};
 pub(super) use self::csv::begin;
 pub(super) use self::labels::Labels;
 pub use self::placed::{BESIDE_NAMES, list_beside};
@@ -105,7 +105,8 @@ impl MetadataFile {
         lists: &[String],
     ) -> Result<Metadata> {
         check_local("metadata", &self.path)?;
-        let wanted = Wanted { path: PathColumn::Named(&self.path_field), keep: self.keep.as_deref(), lists };
+        let wanted =
+            WantedMetadata { path: PathColumn::Named(&self.path_field), keep: self.keep.as_deref(), lists };
         let table = PlacedTable {
             path: self.path.clone(),
             folder: source.clone(),
@@ -117,7 +118,7 @@ impl MetadataFile {
 }
 
 /// Reads the table at `path`, and hashes its bytes.
-fn read_table(path: &Path, wanted: &Wanted<'_>) -> Result<(Table, u128)> {
+fn read_table(path: &Path, wanted: &WantedMetadata<'_>) -> Result<(Table, u128)> {
     let bytes = read_file(path)?;
     let content = xxh3_128(&bytes);
     let table = match extension(path).as_str() {

@@ -5,7 +5,7 @@ use arrow_schema::Schema;
 use bytes::Bytes;
 use serde_json::Value as Json;
 
-use super::columns::{Columns, Wanted};
+use super::columns::{Columns, WantedMetadata};
 use super::{Row, Table};
 use crate::error::{Error, Result};
 use crate::schema::Field;
@@ -16,7 +16,7 @@ use crate::source::table::{NextRows, cell, field_type, is_text, json};
 /// Bytes of the largest value that is read.
 const MAX_VALUE_BYTES: u64 = 64 << 20;
 
-pub(super) fn read(bytes: Vec<u8>, wanted: &Wanted<'_>) -> Result<Table> {
+pub(super) fn read(bytes: Vec<u8>, wanted: &WantedMetadata<'_>) -> Result<Table> {
     let refused = |broken| match broken {
         Broken::Failed(error) => error,
         Broken::Damaged(reject) => Error::usage(reject.message),
@@ -88,5 +88,59 @@ fn read_row(batch: &RecordBatch, row: usize, number: u64, columns: &Columns, fie
         name: text(columns.path).map(String::into_bytes),
         label: columns.label.and_then(text),
         values: Ok(values.collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ::parquet::arrow::ArrowWriter;
+    use arrow_array::types::Int32Type;
+    use arrow_array::{ArrayRef, DictionaryArray, StringArray};
+
+    use super::super::columns::PathColumn;
+    use super::*;
+    use crate::sample::Value;
+    use crate::schema::FieldType;
+
+    fn table(columns: [(&str, ArrayRef); 2]) -> Vec<u8> {
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.into_inner().unwrap()
+    }
+
+    fn read_table(bytes: Vec<u8>) -> Result<Table> {
+        read(bytes, &WantedMetadata { path: PathColumn::Conventional, keep: None, lists: &[] })
+    }
+
+    fn names() -> ArrayRef {
+        Arc::new(StringArray::from(vec!["a.jpg", "b.jpg", "c.jpg"]))
+    }
+
+    #[test]
+    fn categories_are_strings() {
+        let kinds = DictionaryArray::<Int32Type>::from_iter(["day", "night", "day"]);
+        let table = read_table(table([("file_name", names()), ("kind", Arc::new(kinds))])).unwrap();
+        assert_eq!(table.fields, [Field::nullable("kind", FieldType::String)]);
+        let of = |row: &Row| row.values.as_ref().unwrap()[0].clone();
+        assert_eq!(
+            table.rows.iter().map(of).collect::<Vec<_>>(),
+            ["day", "night", "day"].map(|k| Value::Text(k.into()))
+        );
+    }
+
+    #[test]
+    fn damage_is_refused_and_not_a_row() {
+        let whole = table([("file_name", names()), ("kind", names())]);
+        let refused = |bytes: Vec<u8>| read_table(bytes).err().map(|e| e.to_string());
+        assert_eq!(refused(whole.clone()), None);
+        let start = refused(whole[..whole.len() - 9].to_vec()).unwrap();
+        assert!(start.contains("the Parquet file is damaged"), "{start}");
+        let mut pages = whole;
+        pages[4..80].fill(0xff);
+        let pages = refused(pages).unwrap();
+        assert!(pages.contains("the Parquet file is damaged"), "{pages}");
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::columns::{PathColumn, Wanted};
+use super::columns::{PathColumn, WantedMetadata};
 use super::labels::Labels;
 use super::lists::ListFields;
 use super::{Metadata, Row, Table, read_table};
@@ -60,13 +60,13 @@ pub fn list_beside(
             }
         })
         .collect();
-    let wanted = Wanted { path: PathColumn::Conventional, keep: None, lists };
+    let wanted = WantedMetadata { path: PathColumn::Conventional, keep: None, lists };
     list_tables(&placed, &wanted, follow_links, classes)
 }
 
 pub(super) fn list_tables(
     placed: &[PlacedTable],
-    wanted: &Wanted<'_>,
+    wanted: &WantedMetadata<'_>,
     follow_links: bool,
     classes: Option<&[String]>,
 ) -> Result<Metadata> {

@@ -23,7 +23,7 @@ use crate::source::PlannedFile;
 use crate::source::metadata::{Keep, MetadataFile};
 use crate::source::table::NextRows;
 use crate::source::table::parquet::{Groups, ParquetFile};
-use crate::source::text::columns::Wanted;
+use crate::source::text::columns::WantedColumns;
 
 /// Address space of a process: far above what these files need, far below what damage may claim.
 const ADDRESS_SPACE: u64 = 1 << 30;
@@ -145,7 +145,8 @@ fn first_pages(bytes: &[u8]) -> Vec<usize> {
 fn text_rows(path: &Path) -> Option<usize> {
     let file = ParquetFile::open(&PlannedFile::now(path).unwrap()).ok()?;
     let keep = ["n", "tags"].map(|name| Keep { name: name.to_owned(), ty: None });
-    let wanted = Wanted { text: "text".to_owned(), key: Some("file_name".to_owned()), keep: keep.to_vec() };
+    let wanted =
+        WantedColumns { text: "text".to_owned(), key: Some("file_name".to_owned()), keep: keep.to_vec() };
     let (columns, _) = wanted.columns(file.schema()).ok()?;
     let mut groups = Groups::new(file, columns.alone().0, 0..1, 1 << 20);
     let mut rows = 0;

@@ -15,7 +15,7 @@ use crate::schema::{Field, FieldType};
 use crate::source::PlannedFile;
 use crate::source::metadata::Keep;
 use crate::source::stream::{Broken, Stream};
-use crate::source::text::columns::{Columns, Wanted};
+use crate::source::text::columns::{Columns, WantedColumns};
 
 const ROWS: usize = 90;
 
@@ -30,9 +30,9 @@ fn batch() -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap()
 }
 
-fn wanted() -> Wanted {
+fn wanted() -> WantedColumns {
     let keep = ["n", "list"].map(|name| Keep { name: name.to_owned(), ty: None });
-    Wanted { text: "text".to_owned(), key: Some("n".to_owned()), keep: keep.to_vec() }
+    WantedColumns { text: "text".to_owned(), key: Some("n".to_owned()), keep: keep.to_vec() }
 }
 
 fn parquet_bytes() -> Vec<u8> {

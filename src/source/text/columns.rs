@@ -16,7 +16,7 @@ use crate::source::table::{RowBatch, cell, field_type, is_text, json, text};
 
 /// The columns that are wanted, by name.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct WantedColumns {
     /// Column with the text.
     pub text: String,
     /// Column with the key.
@@ -33,7 +33,7 @@ pub struct Columns {
     kept: Vec<usize>,
 }
 
-impl Wanted {
+impl WantedColumns {
     /// Finds the columns in `schema`, with the types of those that are kept.
     ///
     /// # Errors

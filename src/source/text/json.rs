@@ -49,7 +49,7 @@ impl Path {
 
 /// The fields that are wanted.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct WantedPaths {
     /// Field with the text.
     pub text: Path,
     /// Field with the key.
@@ -60,7 +60,7 @@ pub struct Wanted {
 
 /// What a line holds.
 #[derive(Debug, PartialEq)]
-pub struct Found {
+pub struct ObjectFields {
     /// The text.
     pub text: String,
     /// The key, when one was wanted.
@@ -69,14 +69,14 @@ pub struct Found {
     pub kept: Vec<Value>,
 }
 
-impl Wanted {
+impl WantedPaths {
     /// Finds the fields in a line (without its line end). Of a name that comes twice, the last one counts.
     ///
     /// # Errors
     ///
     /// A [`Reject`] for a line that is empty, not a JSON object, lacks the text or the key, or has a value that does not
     /// fit the type of its field.
-    pub fn find(&self, line: &str) -> Result<Found, Reject> {
+    pub fn find(&self, line: &str) -> Result<ObjectFields, Reject> {
         if line.trim_ascii().is_empty() {
             return Err(Reject::new(RejectCode::Empty, "the line is empty"));
         }
@@ -99,7 +99,7 @@ impl Wanted {
             None => self.text.find(&members).cloned(),
         };
         match text {
-            Some(Json::String(text)) => Ok(Found { text, key, kept }),
+            Some(Json::String(text)) => Ok(ObjectFields { text, key, kept }),
             other => Err(unusable(&self.text.whole, other.as_ref(), "a string", "--text-field")),
         }
     }
@@ -139,7 +139,7 @@ fn unusable(name: &str, found: Option<&Json>, wanted: &str, flag: &str) -> Rejec
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Collects the members that may hold a wanted field.
-struct Members<'a>(&'a Wanted);
+struct Members<'a>(&'a WantedPaths);
 
 impl<'de> Visitor<'de> for Members<'_> {
     type Value = Vec<(String, Json)>;
@@ -170,10 +170,10 @@ mod tests {
     use super::*;
     use crate::schema::FieldType;
 
-    fn wanted(text: &str) -> Wanted {
+    fn wanted(text: &str) -> WantedPaths {
         let kept = [("meta.lang", FieldType::String), ("n", FieldType::Int64), ("meta", FieldType::Json)];
         let kept = kept.map(|(name, ty)| (Path::new(name), Field::nullable(name, ty)));
-        Wanted { text: Path::new(text), key: Some(Path::new("meta.id")), kept: kept.to_vec() }
+        WantedPaths { text: Path::new(text), key: Some(Path::new("meta.id")), kept: kept.to_vec() }
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub struct Sample {
 
 /// What a tar file holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum NextSample {
     /// A sample.
     Sample(Sample),
     /// Something that is not read: its name, or nothing for the tar file itself, and the reason.
@@ -55,7 +55,7 @@ pub enum Found {
 pub struct Samples {
     stream: Stream,
     /// What is read and not given yet, with the offset in the decompressed data at which it starts.
-    ready: VecDeque<(u64, Found)>,
+    ready: VecDeque<(u64, NextSample)>,
     pending: Option<(u64, Sample)>,
     /// Hashes of the names of all samples.
     seen: HashSet<u128>,
@@ -120,7 +120,7 @@ impl Samples {
     /// # Errors
     ///
     /// Failures of the operating system, never damage of the file.
-    pub fn read(&mut self) -> Result<Option<(u64, Found)>> {
+    pub fn read(&mut self) -> Result<Option<(u64, NextSample)>> {
         loop {
             if let Some(found) = self.ready.pop_front() {
                 return Ok(Some(found));
@@ -164,7 +164,7 @@ impl Samples {
         // The sample that is cut off is not whole; one before it is.
         self.pending = self.pending.take().filter(|(_, pending)| Some(&pending.name) != name.as_ref());
         self.end();
-        self.ready.push_back((start, Found::Rejected(name, reject)));
+        self.ready.push_back((start, NextSample::Rejected(name, reject)));
     }
 
     fn member(&mut self, start: u64, member: Member) {
@@ -173,7 +173,7 @@ impl Samples {
         }
         let unsafe_path = |why: &str| {
             let name = portable_name(OsStr::from_bytes(&member.name));
-            Found::Rejected(Some(name), Reject::new(RejectCode::UnsafePath, why))
+            NextSample::Rejected(Some(name), Reject::new(RejectCode::UnsafePath, why))
         };
         let Some(path) = safe(&member.name) else {
             self.ready.push_back((start, unsafe_path("the path of the member leads out of the tar file")));
@@ -188,13 +188,13 @@ impl Samples {
                 return;
             }
             Body::Folder | Body::Other => {
-                self.ready.push_back((start, Found::Skipped));
+                self.ready.push_back((start, NextSample::Skipped));
                 return;
             }
         };
         let last = name.rsplit('/').next().unwrap_or_default();
         if last.is_empty() || last.starts_with("__") || last.starts_with('.') {
-            self.ready.push_back((start, Found::Skipped));
+            self.ready.push_back((start, NextSample::Skipped));
             return;
         }
         if self.pending.as_ref().is_none_or(|(_, pending)| pending.name != name) {
@@ -221,10 +221,10 @@ impl Samples {
     fn flush(&mut self) {
         let Some((start, sample)) = self.pending.take() else { return };
         let found = if self.seen.insert(xxh3_128(sample.name.as_bytes())) {
-            Found::Sample(sample)
+            NextSample::Sample(sample)
         } else {
             let message = "the sample comes twice in the tar file; the first one stands";
-            Found::Rejected(Some(sample.name), Reject::new(RejectCode::Corrupt, message))
+            NextSample::Rejected(Some(sample.name), Reject::new(RejectCode::Corrupt, message))
         };
         self.ready.push_back((start, found));
     }

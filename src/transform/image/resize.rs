@@ -6,14 +6,14 @@ use super::geometry::{Rect, Size};
 use super::lanczos::{SUPPORT, lanczos3};
 use super::pixels::Pixels;
 use super::text::Filter;
-pub(super) use crate::decode::Part;
+pub(super) use crate::decode::SourceRegion;
 use crate::sample::Reject;
 
 /// The part of a source, decoded at 1/`reduction` of `size`, that becomes `crop` of an image of `resized` size.
-pub(super) fn part(size: Size, reduction: u32, resized: Size, crop: Rect) -> Part {
+pub(super) fn part(size: Size, reduction: u32, resized: Size, crop: Rect) -> SourceRegion {
     let scale = |source: u32, resized: u32| f64::from(source) / f64::from(reduction) / f64::from(resized);
     let (x, y) = (scale(size.width, resized.width), scale(size.height, resized.height));
-    Part {
+    SourceRegion {
         left: f64::from(crop.left) * x,
         top: f64::from(crop.top) * y,
         width: f64::from(crop.size.width) * x,
@@ -22,7 +22,7 @@ pub(super) fn part(size: Size, reduction: u32, resized: Size, crop: Rect) -> Par
 }
 
 /// The pixels of a source of `size` that [`resize`] reads for `part` of it.
-pub(super) fn read_by(filter: Filter, size: Size, part: Part, target: Size) -> Rect {
+pub(super) fn read_by(filter: Filter, size: Size, part: SourceRegion, target: Size) -> Rect {
     // Pixels of the smaller of the two images on each side.
     let support = match filter {
         Filter::Lanczos3 => SUPPORT,
@@ -58,7 +58,7 @@ pub(super) fn resize(
     resizer: &mut Resizer,
     filter: Filter,
     source: &Pixels,
-    part: Part,
+    part: SourceRegion,
     target: Size,
     out: &mut Pixels,
 ) -> Result<(), Reject> {

@@ -13,12 +13,12 @@ use crate::sample::{Ids, Record, Text, Value};
 use crate::schema::{Field, FieldType, IdWidth, Schema};
 
 /// Decoded rows. Texts, bytes and ids are handed out as views into the decoded columns.
-pub(super) struct Rows {
+pub(super) struct DecodedRows {
     columns: Vec<(Field, ArrayRef, Bytes)>,
     len: usize,
 }
 
-impl Rows {
+impl DecodedRows {
     /// The rows of `batch`, whose columns are those of `schema`. The error is one sentence.
     pub(super) fn new(schema: &Schema, batch: &RecordBatch) -> Result<Self, String> {
         let mut columns = Vec::with_capacity(schema.fields.len());
@@ -35,7 +35,7 @@ impl Rows {
         self.len
     }
 
-    /// The record in `row`, which is below [`Rows::len`].
+    /// The record in `row`, which is below [`DecodedRows::len`].
     pub(super) fn record(&self, schema: &Schema, row: usize) -> Result<Record, String> {
         let mut values = Vec::with_capacity(self.columns.len());
         for (field, column, payload) in &self.columns {

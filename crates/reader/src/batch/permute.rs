@@ -46,14 +46,14 @@ pub(super) fn key(seed: u64, purpose: Purpose, epoch: u64, part: u64) -> u64 {
 /// A bijection of `0..n` chosen by a key.
 #[derive(Debug, Clone)]
 pub(super) enum Permutation {
-    Small(Table),
+    Small(SmallPermutation),
     Large(Network),
 }
 
 impl Permutation {
     pub(super) fn new(n: u64, key: u64) -> Self {
         if n <= SMALL {
-            Permutation::Small(Table::new(n, key))
+            Permutation::Small(SmallPermutation::new(n, key))
         } else {
             Permutation::Large(Network::new(n, key))
         }
@@ -78,12 +78,12 @@ impl Permutation {
 
 /// A permutation of at most [`SMALL`] numbers and its inverse.
 #[derive(Debug, Clone)]
-pub(super) struct Table {
+pub(super) struct SmallPermutation {
     numbers: Box<[u8]>,
     positions: Box<[u8]>,
 }
 
-impl Table {
+impl SmallPermutation {
     /// Shuffles `0..n` (Durstenfeld 1964), so every order is equally likely.
     fn new(n: u64, key: u64) -> Self {
         let mut numbers: Box<[u8]> = (0..n).map(|number| number as u8).collect();

@@ -8,7 +8,7 @@ use image::ImageDecoder;
 use super::jpeg_engine::JpegEngine;
 use super::pixels::{Pixels, Rect, Size};
 use super::reject::{corrupt, of_jpeg};
-use super::resize::{Part, resize};
+use super::resize::{SourceRegion, resize};
 use super::samples::to_8_bits;
 use super::sniff::{ImageType, sniff};
 use super::{luma, other, turbo};
@@ -57,7 +57,7 @@ impl Decoder {
     pub fn decode(
         &mut self,
         image: Stored<'_>,
-        part: Part,
+        part: SourceRegion,
         target: Size,
         channels: usize,
         out: &mut [u8],
@@ -73,7 +73,7 @@ impl Decoder {
         let size = Size::new(right.saturating_sub(left).max(1), bottom.saturating_sub(top).max(1));
         let mut source = std::mem::take(&mut self.part);
         source.reshape(size, channels);
-        let part = Part { left: part.left - f64::from(left), top: part.top - f64::from(top), ..part };
+        let part = SourceRegion { left: part.left - f64::from(left), top: part.top - f64::from(top), ..part };
         let done = self
             .rect(image, Rect { left, top, size }, channels, &mut source.data)
             .and_then(|()| resize(&mut self.resizer, FILTER, &source, part, target, out));
@@ -241,11 +241,16 @@ mod tests {
         (0..20 * 12 * channels).map(|n| (n * 7 % 251) as u8).collect()
     }
 
-    fn part(left: f64, top: f64, width: f64, height: f64) -> Part {
-        Part { left, top, width, height }
+    fn part(left: f64, top: f64, width: f64, height: f64) -> SourceRegion {
+        SourceRegion { left, top, width, height }
     }
 
-    fn decode(image: Stored<'_>, part: Part, (w, h): (u32, u32), channels: usize) -> Result<Vec<u8>, Reject> {
+    fn decode(
+        image: Stored<'_>,
+        part: SourceRegion,
+        (w, h): (u32, u32),
+        channels: usize,
+    ) -> Result<Vec<u8>, Reject> {
         let mut out = vec![0; w as usize * h as usize * channels];
         Decoder::default().decode(image, part, Size::new(w, h), channels, &mut out).map(|()| out)
     }

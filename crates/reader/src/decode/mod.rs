@@ -21,7 +21,7 @@ pub use mask::{Mask, Palette};
 pub use pixels::Size;
 pub use pixels::{Pixels, Rect};
 pub use reject::{corrupt, of_jpeg, truncated, unsupported};
-pub use resize::Part;
+pub use resize::SourceRegion;
 pub use resize::resize;
 pub use samples::to_8_bits;
 pub use sniff::foreign_format;

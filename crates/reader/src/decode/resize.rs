@@ -10,7 +10,7 @@ use super::reject::corrupt;
 /// The part of a source that becomes the target, in source pixels. A decode at a smaller scale leaves a last row or
 /// column that is only partly covered, and a crop after the resize starts anywhere, hence fractions.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Part {
+pub struct SourceRegion {
     /// First column.
     pub left: f64,
     /// First row.
@@ -26,7 +26,7 @@ pub fn resize(
     resizer: &mut Resizer,
     filter: FilterType,
     source: &Pixels,
-    part: Part,
+    part: SourceRegion,
     target: Size,
     out: &mut [u8],
 ) -> Result<(), Reject> {

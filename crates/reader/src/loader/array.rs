@@ -60,7 +60,7 @@ impl fmt::Display for DType {
 
 /// A block of elements of one type.
 #[derive(Debug)]
-pub(super) enum Block {
+pub(super) enum Elements {
     Bool(Vec<bool>),
     UInt8(Vec<u8>),
     Int32(Vec<i32>),
@@ -77,19 +77,19 @@ pub trait Element: Copy + Default + PartialEq + fmt::Debug + Send + Sync + seale
 }
 
 mod sealed {
-    use super::Block;
+    use super::Elements;
 
-    /// Keeps [`Element`](super::Element) to the types of [`Block`], and gets at them.
+    /// Keeps [`Element`](super::Element) to the types of [`Elements`], and gets at them.
     pub trait Sealed: Sized {
         #[doc(hidden)]
         #[allow(private_interfaces)]
-        fn wrap(block: Vec<Self>) -> Block;
+        fn wrap(block: Vec<Self>) -> Elements;
         #[doc(hidden)]
         #[allow(private_interfaces)]
-        fn of(block: &Block) -> Option<&Vec<Self>>;
+        fn of(block: &Elements) -> Option<&Vec<Self>>;
         #[doc(hidden)]
         #[allow(private_interfaces)]
-        fn of_mut(block: &mut Block) -> Option<&mut Vec<Self>>;
+        fn of_mut(block: &mut Elements) -> Option<&mut Vec<Self>>;
     }
 }
 
@@ -97,13 +97,13 @@ mod sealed {
 macro_rules! each {
     ($block:expr, $v:ident => $result:expr) => {
         match $block {
-            Block::Bool($v) => $result,
-            Block::UInt8($v) => $result,
-            Block::Int32($v) => $result,
-            Block::Int64($v) => $result,
-            Block::UInt64($v) => $result,
-            Block::Float32($v) => $result,
-            Block::Float64($v) => $result,
+            Elements::Bool($v) => $result,
+            Elements::UInt8($v) => $result,
+            Elements::Int32($v) => $result,
+            Elements::Int64($v) => $result,
+            Elements::UInt64($v) => $result,
+            Elements::Float32($v) => $result,
+            Elements::Float64($v) => $result,
         }
     };
 }
@@ -116,20 +116,20 @@ macro_rules! element {
 
         #[allow(private_interfaces)]
         impl sealed::Sealed for $ty {
-            fn wrap(block: Vec<Self>) -> Block {
-                Block::$variant(block)
+            fn wrap(block: Vec<Self>) -> Elements {
+                Elements::$variant(block)
             }
 
-            fn of(block: &Block) -> Option<&Vec<Self>> {
+            fn of(block: &Elements) -> Option<&Vec<Self>> {
                 match block {
-                    Block::$variant(block) => Some(block),
+                    Elements::$variant(block) => Some(block),
                     _ => None,
                 }
             }
 
-            fn of_mut(block: &mut Block) -> Option<&mut Vec<Self>> {
+            fn of_mut(block: &mut Elements) -> Option<&mut Vec<Self>> {
                 match block {
-                    Block::$variant(block) => Some(block),
+                    Elements::$variant(block) => Some(block),
                     _ => None,
                 }
             }
@@ -139,16 +139,16 @@ macro_rules! element {
 
 element!(bool => Bool, u8 => UInt8, i32 => Int32, i64 => Int64, u64 => UInt64, f32 => Float32, f64 => Float64);
 
-impl Block {
+impl Elements {
     pub(super) fn dtype(&self) -> DType {
         match self {
-            Block::Bool(_) => DType::Bool,
-            Block::UInt8(_) => DType::UInt8,
-            Block::Int32(_) => DType::Int32,
-            Block::Int64(_) => DType::Int64,
-            Block::UInt64(_) => DType::UInt64,
-            Block::Float32(_) => DType::Float32,
-            Block::Float64(_) => DType::Float64,
+            Elements::Bool(_) => DType::Bool,
+            Elements::UInt8(_) => DType::UInt8,
+            Elements::Int32(_) => DType::Int32,
+            Elements::Int64(_) => DType::Int64,
+            Elements::UInt64(_) => DType::UInt64,
+            Elements::Float32(_) => DType::Float32,
+            Elements::Float64(_) => DType::Float64,
         }
     }
 
@@ -170,7 +170,7 @@ impl Block {
 pub struct Array {
     shape: Vec<usize>,
     /// At least as long as the shape says: what is behind it is left over from before.
-    block: Block,
+    block: Elements,
     len: usize,
     pool: Option<Arc<Pool>>,
 }
@@ -240,7 +240,7 @@ impl Array {
 impl Drop for Array {
     fn drop(&mut self) {
         if let Some(pool) = self.pool.take() {
-            pool.put(std::mem::replace(&mut self.block, Block::UInt8(Vec::new())));
+            pool.put(std::mem::replace(&mut self.block, Elements::UInt8(Vec::new())));
         }
     }
 }

@@ -8,13 +8,13 @@ use dsconvert_dataset::error::Result;
 use dsconvert_dataset::packing::Row;
 
 use super::batch::{Batch, BatchId, BlankRow};
-use super::fields::{Fields, Part};
+use super::fields::{BatchField, Fields};
 use super::image::{ImageRows, ImageScratch};
 use super::options::{Batching, IdType, LoaderOptions};
 use super::packed::StoredPieces;
 use super::pool::Pool;
 use super::stored;
-use super::text::{PackedRows, Rows};
+use super::text::{PackedRows, TokenRows};
 use crate::batch::MicroBatch;
 use crate::lend::Tokens;
 use crate::{Record, Split};
@@ -89,7 +89,7 @@ impl Assembler {
         };
         self.with_tokens(&batch.records, &records, |tokens| {
             let pieces = pieces.as_ref();
-            let text = Rows { batch, tokens, pieces, options: &self.options.text, pool: &self.pool };
+            let text = TokenRows { batch, tokens, pieces, options: &self.options.text, pool: &self.pool };
             self.rows(id, &text, &records, scratch, stop)
         })
     }
@@ -113,7 +113,7 @@ impl Assembler {
     fn rows(
         &self,
         id: BatchId,
-        text: &Rows<'_>,
+        text: &TokenRows<'_>,
         records: &[Record],
         scratch: &mut Scratch,
         stop: &AtomicBool,
@@ -137,8 +137,8 @@ impl Assembler {
                 pool: &self.pool,
             };
             let (column, without) = match *part {
-                Part::Image(place) => images(place).column(&mut scratch.image, stop)?,
-                Part::Mask(place) => images(place).masks(stop)?,
+                BatchField::Image(place) => images(place).column(&mut scratch.image, stop)?,
+                BatchField::Mask(place) => images(place).masks(stop)?,
                 _ => continue,
             };
             decoded.push_back(column);
@@ -150,14 +150,14 @@ impl Assembler {
         let mut columns = Vec::with_capacity(self.fields.parts.len());
         for (name, part) in &self.fields.parts {
             let column = match *part {
-                Part::Image(_) | Part::Mask(_) => match decoded.pop_front() {
+                BatchField::Image(_) | BatchField::Mask(_) => match decoded.pop_front() {
                     Some(column) => column,
                     None => continue, // one was made for each
                 },
-                Part::Label(place) => stored::labels(&self.pool, records, rows, place, &blank),
-                Part::Stored(place, ty) => stored::column(&self.pool, records, rows, place, ty)?,
-                Part::StoredValid(place) => stored::validity(&self.pool, records, rows, place),
-                Part::Valid => stored::valid(&self.pool, batch.records.len(), rows, &blank),
+                BatchField::Label(place) => stored::labels(&self.pool, records, rows, place, &blank),
+                BatchField::Stored(place, ty) => stored::column(&self.pool, records, rows, place, ty)?,
+                BatchField::StoredValid(place) => stored::validity(&self.pool, records, rows, place),
+                BatchField::Valid => stored::valid(&self.pool, batch.records.len(), rows, &blank),
                 part => match self.options.text.ids {
                     IdType::Int64 => text.column::<i64>(self.fields.shape, part)?,
                     IdType::Int32 => text.column::<i32>(self.fields.shape, part)?,
@@ -191,7 +191,7 @@ impl Assembler {
             let (options, pool) = (&self.options.text, &self.pool);
             let packed = PackedRows { rows, filler_rows, seq_len, tokens, options, pool };
             let column = |part| match (part, options.ids) {
-                (Part::Valid, _) => Ok(stored::valid(pool, rows.len(), all_rows, &[])),
+                (BatchField::Valid, _) => Ok(stored::valid(pool, rows.len(), all_rows, &[])),
                 (part, IdType::Int64) => packed.column::<i64>(part),
                 (part, IdType::Int32) => packed.column::<i32>(part),
             };

@@ -23,7 +23,7 @@ use dsconvert_dataset::threads;
 use super::BatchFinisher;
 use super::assemble::{Assembler, Scratch};
 use super::batch::Batch;
-use super::schedule::{Plan, Rows, Schedule};
+use super::schedule::{BatchRows, LoaderPlan, Schedule};
 use super::state::LoaderState;
 use crate::batch::Layout;
 
@@ -45,7 +45,7 @@ pub(super) struct Engine {
 struct Shared {
     assembler: Arc<Assembler>,
     finisher: Option<Arc<BatchFinisher>>,
-    plan: Arc<Plan>,
+    plan: Arc<LoaderPlan>,
     layout: Layout,
     in_flight: u64,
     queue: Mutex<Queue>,
@@ -79,7 +79,7 @@ impl Engine {
     pub(super) fn start(
         assembler: Arc<Assembler>,
         finisher: Option<Arc<BatchFinisher>>,
-        plan: Arc<Plan>,
+        plan: Arc<LoaderPlan>,
         at: LoaderState,
         layout: Layout,
         threads: usize,
@@ -275,8 +275,10 @@ impl Shared {
         let made = caught(|| {
             let Some(task) = schedule.task(ticket)? else { return Ok(None) };
             let batch = match &task.rows {
-                Rows::Records(batch) => self.assembler.records(task.id, batch, scratch, &self.stop)?,
-                Rows::Packed { rows, filler_rows } => self.assembler.packed(task.id, rows, *filler_rows)?,
+                BatchRows::Records(batch) => self.assembler.records(task.id, batch, scratch, &self.stop)?,
+                BatchRows::Packed { rows, filler_rows } => {
+                    self.assembler.packed(task.id, rows, *filler_rows)?
+                }
             };
             let batch = match &self.finisher {
                 Some(finish) if !self.stop.load(Ordering::Relaxed) => finish(batch)?,
@@ -306,7 +308,7 @@ impl Queue {
     }
 
     /// Opens the epoch after the current one. A failure is returned to the caller that asks for that epoch.
-    fn open_next(&mut self, plan: &Arc<Plan>, layout: Layout) {
+    fn open_next(&mut self, plan: &Arc<LoaderPlan>, layout: Layout) {
         let Some(epoch) = self.current.schedule.epoch().checked_add(1) else { return };
         if self.next.is_none() {
             let schedule = plan.start(epoch).and_then(|at| Schedule::new(Arc::clone(plan), at, layout));

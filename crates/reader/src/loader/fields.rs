@@ -17,7 +17,7 @@ const POSITION_IDS: &str = "position_ids";
 
 /// One part of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum BatchField {
     /// Decoded images: their place in the records.
     Image(usize),
     /// Decoded masks, with the view of the images of their records.
@@ -38,16 +38,16 @@ pub(super) enum Part {
     StoredValid(usize),
 }
 
-impl Part {
+impl BatchField {
     /// Whether files are decoded for it.
     pub(super) fn is_decoded(self) -> bool {
-        matches!(self, Part::Image(_) | Part::Mask(_))
+        matches!(self, BatchField::Image(_) | BatchField::Mask(_))
     }
 }
 
 /// How the token ids of a batch are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum TokenLayout {
     /// One row per record, padded to one width.
     Padded,
     /// One record after the other, nothing between.
@@ -59,8 +59,8 @@ pub(super) enum Shape {
 /// The parts of a batch, with their names.
 #[derive(Debug)]
 pub(super) struct Fields {
-    pub(super) parts: Vec<(String, Part)>,
-    pub(super) shape: Shape,
+    pub(super) parts: Vec<(String, BatchField)>,
+    pub(super) shape: TokenLayout,
     /// Place of the token ids or images in a record.
     pub(super) payload: Option<usize>,
     /// For rows that were packed when the dataset was made: the place of the ends of their documents.
@@ -71,13 +71,13 @@ impl Fields {
     pub(super) fn new(split: &Split, options: &LoaderOptions) -> Result<Self> {
         let schema = split.schema();
         let shape = match &options.batching {
-            Batching::Packed(_) => Shape::Packed,
+            Batching::Packed(_) => TokenLayout::Packed,
             Batching::Records(batches) => match batches.size {
-                BatchSize::MaxTokensUnpadded(_) => Shape::Flat,
-                _ => Shape::Padded,
+                BatchSize::MaxTokensUnpadded(_) => TokenLayout::Flat,
+                _ => TokenLayout::Padded,
             },
         };
-        if shape == Shape::Packed && schema.kind == Kind::Images {
+        if shape == TokenLayout::Packed && schema.kind == Kind::Images {
             return Err(Error::usage("images cannot be packed").help("use a batch size"));
         }
         let payload = schema.index_of(match schema.kind {
@@ -109,12 +109,12 @@ impl Fields {
         };
         let mut names = match (split.schema().kind, self.shape) {
             (Kind::Images, _) => vec![IMAGE, LABEL],
-            (Kind::Text, Shape::Padded) if self.pieces.is_some() => {
+            (Kind::Text, TokenLayout::Padded) if self.pieces.is_some() => {
                 vec![INPUT_IDS, LABELS, POSITION_IDS, CU_SEQLENS]
             }
-            (Kind::Text, Shape::Padded) => vec![INPUT_IDS, ATTENTION_MASK, LABELS, LENGTHS],
-            (Kind::Text, Shape::Flat) => vec![INPUT_IDS, LABELS, POSITION_IDS, CU_SEQLENS, LENGTHS],
-            (Kind::Text, Shape::Packed) => vec![INPUT_IDS, LABELS, POSITION_IDS, CU_SEQLENS],
+            (Kind::Text, TokenLayout::Padded) => vec![INPUT_IDS, ATTENTION_MASK, LABELS, LENGTHS],
+            (Kind::Text, TokenLayout::Flat) => vec![INPUT_IDS, LABELS, POSITION_IDS, CU_SEQLENS, LENGTHS],
+            (Kind::Text, TokenLayout::Packed) => vec![INPUT_IDS, LABELS, POSITION_IDS, CU_SEQLENS],
         };
         // Items without classes have none, and a selection may leave fields out.
         let needs = |name: &str| match name {
@@ -142,34 +142,40 @@ impl Fields {
         let part = self.part(split, options, name)?;
         self.parts.push((name.to_owned(), part));
         let as_numbers = match part {
-            Part::Image(place) | Part::Mask(place) => Some(place),
-            Part::Stored(place, ty) => is_number(ty).then_some(place),
+            BatchField::Image(place) | BatchField::Mask(place) => Some(place),
+            BatchField::Stored(place, ty) => is_number(ty).then_some(place),
             _ => None,
         };
         if let Some(place) = as_numbers
             && split.schema().fields.get(place).is_some_and(|f| f.nullable)
         {
-            self.parts.push((format!("{name}.{VALID}"), Part::StoredValid(place)));
+            self.parts.push((format!("{name}.{VALID}"), BatchField::StoredValid(place)));
         }
         Ok(())
     }
 
-    fn part(&self, split: &Split, options: &LoaderOptions, name: &str) -> Result<Part> {
+    fn part(&self, split: &Split, options: &LoaderOptions, name: &str) -> Result<BatchField> {
         let schema = split.schema();
         let generated = match (schema.kind, self.shape, name) {
-            (_, _, VALID) => Some(Part::Valid),
-            (Kind::Text, Shape::Padded, ATTENTION_MASK) => Some(Part::AttentionMask),
-            (Kind::Text, Shape::Padded, POSITION_IDS) if self.pieces.is_some() => Some(Part::PositionIds),
-            (Kind::Text, Shape::Padded, CU_SEQLENS) if self.pieces.is_some() => Some(Part::CuSeqlens),
-            (Kind::Text, Shape::Flat | Shape::Packed, POSITION_IDS) => Some(Part::PositionIds),
-            (Kind::Text, Shape::Flat | Shape::Packed, CU_SEQLENS) => Some(Part::CuSeqlens),
-            (Kind::Text, Shape::Padded | Shape::Flat, LENGTHS) => Some(Part::Lengths),
-            (Kind::Text, _, LABELS) => Some(Part::Labels),
-            (Kind::Text, _, INPUT_IDS) => Some(Part::InputIds),
+            (_, _, VALID) => Some(BatchField::Valid),
+            (Kind::Text, TokenLayout::Padded, ATTENTION_MASK) => Some(BatchField::AttentionMask),
+            (Kind::Text, TokenLayout::Padded, POSITION_IDS) if self.pieces.is_some() => {
+                Some(BatchField::PositionIds)
+            }
+            (Kind::Text, TokenLayout::Padded, CU_SEQLENS) if self.pieces.is_some() => {
+                Some(BatchField::CuSeqlens)
+            }
+            (Kind::Text, TokenLayout::Flat | TokenLayout::Packed, POSITION_IDS) => {
+                Some(BatchField::PositionIds)
+            }
+            (Kind::Text, TokenLayout::Flat | TokenLayout::Packed, CU_SEQLENS) => Some(BatchField::CuSeqlens),
+            (Kind::Text, TokenLayout::Padded | TokenLayout::Flat, LENGTHS) => Some(BatchField::Lengths),
+            (Kind::Text, _, LABELS) => Some(BatchField::Labels),
+            (Kind::Text, _, INPUT_IDS) => Some(BatchField::InputIds),
             _ => None,
         };
         if let Some(part) = generated {
-            if !matches!(part, Part::Valid | Part::Lengths) && self.payload.is_none() {
+            if !matches!(part, BatchField::Valid | BatchField::Lengths) && self.payload.is_none() {
                 return Err(Error::usage(format!(
                     "{name:?} needs the field {INPUT_IDS:?}, which is not selected"
                 )));
@@ -181,7 +187,7 @@ impl Fields {
             Error::usage(format!("a batch has no field {name:?}"))
                 .help(format!("the fields of its records are {}", names.join(", ")))
         })?;
-        if self.shape == Shape::Packed {
+        if self.shape == TokenLayout::Packed {
             let what = format!("{name:?} is a field of records, of which a packed row holds several");
             return Err(
                 Error::usage(what).help("leave it out; the ordinals of the records come with each batch")
@@ -189,24 +195,25 @@ impl Fields {
         }
         let ty = schema.fields.get(place).map_or(FieldType::Binary, |f| f.ty);
         Ok(match (schema.kind, name) {
-            (Kind::Images, LABEL) => Part::Label(place),
-            (Kind::Images, _) if options.image.decode && ty == FieldType::Mask => Part::Mask(place),
-            (Kind::Images, _) if options.image.decode && ty == FieldType::Image => Part::Image(place),
-            _ => Part::Stored(place, ty),
+            (Kind::Images, LABEL) => BatchField::Label(place),
+            (Kind::Images, _) if options.image.decode && ty == FieldType::Mask => BatchField::Mask(place),
+            (Kind::Images, _) if options.image.decode && ty == FieldType::Image => BatchField::Image(place),
+            _ => BatchField::Stored(place, ty),
         })
     }
 
     /// Whether fields of the records are needed other than their token ids.
     pub(super) fn reads_records(&self) -> bool {
-        let stored = |part: &Part| {
-            part.is_decoded() || matches!(part, Part::Label(_) | Part::Stored(..) | Part::StoredValid(_))
+        let stored = |part: &BatchField| {
+            part.is_decoded()
+                || matches!(part, BatchField::Label(_) | BatchField::Stored(..) | BatchField::StoredValid(_))
         };
         self.pieces.is_some() || self.parts.iter().any(|(_, part)| stored(part))
     }
 
     /// Whether token ids are needed. Lengths and what follows from them are known to the plan.
     pub(super) fn reads_tokens(&self) -> bool {
-        self.parts.iter().any(|(_, part)| matches!(part, Part::InputIds | Part::Labels))
+        self.parts.iter().any(|(_, part)| matches!(part, BatchField::InputIds | BatchField::Labels))
     }
 }
 

@@ -63,7 +63,7 @@ use dsconvert_dataset::error::{Error, Result};
 
 use self::assemble::Assembler;
 use self::engine::{Engine, Made};
-use self::schedule::Plan;
+use self::schedule::LoaderPlan;
 use super::Split;
 #[cfg(doc)]
 use super::batch::{BatchOptions, PackOptions};
@@ -96,7 +96,7 @@ pub struct Loader {
     split: Split,
     options: LoaderOptions,
     micro_batches: u64,
-    plan: Arc<Plan>,
+    plan: Arc<LoaderPlan>,
     assembler: Arc<Assembler>,
     finisher: Option<Arc<BatchFinisher>>,
     /// What was handed out.
@@ -123,7 +123,7 @@ impl Loader {
         options.check()?;
         let options = options.for_split(&split)?;
         let micro_batches = options.micro_batches.unwrap_or(options.layout.world_size());
-        let plan = Arc::new(Plan::new(&split, &options, micro_batches)?);
+        let plan = Arc::new(LoaderPlan::new(&split, &options, micro_batches)?);
         options.layout.share(micro_batches).map(drop)?;
         let assembler = Arc::new(Assembler::new(&split, &options)?);
         let at = plan.start(0)?;
@@ -210,7 +210,7 @@ impl Loader {
         self.engine = None;
         let split = self.split.detached();
         std::mem::forget(std::mem::replace(&mut self.split, split));
-        let plan = Plan::new(&self.split, &self.options, self.micro_batches)?;
+        let plan = LoaderPlan::new(&self.split, &self.options, self.micro_batches)?;
         std::mem::forget(std::mem::replace(&mut self.plan, Arc::new(plan)));
         let assembler = Assembler::new(&self.split, &self.options)?;
         std::mem::forget(std::mem::replace(&mut self.assembler, Arc::new(assembler)));
@@ -356,16 +356,16 @@ impl Loader {
     /// The plan behind it: what any step holds, on any rank, for example to normalise a loss. `None` for packed rows.
     pub fn batch_plan(&self) -> Option<&BatchPlan<Split>> {
         match &*self.plan {
-            Plan::Records(plan) => Some(plan),
-            Plan::Packed(_) => None,
+            LoaderPlan::Records(plan) => Some(plan),
+            LoaderPlan::Packed(_) => None,
         }
     }
 
     /// The plan behind packed rows.
     pub fn pack_plan(&self) -> Option<&PackPlan<Split>> {
         match &*self.plan {
-            Plan::Packed(plan) => Some(plan),
-            Plan::Records(_) => None,
+            LoaderPlan::Packed(plan) => Some(plan),
+            LoaderPlan::Records(_) => None,
         }
     }
 }

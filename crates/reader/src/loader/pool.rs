@@ -7,13 +7,13 @@ use std::sync::Mutex;
 
 use dsconvert_dataset::error::{Error, Result};
 
-use super::array::{Block, Element};
+use super::array::{Element, Elements};
 use dsconvert_dataset::storage::briefly;
 
 /// Blocks that came back.
 #[derive(Debug)]
 pub(super) struct Pool {
-    blocks: Mutex<Vec<Block>>,
+    blocks: Mutex<Vec<Elements>>,
     /// Most blocks it keeps.
     most: usize,
 }
@@ -63,7 +63,7 @@ impl Pool {
 
     /// Takes a block back. Never waits: an array may be dropped anywhere, even in a process that was forked while
     /// another thread was here.
-    pub(super) fn put(&self, block: Block) {
+    pub(super) fn put(&self, block: Elements) {
         let Some(mut blocks) = briefly(&self.blocks) else { return };
         if block.len() > 0 && blocks.len() < self.most {
             blocks.push(block);
@@ -95,8 +95,8 @@ mod tests {
     #[test]
     fn a_pool_keeps_only_so_many() {
         let pool = Pool::new(1);
-        pool.put(Block::UInt8(vec![1; 10]));
-        pool.put(Block::UInt8(vec![2; 20]));
+        pool.put(Elements::UInt8(vec![1; 10]));
+        pool.put(Elements::UInt8(vec![2; 20]));
         assert_eq!(pool.take::<u8>(5)[..5], [1; 5]);
         assert_eq!(pool.take::<u8>(5), [0; 5]);
     }
@@ -104,9 +104,9 @@ mod tests {
     #[test]
     fn small_arrays_leave_large_blocks_alone() {
         let pool = Pool::new(8);
-        pool.put(Block::Int64(vec![1; 10]));
-        pool.put(Block::Int64(vec![2; 10]));
-        pool.put(Block::Int64(vec![3; 1000]));
+        pool.put(Elements::Int64(vec![1; 10]));
+        pool.put(Elements::Int64(vec![2; 10]));
+        pool.put(Elements::Int64(vec![3; 1000]));
         assert_eq!(pool.take::<i64>(5)[0], 2, "of equal ones the last");
         assert_eq!(pool.take::<i64>(11)[0], 3);
     }
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn what_is_too_small_grows() {
         let pool = Pool::new(4);
-        pool.put(Block::Int32(vec![3; 4]));
+        pool.put(Elements::Int32(vec![3; 4]));
         assert_eq!(pool.take::<i32>(6).len(), 6);
         assert!(pool.take_many::<i64>(usize::MAX / 16).is_err());
     }

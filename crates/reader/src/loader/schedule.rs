@@ -21,36 +21,36 @@ const PACK_STEPS: usize = 32;
 
 /// The plan of a loader.
 #[derive(Debug)]
-pub(super) enum Plan {
+pub(super) enum LoaderPlan {
     Records(BatchPlan<Split>),
     Packed(PackPlan<Split>),
 }
 
 /// Records of one micro-batch.
 #[derive(Debug)]
-pub(super) enum Rows {
+pub(super) enum BatchRows {
     Records(MicroBatch),
     Packed { rows: Vec<Row>, filler_rows: u64 },
 }
 
 /// One batch to be made.
 #[derive(Debug)]
-pub(super) struct Task {
+pub(super) struct BatchTask {
     pub(super) id: BatchId,
-    pub(super) rows: Rows,
+    pub(super) rows: BatchRows,
     /// The state once it is handed out.
     pub(super) after: LoaderState,
 }
 
-impl Plan {
+impl LoaderPlan {
     pub(super) fn new(split: &Split, options: &LoaderOptions, micro_batches: u64) -> Result<Self> {
         let (dataset, seed) = (split.fingerprint(), options.seed);
         Ok(match options.batching.clone() {
             Batching::Records(batches) => {
-                Plan::Records(BatchPlan::new(&dataset, split.clone(), batches, seed, micro_batches)?)
+                LoaderPlan::Records(BatchPlan::new(&dataset, split.clone(), batches, seed, micro_batches)?)
             }
             Batching::Packed(packed) => {
-                Plan::Packed(PackPlan::new(&dataset, split.clone(), packed, seed, micro_batches)?)
+                LoaderPlan::Packed(PackPlan::new(&dataset, split.clone(), packed, seed, micro_batches)?)
             }
         })
     }
@@ -58,8 +58,8 @@ impl Plan {
     /// The state at the start of `epoch`.
     pub(super) fn start(&self, epoch: u64) -> Result<LoaderState> {
         let plan = match self {
-            Plan::Records(plan) => SavedPlan::Records(plan.state(Position { epoch, step: 0 })?),
-            Plan::Packed(plan) => SavedPlan::Packed(plan.start(epoch)),
+            LoaderPlan::Records(plan) => SavedPlan::Records(plan.state(Position { epoch, step: 0 })?),
+            LoaderPlan::Packed(plan) => SavedPlan::Packed(plan.start(epoch)),
         };
         Ok(LoaderState { plan, micro_batches_done: 0 })
     }
@@ -67,18 +67,22 @@ impl Plan {
     /// Global steps of `epoch`.
     pub(super) fn steps(&self, epoch: u64) -> Result<u64> {
         match self {
-            Plan::Records(plan) => Ok(plan.steps()),
-            Plan::Packed(plan) => Ok(plan.steps_of(plan.rows(epoch)?)),
+            LoaderPlan::Records(plan) => Ok(plan.steps()),
+            LoaderPlan::Packed(plan) => Ok(plan.steps_of(plan.rows(epoch)?)),
         }
     }
 
     /// Whether `state` is a state of this plan.
     pub(super) fn check(&self, state: &LoaderState) -> Result<()> {
         match (self, &state.plan) {
-            (Plan::Records(plan), SavedPlan::Records(saved)) => plan.resume(saved).map(drop),
-            (Plan::Packed(plan), SavedPlan::Packed(saved)) => plan.steps(saved).map(drop),
-            (Plan::Records(_), SavedPlan::Packed(_)) => Err(other_batching("packed rows, not of records")),
-            (Plan::Packed(_), SavedPlan::Records(_)) => Err(other_batching("records, not of packed rows")),
+            (LoaderPlan::Records(plan), SavedPlan::Records(saved)) => plan.resume(saved).map(drop),
+            (LoaderPlan::Packed(plan), SavedPlan::Packed(saved)) => plan.steps(saved).map(drop),
+            (LoaderPlan::Records(_), SavedPlan::Packed(_)) => {
+                Err(other_batching("packed rows, not of records"))
+            }
+            (LoaderPlan::Packed(_), SavedPlan::Records(_)) => {
+                Err(other_batching("records, not of packed rows"))
+            }
         }
     }
 }
@@ -91,7 +95,7 @@ fn other_batching(what: &str) -> Error {
 /// The tickets of one rank from one state to the end of its epoch.
 #[derive(Debug)]
 pub(super) struct Schedule {
-    plan: Arc<Plan>,
+    plan: Arc<LoaderPlan>,
     start: LoaderState,
     /// The micro-batches of each step that are this rank's.
     share: Vec<u64>,
@@ -102,7 +106,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    pub(super) fn new(plan: Arc<Plan>, start: LoaderState, layout: Layout) -> Result<Self> {
+    pub(super) fn new(plan: Arc<LoaderPlan>, start: LoaderState, layout: Layout) -> Result<Self> {
         let micro_batches = start.plan_state().micro_batches;
         let turns = start.turns(layout, micro_batches)?;
         let share = layout.share(micro_batches)?.collect();
@@ -120,7 +124,7 @@ impl Schedule {
     }
 
     /// What `ticket` stands for; `None` behind the end of the epoch. Every ticket may be asked for once.
-    pub(super) fn task(&self, ticket: u64) -> Result<Option<Task>> {
+    pub(super) fn task(&self, ticket: u64) -> Result<Option<BatchTask>> {
         let epoch = self.epoch();
         let per_step = self.share.len() as u64;
         let turn = self.turns + ticket;
@@ -130,25 +134,25 @@ impl Schedule {
         let ends_step = place + 1 == per_step;
         let micro_batches_done = if ends_step { 0 } else { (place + 1) * self.world_size };
         match &*self.plan {
-            Plan::Records(plan) => {
+            LoaderPlan::Records(plan) => {
                 if step >= plan.steps() {
                     return Ok(None);
                 }
-                let rows = Rows::Records(plan.micro_batch(Position { epoch, step }, micro_batch)?);
+                let rows = BatchRows::Records(plan.micro_batch(Position { epoch, step }, micro_batch)?);
                 let state = plan.state(Position { epoch, step: step + u64::from(ends_step) })?;
                 let after = LoaderState { plan: SavedPlan::Records(state), micro_batches_done };
-                Ok(Some(Task { id, rows, after }))
+                Ok(Some(BatchTask { id, rows, after }))
             }
-            Plan::Packed(plan) => {
+            LoaderPlan::Packed(plan) => {
                 let first_turns = if step == self.start.step() { self.turns } else { 0 };
                 let Some(packed) = self.packed_step(plan, step, per_step - first_turns)? else {
                     return Ok(None);
                 };
                 let rows = packed.rows.micro_batch(micro_batch).to_vec();
-                let rows = Rows::Packed { rows, filler_rows: packed.rows.filler_rows(micro_batch) };
+                let rows = BatchRows::Packed { rows, filler_rows: packed.rows.filler_rows(micro_batch) };
                 let state = if ends_step { &packed.after } else { &packed.before };
                 let after = LoaderState { plan: SavedPlan::Packed(state.clone()), micro_batches_done };
-                Ok(Some(Task { id, rows, after }))
+                Ok(Some(BatchTask { id, rows, after }))
             }
         }
     }

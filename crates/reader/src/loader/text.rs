@@ -10,7 +10,7 @@ use dsconvert_dataset::schema::IdWidth;
 
 use super::array::{Array, Element};
 use super::batch::Column;
-use super::fields::{Part, Shape};
+use super::fields::{BatchField, TokenLayout};
 use super::options::{LabelsFor, PadSide, TextOptions};
 use super::packed::{StoredPiece, StoredPieces};
 use super::pool::Pool;
@@ -98,7 +98,7 @@ fn ids_of<'a, T: TokenId>(tokens: &'a Tokens<'_>, length: u64) -> Result<&'a Ids
 
 /// The parts of a batch of one record per row that come from token ids and their lengths. `tokens` is empty when no
 /// part needs them.
-pub(super) struct Rows<'a> {
+pub(super) struct TokenRows<'a> {
     pub(super) batch: &'a MicroBatch,
     pub(super) tokens: &'a [Tokens<'a>],
     /// The documents of rows that were packed when the dataset was made. Without, each row is one.
@@ -107,30 +107,30 @@ pub(super) struct Rows<'a> {
     pub(super) pool: &'a Arc<Pool>,
 }
 
-impl Rows<'_> {
-    pub(super) fn column<T: TokenId>(&self, shape: Shape, part: Part) -> Result<Column> {
+impl TokenRows<'_> {
+    pub(super) fn column<T: TokenId>(&self, shape: TokenLayout, part: BatchField) -> Result<Column> {
         match (part, shape) {
-            (Part::Lengths, _) => Ok(self.lengths()),
-            (Part::CuSeqlens, _) => self.cu_seqlens(shape),
-            (Part::AttentionMask, _) => self.padded::<T>(fill(T::default()), |_, out| {
+            (BatchField::Lengths, _) => Ok(self.lengths()),
+            (BatchField::CuSeqlens, _) => self.cu_seqlens(shape),
+            (BatchField::AttentionMask, _) => self.padded::<T>(fill(T::default()), |_, out| {
                 out.fill(T::from_i64(1));
                 Ok(())
             }),
-            (Part::InputIds, Shape::Padded) => {
+            (BatchField::InputIds, TokenLayout::Padded) => {
                 self.padded(fill(T::from_u32(self.options.pad_id)), |row, out| self.ids(row, out))
             }
-            (Part::Labels, Shape::Padded) => {
+            (BatchField::Labels, TokenLayout::Padded) => {
                 // What comes before the first token of a row is nothing, or padding.
                 let masks_first = self.pieces.is_some() || self.options.pad_side == PadSide::Left;
                 self.padded(fill(T::from_i64(IGNORE_LABEL)), |row, out| self.labels(row, masks_first, out))
             }
             // Padding is one more piece, as in rows that are packed here.
-            (Part::PositionIds, Shape::Padded) => {
+            (BatchField::PositionIds, TokenLayout::Padded) => {
                 self.padded::<T>(number, |row, out| self.positions(row, out))
             }
-            (Part::PositionIds, _) => self.flat(|row, out: &mut [T]| self.positions(row, out)),
+            (BatchField::PositionIds, _) => self.flat(|row, out: &mut [T]| self.positions(row, out)),
             // A model that shifts by itself would predict the first token from the record before.
-            (Part::Labels, _) => self.flat(|row, out: &mut [T]| self.labels(row, true, out)),
+            (BatchField::Labels, _) => self.flat(|row, out: &mut [T]| self.labels(row, true, out)),
             _ => self.flat(|row, out: &mut [T]| self.ids(row, out)),
         }
     }
@@ -190,10 +190,10 @@ impl Rows<'_> {
     }
 
     /// Length of the longest record or, when packed, piece; padding at the end of a packed row is a piece.
-    pub(super) fn longest(&self, shape: Shape) -> u64 {
+    pub(super) fn longest(&self, shape: TokenLayout) -> u64 {
         let lengths = self.batch.lengths.iter().copied();
         let Some(pieces) = self.pieces else { return lengths.max().unwrap_or(0) };
-        if shape == Shape::Flat {
+        if shape == TokenLayout::Flat {
             return pieces.longest();
         }
         let fillers = std::iter::repeat_n(0, self.batch.filler_rows as usize);
@@ -245,9 +245,9 @@ impl Rows<'_> {
         Column::Array(Array::new(vec![rows], out, Some(Arc::clone(self.pool))))
     }
 
-    fn cu_seqlens(&self, shape: Shape) -> Result<Column> {
-        let width = if shape == Shape::Padded { self.batch.width } else { 0 };
-        let all = if shape == Shape::Padded { self.batch.padded_tokens() } else { self.batch.tokens() };
+    fn cu_seqlens(&self, shape: TokenLayout) -> Result<Column> {
+        let width = if shape == TokenLayout::Padded { self.batch.width } else { 0 };
+        let all = if shape == TokenLayout::Padded { self.batch.padded_tokens() } else { self.batch.tokens() };
         if all > MAX_SEQ_LEN {
             let what = format!("{all} tokens are more than cu_seqlens can count");
             return Err(Error::usage(what).help("use a smaller batch size or budget"));
@@ -286,17 +286,17 @@ pub(super) struct PackedRows<'a> {
 }
 
 impl PackedRows<'_> {
-    pub(super) fn column<T: TokenId>(&self, part: Part) -> Result<Column> {
+    pub(super) fn column<T: TokenId>(&self, part: BatchField) -> Result<Column> {
         match part {
-            Part::CuSeqlens => self.cu_seqlens(),
-            Part::PositionIds => self.filled::<T>(
+            BatchField::CuSeqlens => self.cu_seqlens(),
+            BatchField::PositionIds => self.filled::<T>(
                 |_, _, _, out| {
                     number(out);
                     Ok(())
                 },
                 number,
             ),
-            Part::Labels if self.options.labels_in(true) == LabelsFor::HuggingFace => self.filled::<T>(
+            BatchField::Labels if self.options.labels_in(true) == LabelsFor::HuggingFace => self.filled::<T>(
                 |ids, start, _, out| {
                     copy_ids(ids, start..start + out.len(), out);
                     // A model that shifts by itself would predict it from the piece before.
@@ -305,7 +305,7 @@ impl PackedRows<'_> {
                 },
                 |pads| pads.fill(T::from_i64(IGNORE_LABEL)),
             ),
-            Part::Labels => self.filled::<T>(
+            BatchField::Labels => self.filled::<T>(
                 |ids, start, ends, out| {
                     let labels = out.len() - usize::from(ends);
                     copy_ids(ids, start + 1..start + 1 + labels, out);

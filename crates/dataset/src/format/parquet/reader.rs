@@ -21,7 +21,7 @@ use bytes::Bytes;
 use super::guard;
 use crate::error::{Error, Result};
 use crate::format::arrow_schema::{METADATA_KEY, expect, from_arrow};
-use crate::format::rows::Rows;
+use crate::format::rows::DecodedRows;
 use crate::format::{Placed, Scan, ShardReader, chain_until_error};
 use crate::sample::{Record, Value};
 use crate::schema::Schema;
@@ -71,7 +71,7 @@ impl Reader {
         group: usize,
         ranges: Option<Vec<Range<usize>>>,
         columns: &'a DecodedColumns,
-    ) -> Result<impl Iterator<Item = Result<Rows>> + use<'a>> {
+    ) -> Result<impl Iterator<Item = Result<DecodedRows>> + use<'a>> {
         let (file, ranges_to_check) = (self.file(), ranges.as_deref());
         let dictionary =
             guard::check_pages(&self.blob, file, group, ranges_to_check, &columns.mask, &self.checked)
@@ -99,7 +99,7 @@ impl Reader {
             match next.transpose()? {
                 Ok(batch) => {
                     decoder = Some(current);
-                    Some(Rows::new(&columns.schema, &batch).map_err(|why| self.corrupt(group, why)))
+                    Some(DecodedRows::new(&columns.schema, &batch).map_err(|why| self.corrupt(group, why)))
                 }
                 Err(e) => Some(Err(self.damaged(group, e))),
             }

@@ -14,7 +14,7 @@ use super::BatchPlan;
 
 /// Where a step finds its records.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct StepPlace<'a> {
     pub(super) index: usize,
     pub(super) bucket: &'a Bucket,
     /// Step in the bucket.
@@ -23,7 +23,7 @@ pub(super) struct Place<'a> {
 
 impl<L: Lengths> BatchPlan<L> {
     /// The bucket of a step and its place there.
-    pub(super) fn place(&self, at: Position) -> Result<Place<'_>> {
+    pub(super) fn place(&self, at: Position) -> Result<StepPlace<'_>> {
         let (buckets, full_steps) = (self.buckets(at.epoch), self.full_steps(at.epoch));
         let step = if at.step < full_steps {
             self.order_of_steps(at.epoch).at(at.step)
@@ -35,7 +35,7 @@ impl<L: Lengths> BatchPlan<L> {
         let found = behind.checked_sub(1).and_then(|index| Some((index, buckets.get(index)?)));
         match found {
             Some((index, bucket)) if at.step < self.steps() => {
-                Ok(Place { index, bucket, step: step - bucket.first_step })
+                Ok(StepPlace { index, bucket, step: step - bucket.first_step })
             }
             _ => {
                 let what = format!("an epoch has {} steps, not {}", self.steps(), at.step);
@@ -46,7 +46,7 @@ impl<L: Lengths> BatchPlan<L> {
 
     /// Positions in the order of the bucket that micro-batch `index` takes, and how many rows it fills up. Positions
     /// past the end begin at the start again.
-    pub(super) fn positions(&self, place: Place<'_>, index: u64) -> (Range<u64>, u64) {
+    pub(super) fn positions(&self, place: StepPlace<'_>, index: u64) -> (Range<u64>, u64) {
         let &Bucket { per_batch, tail, .. } = place.bucket;
         if let Some(ends) = &place.bucket.graded {
             let end =
@@ -67,7 +67,13 @@ impl<L: Lengths> BatchPlan<L> {
     }
 
     /// What stands at a position of the bucket.
-    pub(super) fn item(&self, epoch: u64, place: Place<'_>, order: &Order, position: u64) -> Result<Item> {
+    pub(super) fn item(
+        &self,
+        epoch: u64,
+        place: StepPlace<'_>,
+        order: &Order,
+        position: u64,
+    ) -> Result<Item> {
         let plain = |position| self.plain_item(place.bucket, order.at(position));
         let Some(window) = self.window_records(place.bucket) else { return plain(position) };
         let start = position / window * window;

@@ -10,7 +10,7 @@ use dsconvert_dataset::schema::IMAGE;
 
 use super::ImageRows;
 use crate::Record;
-use crate::decode::{Decoder, Part, Size, Stored};
+use crate::decode::{Decoder, Size, SourceRegion, Stored};
 use crate::loader::array::Array;
 use crate::loader::augment::{Random, View};
 use crate::loader::batch::{BlankRow, Column};
@@ -91,7 +91,7 @@ impl ImageRows<'_> {
             return Ok(Ok(()));
         };
         let channels = self.options.channels.count();
-        let part = Part { left: view.left, top: view.top, width: view.width, height: view.height };
+        let part = SourceRegion { left: view.left, top: view.top, width: view.width, height: view.height };
         let target = Size { width: view.out_width, height: view.out_height };
         let image = Stored { bytes: encoded, size, raw_channels: self.raw_channels };
         let ImageScratch { decoder, interleaved } = scratch;
