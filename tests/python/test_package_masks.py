@@ -22,9 +22,9 @@ def png(array, palette=None):
 
 
 def classes(number):
-    """Blocks of 16 × 16 pixels, each of a class."""
-    y, x = np.mgrid[:SIDE, :SIDE] // 16
-    return ((x + 6 * y + number) % 40).astype(np.uint8)
+    """Blocks of 32 × 32 pixels, each of a class."""
+    y, x = np.mgrid[:SIDE, :SIDE] // 32
+    return ((x + 3 * y + number) % 40).astype(np.uint8)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def dataset(command, tmp_path_factory):
                 info = tarfile.TarInfo(f"{number:02}.{extension}")
                 info.size = len(content)
                 tar.addfile(info, io.BytesIO(content))
-    command("images", folder / "s.tar", folder / "out", "--encode", "png", "--resize", "exact:48x48", "--filter", "box")
+    command("images", folder / "s.tar", "--out", folder / "out", "--encode", "png", "--resize", "exact:48x48", "--filter", "box")
     return dsconvert.open(folder / "out", "train")
 
 
