@@ -108,7 +108,7 @@ impl BenchTarget {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Usage`] when there is nothing, or nothing that can be measured; [`ErrorKind::Io`] for a dataset that
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) when there is nothing, or nothing that can be measured; [`ErrorKind::Io`](crate::error::ErrorKind) for a dataset that
     /// is not finished.
     pub fn find(path: &Path, options: &TargetOptions) -> Result<Self> {
         let start = Instant::now();

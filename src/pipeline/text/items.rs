@@ -117,7 +117,7 @@ impl TextJob {
                         self.check_length(row.text.len())?;
                         let kept = Record { values: row.kept };
                         hash.update(&kept.crc32c().to_le_bytes());
-                        Ok(Document { key: row.key, text: row.text.into(), kept: kept.values })
+                        Ok(Document { key: row.key, text: row.text, kept: kept.values })
                     });
                     converting = items.item(place(Some(mark)), document, out);
                     if converting == Converting::RedoUnit {
