@@ -1,5 +1,6 @@
 //! Tables in Parquet files. Fields have the types of the schema.
 
+use ::parquet::file::metadata::ParquetMetaData;
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use bytes::Bytes;
@@ -15,13 +16,23 @@ use crate::source::table::{NextRows, cell, field_type, is_text, json};
 
 /// Bytes of the largest value that is read.
 const MAX_VALUE_BYTES: u64 = 64 << 20;
+/// Decoded bytes that one stored byte may claim, beside [`FREE_BYTES`].
+const MAX_RATIO: u64 = 1024;
+/// Decoded bytes that any column may claim.
+const FREE_BYTES: u64 = 64 << 20;
+/// Rows that a byte of the file may stand for, beside [`FREE_ROWS`]: each names a file of its own.
+const MAX_ROWS_RATIO: u64 = 64;
+/// Rows that any row group may have.
+const FREE_ROWS: u64 = 1 << 20;
 
 pub(super) fn read(bytes: Vec<u8>, wanted: &WantedMetadata<'_>) -> Result<Table> {
     let refused = |broken| match broken {
         Broken::Failed(error) => error,
         Broken::Damaged(reject) => Error::usage(reject.message),
     };
+    let file_bytes = bytes.len() as u64;
     let file = ParquetFile::in_memory(Bytes::from(bytes)).map_err(refused)?;
+    check_claims(file.footer(), file_bytes)?;
     let names: Vec<String> = file.schema().fields().iter().map(|f| f.name().clone()).collect();
     let columns = wanted.among(&names)?;
     let fields = fields(file.schema(), &columns, &columns.path_field)?;
@@ -40,6 +51,31 @@ pub(super) fn read(bytes: Vec<u8>, wanted: &WantedMetadata<'_>) -> Result<Table>
     }
     let has_labels = columns.label.is_some();
     Ok(Table { path_field: columns.path_field, fields, has_labels, rows, counted: "row" })
+}
+
+/// Refuses a file whose footer claims more than its bytes can hold: all rows are kept in memory.
+fn check_claims(footer: &ParquetMetaData, file_bytes: u64) -> Result<()> {
+    let damaged = |what: &str| Err(Error::usage(format!("the Parquet file is damaged: {what}")));
+    for group in footer.row_groups() {
+        let rows = u64::try_from(group.num_rows()).unwrap_or(u64::MAX);
+        if rows > file_bytes.saturating_mul(MAX_ROWS_RATIO).saturating_add(FREE_ROWS) {
+            return damaged("a row group claims more rows than the file can hold");
+        }
+        for column in group.columns() {
+            let (stored, claimed) = (column.compressed_size(), column.uncompressed_size());
+            let fits = match (u64::try_from(stored), u64::try_from(claimed)) {
+                (Ok(stored), Ok(claimed)) => {
+                    stored <= file_bytes
+                        && claimed <= stored.saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES)
+                }
+                _ => false,
+            };
+            if !fits {
+                return damaged("a column claims more than the file holds");
+            }
+        }
+    }
+    Ok(())
 }
 
 fn fields(schema: &Schema, columns: &Columns, path: &str) -> Result<Vec<Field>> {
@@ -96,6 +132,7 @@ mod tests {
     use std::sync::Arc;
 
     use ::parquet::arrow::ArrowWriter;
+    use ::parquet::file::properties::WriterProperties;
     use arrow_array::types::Int32Type;
     use arrow_array::{ArrayRef, DictionaryArray, StringArray};
 
@@ -106,7 +143,8 @@ mod tests {
 
     fn table(columns: [(&str, ArrayRef); 2]) -> Vec<u8> {
         let batch = RecordBatch::try_from_iter(columns).unwrap();
-        let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+        let one_group = WriterProperties::builder().set_max_row_group_row_count(None).build();
+        let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(one_group)).unwrap();
         writer.write(&batch).unwrap();
         writer.into_inner().unwrap()
     }
@@ -129,6 +167,19 @@ mod tests {
             table.rows.iter().map(of).collect::<Vec<_>>(),
             ["day", "night", "day"].map(|k| Value::Text(k.into()))
         );
+    }
+
+    #[test]
+    fn claims_that_the_file_cannot_hold_are_refused() {
+        let refused = |file_name: ArrayRef, text: ArrayRef| {
+            let whole = table([("file_name", file_name), ("text", text)]);
+            read_table(whole).err().map(|e| e.to_string()).unwrap_or_default()
+        };
+        let same = |text: &str, count| Arc::new(StringArray::from(vec![text; count])) as ArrayRef;
+        // One name, repeated: hardly any bytes for each row.
+        let rows = FREE_ROWS as usize + (1 << 20);
+        let error = refused(same("a.jpg", rows), same("x", rows));
+        assert!(error.contains("claims more rows than the file can hold"), "{error}");
     }
 
     #[test]

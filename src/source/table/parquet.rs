@@ -11,7 +11,7 @@ use ::parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
 use ::parquet::errors::ParquetError;
-use ::parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
+use ::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use ::parquet::file::reader::{ChunkReader, Length};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
@@ -77,6 +77,11 @@ impl ParquetFile {
         let metadata =
             chunks.decode(|| ArrowReaderMetadata::try_new(Arc::clone(found.metadata()), options))?;
         Ok(Self { chunks, metadata, schema })
+    }
+
+    /// The footer.
+    pub fn footer(&self) -> &ParquetMetaData {
+        self.metadata.metadata()
     }
 
     /// The columns.
@@ -349,6 +354,9 @@ impl ChunkReader for Chunks {
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
         if start.checked_add(length as u64).is_none_or(|end| end > self.bytes) {
             return Err(ParquetError::EOF("a range ends after the file".to_owned()));
+        }
+        if let Stored::Memory(bytes) = &self.stored {
+            return Ok(bytes.slice(start as usize..start as usize + length));
         }
         let mut bytes = vec![0; length];
         self.read(&mut bytes, start)?;
