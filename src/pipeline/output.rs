@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use super::finished::{UnitDirs, UnitResult, UnitShard, UnitSplit};
 use super::plan::Plan;
-use super::publish::{Remote, RemoteStart, ScratchDir};
+use super::publish::{Remote, ScratchDir};
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{Segment, ShardEntry, ShardTable};
 use crate::manifest::{MANIFEST_NAME, Manifest, open_listed};
@@ -121,12 +121,14 @@ pub(super) fn refuse_overlap(dir: &Path, what: &str, source: &SourceSpec) -> Res
     if !real.starts_with(&source_path) && !source_path.starts_with(&real) {
         return Ok(());
     }
-    Err(Error::usage(format!(
-        "{what} and the source {} overlap",
-        crate::printable::printable_path(&source.path)
-    ))
-    .at_path(dir)
-    .help("choose an --out that is not inside a source and does not contain one"))
+    Err(overlap(dir, what, source))
+}
+
+/// The error of an output at `out`, called `what`, that contains the source or is contained in it.
+pub(super) fn overlap(out: &Path, what: &str, source: &SourceSpec) -> Error {
+    Error::usage(format!("{what} and the source {} overlap", crate::printable::printable_path(&source.path)))
+        .at_path(out)
+        .help("choose an --out that is not inside a source and does not contain one")
 }
 
 /// Refuses an output directory with a symbolic link anywhere below it: files elsewhere would be written or removed
@@ -186,11 +188,7 @@ impl OutputDir {
     /// A scratch directory for the output `remote`.
     fn open_remote(remote: Remote, scratch: Option<&Path>, existing: Existing) -> Result<(Self, Start)> {
         remote.check_existing(existing)?;
-        let start = match remote.start()? {
-            RemoteStart::Fresh => Start::Fresh,
-            RemoteStart::Begun => Start::Begun,
-            RemoteStart::Committed(manifest) => Start::Committed(manifest),
-        };
+        let start = remote.start()?;
         let scratch = ScratchDir::create(scratch)?;
         let out = scratch.path().to_owned();
         create_dir(&out.join(WORK_NAME))?;

@@ -17,7 +17,7 @@ use super::job_file::{self, OpenedJob, StoredJob};
 use super::output::{self, OutputDir, Start};
 use super::planned_output::PlannedOutput;
 use super::progress::{Progress, Stop};
-use super::publish::advised;
+use super::publish::{advised, may_be_overtaken};
 use super::run::{OpenedOutput, OutputState, Report, commit, open_output};
 use super::selection::{Selection, ranges_of};
 use super::text::{TextJob, Texts};
@@ -154,9 +154,7 @@ fn try_run_units(
             }
         };
         if let Err(error) = done {
-            // Another process may have committed the dataset, and have removed what this one needed.
-            let is_of_store = matches!(error.kind(), ErrorKind::Io | ErrorKind::NotCommitted);
-            if let Some(remote) = place.remote().filter(|_| is_of_store)
+            if let Some(remote) = place.remote().filter(|_| may_be_overtaken(&error))
                 && let Ok(Some(manifest)) = remote.manifest()
             {
                 remote.remove_work()?;
@@ -231,7 +229,7 @@ fn try_merge(
     if let Start::Committed(manifest) = start {
         // An earlier merge may have died before it removed what it no longer needed.
         dir.remove_work()?;
-        return Ok(Report { manifest: *manifest, was_complete: true, repaired: 0, totals: None });
+        return Ok(Report::complete(*manifest));
     }
     let fetched = match dir.remote() {
         Some(remote) => remote.fetch_job(&dir.work()),
@@ -277,7 +275,7 @@ fn committed_meanwhile(dir: &OutputDir) -> Result<Option<Report>> {
     let Some(remote) = dir.remote() else { return Ok(None) };
     let Some(manifest) = remote.manifest()? else { return Ok(None) };
     dir.remove_work()?;
-    Ok(Some(Report { manifest, was_complete: true, repaired: 0, totals: None }))
+    Ok(Some(Report::complete(manifest)))
 }
 
 fn not_finished(out: &Path, units: &[u32], planned: u32) -> Error {

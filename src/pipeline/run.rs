@@ -9,7 +9,7 @@ use super::job_file::{self, JobHeader, StoredJob};
 use super::output::{self, OutputDir, Start};
 use super::plan::{Plan, PlanSummary, differing_option};
 use super::progress::{Progress, Stop, resumable};
-use super::publish::advised;
+use super::publish::{advised, may_be_overtaken};
 use super::repair::{Repair, damaged_files, refused};
 use super::testing::panic_point;
 use super::timing::Phase;
@@ -57,6 +57,13 @@ pub struct Report {
     pub repaired: u64,
     /// Sums over the units, when this run committed them.
     pub totals: Option<Totals>,
+}
+
+impl Report {
+    /// That of a dataset that was committed before, as a whole.
+    pub(super) fn complete(manifest: Manifest) -> Self {
+        Self { manifest, was_complete: true, repaired: 0, totals: None }
+    }
 }
 
 /// Refuses an output directory that cannot be used, before the sources are listed.
@@ -150,8 +157,8 @@ fn try_run<J: StoredJob, C: Conversion>(
         .unfinished(all, Check::of(run.existing), run.threads, progress, stop)
         .and_then(|todo| units.convert(conversion, todo, run, progress, stop));
     if let Err(error) = converted {
-        let is_of_store = matches!(error.kind(), ErrorKind::Io | ErrorKind::NotCommitted);
-        let committed = is_of_store.then(|| committed_by_another(&dir, &header, files, progress)).flatten();
+        let committed =
+            may_be_overtaken(&error).then(|| committed_by_another(&dir, &header, files, progress)).flatten();
         return committed.ok_or(error);
     }
     panic_point("commit");
@@ -219,7 +226,7 @@ fn committed_by_another(
     let manifest = dir.remote()?.manifest().ok().flatten()?;
     check_same(dir, &manifest, &header.plan_of(files), &header.sources(files)).ok()?;
     note_leftovers(progress, dir.remove_work());
-    Some(Report { manifest, was_complete: true, repaired: 0, totals: None })
+    Some(Report::complete(manifest))
 }
 
 /// Whatever happens to the working directory afterwards, the dataset is committed.

@@ -180,7 +180,7 @@ impl<'a> Resolver<'a> {
 }
 
 /// The entry of an item that has no file.
-pub(super) fn nothing(relative: PathBuf, origin: String) -> SourceFile {
+pub fn nothing(relative: PathBuf, origin: String) -> SourceFile {
     SourceFile { source: 0, relative, origin, bytes: 0, modified_ns: 0, etag: None, member: None }
 }
 

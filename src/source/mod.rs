@@ -88,8 +88,8 @@ const PIECE_BYTES: usize = 256 << 10;
 /// One of them cannot be read, or is not what it was when it was planned.
 pub fn same_content(one: &PlannedFile, other: &PlannedFile) -> Result<bool> {
     let (opened_one, opened_other) = (one.open()?, other.open()?);
-    let reader = |opened| BufReader::with_capacity(PIECE_BYTES, opened);
-    let (mut a, mut b) = (reader(opened_one), reader(opened_other));
+    let mut a = BufReader::with_capacity(PIECE_BYTES, &opened_one);
+    let mut b = BufReader::with_capacity(PIECE_BYTES, &opened_other);
     let same = loop {
         let x = a.fill_buf().map_err(|e| Error::io("read", &one.path, e))?;
         let y = b.fill_buf().map_err(|e| Error::io("read", &other.path, e))?;
@@ -103,8 +103,8 @@ pub fn same_content(one: &PlannedFile, other: &PlannedFile) -> Result<bool> {
         a.consume(n);
         b.consume(n);
     };
-    a.get_ref().check_unchanged()?;
-    b.get_ref().check_unchanged()?;
+    opened_one.check_unchanged()?;
+    opened_other.check_unchanged()?;
     Ok(same)
 }
 

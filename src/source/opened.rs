@@ -160,7 +160,7 @@ impl OpenedFile {
     }
 }
 
-impl Read for OpenedFile {
+impl Read for &OpenedFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.read_next(buffer)
     }

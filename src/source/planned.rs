@@ -120,7 +120,7 @@ impl PlannedFile {
         let most = self.bytes.saturating_add(1);
         while (bytes.len() as u64) < most {
             let left = most - bytes.len() as u64;
-            if retried(|| Next(opened).take(left).read_to_end(&mut bytes)).map_err(fail)? == 0 {
+            if retried(|| opened.take(left).read_to_end(&mut bytes)).map_err(fail)? == 0 {
                 break;
             }
         }
@@ -207,15 +207,6 @@ pub fn read_file(path: &Path) -> Result<Vec<u8>> {
     check_regular(path, &meta)?;
     drop(file);
     PlannedFile::of(path, &meta).read()
-}
-
-/// Bytes of an open file, from where it was read last.
-struct Next<'a>(&'a OpenedFile);
-
-impl Read for Next<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        self.0.read_next(buffer)
-    }
 }
 
 fn with_help(error: Error) -> Error {

@@ -128,7 +128,7 @@ impl OpenOptions {
         let manifest = Manifest::read_at(&location)?;
         format::check_built(manifest.format).map_err(|e| e.at_path(dir))?;
         let file = &manifest.shard_table;
-        let blob = location.open_whole(&file.path, file.bytes, &file.sha256, self.access)?;
+        let blob = location.open(&file.path, file.bytes, &file.sha256, self.access)?;
         // Read once, so that what was hashed is what is parsed.
         let blob = Blob::from_bytes(blob.path(), blob.read(0, blob.len())?);
         check_sha256(&blob, &file.sha256, |_| {})?;

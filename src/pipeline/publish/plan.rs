@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use super::remote::Remote;
 use super::scratch_dir::random;
 use crate::error::{Error, ErrorKind, Result};
-use crate::manifest::{MANIFEST_NAME, Manifest, TOKENIZER_NAME};
+use crate::manifest::{MANIFEST_NAME, TOKENIZER_NAME};
 use crate::pipeline::dedup::FILE_NAME as DUPLICATES_NAME;
 use crate::pipeline::job_file::JOB_NAME;
-use crate::pipeline::output::WORK_NAME;
+use crate::pipeline::output::{Start, WORK_NAME};
 use crate::pipeline::plan::{PLAN_NAME, Plan};
 use crate::pipeline::progress::Stop;
 use crate::storage::lstat;
@@ -26,14 +26,6 @@ const ID_DIGITS: usize = 64;
 /// The hash beside the list of duplicates, without which the list is not used. It is written after the list.
 const DUPLICATES_HASH_NAME: &str = "duplicates.sha256";
 
-/// Where a run stands when it begins.
-pub(in crate::pipeline) enum RemoteStart {
-    Fresh,
-    /// There is a plan.
-    Begun,
-    Committed(Box<Manifest>),
-}
-
 /// What `plan.json` holds.
 #[derive(Serialize, Deserialize)]
 struct PlanId {
@@ -42,13 +34,13 @@ struct PlanId {
 
 impl Remote {
     /// Where a run stands.
-    pub(in crate::pipeline) fn start(&self) -> Result<RemoteStart> {
+    pub(in crate::pipeline) fn start(&self) -> Result<Start> {
         // A commit deletes the plan after it has written the manifest: looked at in this order, one of them is seen.
         let plan = self.plan()?;
         Ok(match (self.manifest()?, plan) {
-            (Some(manifest), _) => RemoteStart::Committed(Box::new(manifest)),
-            (None, Some(_)) => RemoteStart::Begun,
-            (None, None) => RemoteStart::Fresh,
+            (Some(manifest), _) => Start::Committed(Box::new(manifest)),
+            (None, Some(_)) => Start::Begun,
+            (None, None) => Start::Fresh,
         })
     }
 

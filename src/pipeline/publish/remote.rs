@@ -6,16 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::scratch_dir::ScratchDir;
-use crate::error::{Error, Result};
-use crate::manifest::{MANIFEST_NAME, Manifest};
+use crate::error::{Error, ErrorKind, Result};
+use crate::manifest::{MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest};
 use crate::options::{Existing, ResumeCheck, SourceSpec, check_local};
-use crate::pipeline::output::{WORK_NAME, refuse_overlap};
-use crate::printable::printable_path;
+use crate::pipeline::output::{WORK_NAME, overlap, refuse_overlap};
 use crate::storage::ObjectUrl;
-use crate::storage::objects::Bucket;
+use crate::storage::objects::{Bucket, Created};
 
-/// The largest manifest that is read.
-const MANIFEST_BYTES: u64 = 1 << 30;
 /// How often a prefix is looked at that seems to hold something else.
 const LOOKS: u32 = 3;
 /// The time between two looks.
@@ -82,12 +79,7 @@ impl Remote {
                     a.strip_prefix(b).is_some_and(|rest| matches!(rest.bytes().next(), None | Some(b'/')))
                 };
                 if within(url.as_str(), self.url.as_str()) || within(self.url.as_str(), url.as_str()) {
-                    return Err(Error::usage(format!(
-                        "the output and the source {} overlap",
-                        printable_path(&source.path)
-                    ))
-                    .at_path(self.path())
-                    .help("choose an --out that is not inside a source and does not contain one"));
+                    return Err(overlap(self.path(), "the output", source));
                 }
             } else {
                 refuse_overlap(
@@ -156,21 +148,24 @@ impl Remote {
     /// The manifest, when the dataset is committed.
     pub(in crate::pipeline) fn manifest(&self) -> Result<Option<Manifest>> {
         let url = self.object(MANIFEST_NAME)?;
-        let found = self.bucket.find(&url, MANIFEST_BYTES)?;
+        let found = self.bucket.find(&url, MAX_MANIFEST_BYTES)?;
         found.map(|(json, _)| Manifest::parse(&json).map_err(|e| e.at_path(url.as_path()))).transpose()
     }
 
     /// Creates an object that must not be there with another content; the error says that `what` is.
     pub(super) fn create(&self, url: &ObjectUrl, content: Vec<u8>, what: &str, help: &str) -> Result<()> {
-        use crate::storage::objects::Created;
-
         match self.bucket.create(url, &Bytes::from(content))? {
             Created::New | Created::Same => Ok(()),
-            Created::Other => Err(Error::new(crate::error::ErrorKind::NotCommitted, what)
-                .at_path(url.as_path())
-                .help(help.to_owned())),
+            Created::Other => {
+                Err(Error::new(ErrorKind::NotCommitted, what).at_path(url.as_path()).help(help.to_owned()))
+            }
         }
     }
+}
+
+/// Whether the cause may be that another process has committed the dataset, and has removed what this one needed.
+pub(in crate::pipeline) fn may_be_overtaken(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Io | ErrorKind::NotCommitted)
 }
 
 /// The error of a run whose output is `out`: its advice is one that can be followed there.

@@ -10,6 +10,7 @@ use super::remote::Remote;
 use crate::error::{Error, ErrorKind, Result};
 use crate::pipeline::progress::Stop;
 use crate::pipeline::workers::on_threads;
+use crate::storage::objects::is_cut_short;
 use crate::storage::{NewFile, Written};
 
 /// Bytes that are read from a file at a time.
@@ -36,7 +37,7 @@ impl Remote {
         // The client tries single requests again, but an answer about a whole upload that breaks off ends the upload.
         for _ in 1..UPLOADS_OF_A_FILE {
             match self.try_upload(from, name, expected, stop) {
-                Err(error) if is_cut_short(&error) => {}
+                Err(error) if error.kind() == ErrorKind::Io && is_cut_short(&error) => {}
                 result => return result,
             }
         }
@@ -103,11 +104,6 @@ impl Remote {
         }
         file.finish()
     }
-}
-
-/// Whether the connection ended in the middle of a response.
-fn is_cut_short(error: &Error) -> bool {
-    error.kind() == ErrorKind::Io && error.to_string().contains("response body")
 }
 
 /// Calls `each` with all `items`, [`REQUESTS`] at a time, in no order.

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType, Kind};
+use crate::source::listing::nothing;
 use crate::source::skipped::SkippedTypes;
 use crate::source::stream::{Broken, Stream};
 use crate::source::table::arrow::Batches;
@@ -143,18 +144,9 @@ fn listed(options: &TextOptions) -> Result<Listed> {
                 return Err(Error::usage("there is no source"));
             };
             let (relative, origin) = (std::path::PathBuf::new(), source.label.clone());
-            let file = SourceFile {
-                source: 0,
-                relative,
-                origin,
-                bytes: 0,
-                modified_ns: 0,
-                etag: None,
-                member: None,
-            };
             Ok(Listed {
                 sources: options.sources.clone(),
-                files: vec![file],
+                files: vec![nothing(relative, origin)],
                 defects: Vec::new(),
                 skipped: SkippedTypes::default(),
                 unusable: Vec::new(),

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
-use arrow_schema::DataType;
 use bytes::Bytes;
 use serde_json::Value as Json;
 
@@ -17,7 +16,7 @@ use super::PlannedFile;
 use super::metadata::{BESIDE_NAMES, Labels};
 use super::stream::Broken;
 use super::table::parquet::{Groups, ParquetFile};
-use super::table::{NextRows, RowBatch, cell, json};
+use super::table::{NextRows, RowBatch, bytes, cell, json};
 use crate::error::Result;
 use crate::sample::{Reject, RejectCode, Value};
 
@@ -225,18 +224,7 @@ impl ImageColumns {
 
 /// The bytes of an image.
 fn image(column: &ArrayRef, row: usize) -> Result<Bytes, Reject> {
-    let bytes = |column: &ArrayRef| {
-        if column.is_null(row) {
-            return None;
-        }
-        match column.data_type() {
-            DataType::Binary => Some(column.as_binary::<i32>().value(row)),
-            DataType::LargeBinary => Some(column.as_binary::<i64>().value(row)),
-            DataType::BinaryView => Some(column.as_binary_view().value(row)),
-            _ => None,
-        }
-        .map(Bytes::copy_from_slice)
-    };
+    let bytes = |column: &ArrayRef| bytes(column, row).map(Bytes::copy_from_slice);
     let missing = |message: &str| Reject::new(RejectCode::MissingField, message);
     let Some(members) = column.as_struct_opt() else {
         return bytes(column).ok_or_else(|| missing("the row has no image"));

@@ -61,11 +61,10 @@ pub fn cell(column: &ArrayRef, row: usize, ty: FieldType) -> Value {
     if column.is_null(row) {
         return Value::Null;
     }
-    let bytes = |bytes: &[u8]| Value::Bytes(Bytes::copy_from_slice(bytes));
+    if let Some(bytes) = bytes(column, row) {
+        return Value::Bytes(Bytes::copy_from_slice(bytes));
+    }
     match column.data_type() {
-        DataType::Binary => return bytes(column.as_binary::<i32>().value(row)),
-        DataType::LargeBinary => return bytes(column.as_binary::<i64>().value(row)),
-        DataType::BinaryView => return bytes(column.as_binary_view().value(row)),
         // Not through JSON, which has no infinity.
         DataType::Float32 => return Value::Float(column.as_primitive::<Float32Type>().value(row).into()),
         DataType::Float64 => return Value::Float(column.as_primitive::<Float64Type>().value(row)),
@@ -88,10 +87,10 @@ pub fn json(column: &ArrayRef, row: usize) -> Json {
         return Json::Null;
     }
     let list = |items: ArrayRef| Json::Array((0..items.len()).map(|i| json(&items, i)).collect());
+    if let Some(text) = text(column, row) {
+        return text.into();
+    }
     match column.data_type() {
-        DataType::Utf8 => column.as_string::<i32>().value(row).into(),
-        DataType::LargeUtf8 => column.as_string::<i64>().value(row).into(),
-        DataType::Utf8View => column.as_string_view().value(row).into(),
         DataType::Boolean => column.as_boolean().value(row).into(),
         DataType::Int8 => column.as_primitive::<Int8Type>().value(row).into(),
         DataType::Int16 => column.as_primitive::<Int16Type>().value(row).into(),
@@ -123,6 +122,19 @@ pub fn text(column: &ArrayRef, row: usize) -> Option<&str> {
         DataType::Utf8 => Some(column.as_string::<i32>().value(row)),
         DataType::LargeUtf8 => Some(column.as_string::<i64>().value(row)),
         DataType::Utf8View => Some(column.as_string_view().value(row)),
+        _ => None,
+    }
+}
+
+/// The bytes of a cell of a type that holds bytes; `None` when it is null.
+pub fn bytes(column: &ArrayRef, row: usize) -> Option<&[u8]> {
+    if column.is_null(row) {
+        return None;
+    }
+    match column.data_type() {
+        DataType::Binary => Some(column.as_binary::<i32>().value(row)),
+        DataType::LargeBinary => Some(column.as_binary::<i64>().value(row)),
+        DataType::BinaryView => Some(column.as_binary_view().value(row)),
         _ => None,
     }
 }

@@ -10,5 +10,5 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-pub use cells::{cell, field_type, is_text, json, text};
+pub use cells::{bytes, cell, field_type, is_text, json, text};
 pub use rows::{NextRows, RowBatch};

@@ -123,7 +123,7 @@ impl Archives<'_> {
         let mut all = Listing { files, skipped: listing.skipped, unusable: listing.unusable };
         let (mut tables, mut left_out) = (Vec::new(), None);
         for file in listing.files {
-            if !self.is_archive(&file) {
+            if !is_archive(&file, self.sources) {
                 all.files.push(file);
             } else if has_items && !file.is_named() {
                 all.skipped.add(&file.origin);
@@ -136,11 +136,6 @@ impl Archives<'_> {
             }
         }
         Ok(ExpandedListing { listing: all, tables, left_out })
-    }
-
-    /// Whether the file is an archive.
-    pub fn is_archive(&self, file: &SourceFile) -> bool {
-        is_archive(file, self.sources)
     }
 }
 

@@ -31,7 +31,7 @@ pub const MANIFEST_VERSION: u32 = 2;
 const OLDEST_VERSION: u32 = 1;
 
 /// Largest manifest that is read. Lists that grow with the dataset are in the shard table, not here.
-const MAX_MANIFEST_BYTES: u64 = 256 << 20;
+pub const MAX_MANIFEST_BYTES: u64 = 256 << 20;
 
 /// What a dataset is, and the files it consists of.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -56,8 +56,8 @@ fn has_status(failure: &Failure, status: &str) -> bool {
     failure.to_string().contains(&format!("status code: {status}"))
 }
 
-/// Whether the connection ended in the middle of a response that the client does not ask for again.
-pub(super) fn is_cut_short(failure: &Failure) -> bool {
+/// Whether a request failed because the connection ended in the middle of a response that the client does not ask for again.
+pub fn is_cut_short(failure: &impl std::error::Error) -> bool {
     failure.to_string().contains("response body")
 }
 

@@ -25,6 +25,7 @@ mod tests;
 
 pub use bucket::{Bucket, Created, Object, Settings};
 pub use cache::Cache;
+pub use failure::is_cut_short;
 pub use held::Held;
 pub use in_flight::InFlight;
 pub use listing::FileListing;

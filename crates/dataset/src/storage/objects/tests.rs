@@ -188,13 +188,11 @@ fn an_object_that_is_replaced_is_never_mixed() {
     let (server, bucket) = started(Faults::default());
     let bytes = content(3 << 20);
     server.put("bucket/x", bytes.clone());
-    let file = RemoteFile::held(
-        &bucket,
-        url("s3://bucket/x"),
-        3 << 20,
-        &Arc::default(),
-        &Arc::new(Held::new(1 << 30)),
-    );
+    let opened = || {
+        let held = Arc::new(Held::new(1 << 30));
+        RemoteFile::held(&bucket, url("s3://bucket/x"), 3 << 20, &Arc::default(), &held)
+    };
+    let file = opened();
     file.read(0..1).unwrap();
     let mut other = bytes;
     other.reverse();
@@ -202,14 +200,7 @@ fn an_object_that_is_replaced_is_never_mixed() {
     let error = file.read(2 << 20..(2 << 20) + 1).unwrap_err();
     assert!(error.kind() == ErrorKind::Io && error.to_string().contains("replaced"), "{error}");
     server.put("bucket/x", b"short".to_vec());
-    let file = RemoteFile::held(
-        &bucket,
-        url("s3://bucket/x"),
-        3 << 20,
-        &Arc::default(),
-        &Arc::new(Held::new(1 << 30)),
-    );
-    assert!(file.read(0..1).is_err());
+    assert!(opened().read(0..1).is_err());
 }
 
 #[test]
