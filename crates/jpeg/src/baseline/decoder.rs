@@ -7,6 +7,7 @@ use super::planes::Planes;
 use super::request::BaselineRequest;
 use super::rows::{DecodeJob, Needs};
 use super::scan::ScanData;
+use super::step_table::StepTables;
 use super::stored_planes::{PlanesRequest, StoredPlanes};
 use super::upsample::WritePixels;
 use crate::idct::{Backend, Portable};
@@ -38,6 +39,7 @@ use crate::pixel_format::PixelFormat;
 #[derive(Debug, Default)]
 pub struct BaselineDecoder {
     tables: TableCache,
+    steps: Box<[StepTables; 3]>,
     scan: ScanData,
     planes: Planes,
 }
@@ -141,7 +143,13 @@ impl BaselineDecoder {
             return Err(Declined);
         }
         self.scan.read(frame.scan)?;
-        DecodeJob { frame: &frame, needs }.run(backend, &self.tables, &self.scan, &mut self.planes)?;
+        DecodeJob { frame: &frame, needs }.run(
+            backend,
+            &self.tables,
+            &mut self.steps,
+            &self.scan,
+            &mut self.planes,
+        )?;
         Ok(frame.sampling.is_gray)
     }
 }

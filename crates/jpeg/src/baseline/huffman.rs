@@ -10,9 +10,6 @@ const MAX_DC_BITS: u8 = 11;
 /// See [`MAX_DC_BITS`].
 const MAX_AC_BITS: u8 = 10;
 
-/// Most bits of a code and its value.
-pub(super) const MAX_ENTRY_BITS: u32 = 16 + MAX_AC_BITS as u32;
-
 /// Slots for tables of one kind.
 const SLOTS: usize = 4;
 
@@ -45,6 +42,12 @@ impl Entry {
         self.0 & 0xff
     }
 
+    /// Bits of the code.
+    #[inline(always)]
+    pub(super) fn code_bits(self) -> u32 {
+        self.0 >> 24
+    }
+
     /// See [`Entry`].
     #[inline(always)]
     pub(super) fn step(self) -> u32 {
@@ -62,85 +65,12 @@ impl Entry {
     }
 }
 
-/// Bits of an index of pairs. More would find more pairs, but tables have to share the fastest cache with coefficients.
-const PAIR_BITS: u32 = 10;
-
-/// Up to two coefficients, of which the next bits hold codes and values completely:
-///
-/// | bits | |
-/// |---|---|
-/// | 0–7 | bits of all; 0: not even one coefficient fits |
-/// | 8–15 | distance from the last coefficient to the first one; [`END_OF_BLOCK`] at the end of a block |
-/// | 16–31 | value of the first |
-/// | 32–39 | distance from the last coefficient to the second one; without one, as 8–15 |
-/// | 40–47 | bits of the first |
-/// | 48–63 | value of the second |
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Pair(u64);
-
-/// Most bits of a [`Pair`].
-pub(super) const MAX_PAIR_BITS: u32 = PAIR_BITS;
-
-impl Pair {
-    /// The coefficient that `entry` and `value` describe.
-    fn single(entry: Entry, value: i32) -> Self {
-        let (bits, step) = (u64::from(entry.bits()), u64::from(entry.step()));
-        let value = u64::from((value as i16).cast_unsigned());
-        Self(bits | step << 8 | value << 16 | step << 32 | bits << 40)
-    }
-
-    /// This coefficient and `second`.
-    fn followed_by(self, second: Self) -> Self {
-        let (bits, step) = (u64::from(self.bits() + second.bits()), u64::from(self.step() + second.step()));
-        let value = u64::from(second.value().cast_unsigned());
-        Self(self.0 & 0x0000_ff00_ffff_ff00 | bits | step << 32 | value << 48)
-    }
-
-    /// Bits of all codes and values.
-    #[inline(always)]
-    pub(super) fn bits(self) -> u32 {
-        self.0 as u32 & 0xff
-    }
-
-    /// Bits of the first code and value.
-    #[inline(always)]
-    pub(super) fn first_bits(self) -> u32 {
-        (self.0 >> 40) as u32 & 0xff
-    }
-
-    /// Distance to the first coefficient.
-    #[inline(always)]
-    pub(super) fn step(self) -> u32 {
-        (self.0 >> 8) as u32 & 0xff
-    }
-
-    /// Distance to the last coefficient.
-    #[inline(always)]
-    pub(super) fn last_step(self) -> u32 {
-        (self.0 >> 32) as u32 & 0xff
-    }
-
-    /// The value of the first coefficient.
-    #[inline(always)]
-    pub(super) fn value(self) -> i16 {
-        (self.0 >> 16) as i16
-    }
-
-    /// The value of the second coefficient.
-    #[inline(always)]
-    pub(super) fn second_value(self) -> i16 {
-        (self.0 >> 48) as i16
-    }
-}
-
 /// One table.
 #[derive(Debug)]
 pub(super) struct Table {
     /// The segment that defines it.
     source: Vec<u8>,
     entries: [Entry; 1 << LOOKUP_BITS],
-    /// Of AC tables only.
-    pairs: [Pair; 1 << PAIR_BITS],
     /// For each length from 1 to 16: the first code after those of this length, left-aligned in 16 bits.
     ends: [u32; 17],
     /// For each length: what turns a code into the index of its symbol.
@@ -151,12 +81,11 @@ pub(super) struct Table {
 }
 
 impl Table {
-    fn new(source: &[u8], is_ac: bool) -> Result<Self, Declined> {
+    pub(super) fn new(source: &[u8], is_ac: bool) -> Result<Self, Declined> {
         let (counts, listed) = source.split_at_checked(16).ok_or(Declined)?;
         let mut table = Self {
             source: source.to_vec(),
             entries: [Entry::default(); 1 << LOOKUP_BITS],
-            pairs: [Pair::default(); 1 << PAIR_BITS],
             ends: [0; 17],
             offsets: [0; 17],
             symbols: [0; 256],
@@ -186,32 +115,7 @@ impl Table {
         if index != listed.len() {
             return Err(Declined);
         }
-        if is_ac {
-            table.find_pairs();
-        }
         Ok(table)
-    }
-
-    /// Fills `pairs` from `entries`.
-    fn find_pairs(&mut self) {
-        let mut singles = [Pair::default(); 1 << PAIR_BITS];
-        for (index, single) in singles.iter_mut().enumerate() {
-            let bits = (index as u64) << (64 - PAIR_BITS);
-            let entry = self.lookup(bits);
-            if (1..=PAIR_BITS).contains(&entry.bits()) {
-                *single = Pair::single(entry, entry.value(bits));
-            }
-        }
-        for (index, (pair, &single)) in self.pairs.iter_mut().zip(&singles).enumerate() {
-            *pair = single;
-            // Nothing of the block follows its end.
-            if single.bits() > 0 && single.step() != END_OF_BLOCK {
-                let second = singles[index << single.bits() & (singles.len() - 1)];
-                if second.bits() > 0 && single.bits() + second.bits() <= PAIR_BITS {
-                    *pair = single.followed_by(second);
-                }
-            }
-        }
     }
 
     /// Enters a code at all indexes of the lookup that start with it.
@@ -223,10 +127,19 @@ impl Table {
         }
     }
 
-    /// The coefficients that the next bits, at the top of `bits`, hold completely.
-    #[inline(always)]
-    pub(super) fn pair(&self, bits: u64) -> Pair {
-        self.pairs[(bits >> (64 - PAIR_BITS)) as usize]
+    /// The segment that defines it.
+    pub(super) fn source(&self) -> &[u8] {
+        &self.source
+    }
+
+    /// The entry for the next bits, at the top of `bits`; `None` when no code is like them. Not inlined, for few symbols come
+    /// here, and the caller keeps its registers.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn entry(&self, bits: u64) -> Option<Entry> {
+        let entry = self.lookup(bits);
+        let entry = if entry.bits() > 0 { entry } else { self.search(bits) };
+        (entry.bits() > 0).then_some(entry)
     }
 
     /// The entry for the next bits, at the top of `bits`.
@@ -237,7 +150,7 @@ impl Table {
 
     /// As [`Table::lookup`], for a code that is longer.
     #[cold]
-    pub(super) fn search(&self, bits: u64) -> Entry {
+    fn search(&self, bits: u64) -> Entry {
         let top = (bits >> 48) as u32;
         for length in LOOKUP_BITS + 1..=16 {
             if top < self.ends[length as usize] {
@@ -293,49 +206,5 @@ impl TableCache {
     pub(super) fn pair(&self, dc: usize, ac: usize) -> Option<(&Table, &Table)> {
         let (dc, ac) = (self.dc.get(dc)?.as_ref()?, self.ac.get(ac)?.as_ref()?);
         (dc.current && ac.current).then_some((dc, ac))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The AC codes of annex K of T.81 for luma start with these lengths; what follows does not matter here.
-    fn table() -> Table {
-        let mut source = vec![0, 2, 1, 3, 3, 2, 4, 3, 5, 5, 4, 4, 0, 0, 1, 125];
-        let symbols: u8 = 162;
-        // 1/0/0, 0/1, 0/2 and so on: any that are valid.
-        source.extend((0..symbols).map(|n| if n == 3 { 0 } else { (n / 10 % 16) << 4 | (n % 10 + 1) }));
-        Table::new(&source, true).unwrap()
-    }
-
-    /// A pair says what two look-ups one after the other say.
-    #[test]
-    fn pairs_are_two_coefficients() {
-        let table = table();
-        let (mut singles, mut twos) = (0, 0);
-        for index in 0..1u64 << PAIR_BITS {
-            let bits = index << (64 - PAIR_BITS);
-            let (pair, first) = (table.pair(bits), table.lookup(bits));
-            if pair.bits() == 0 {
-                assert!(first.bits() == 0 || first.bits() > PAIR_BITS);
-                continue;
-            }
-            assert_eq!((pair.first_bits(), pair.step()), (first.bits(), first.step()));
-            assert_eq!(i32::from(pair.value()), first.value(bits));
-            if pair.bits() == first.bits() {
-                assert_eq!(pair.last_step(), first.step());
-                singles += 1;
-                continue;
-            }
-            let rest = bits << first.bits();
-            let second = table.lookup(rest);
-            assert_eq!(pair.bits(), first.bits() + second.bits());
-            assert_eq!(pair.last_step(), first.step() + second.step());
-            assert_eq!(i32::from(pair.second_value()), second.value(rest));
-            assert_ne!(first.step(), END_OF_BLOCK);
-            twos += 1;
-        }
-        assert!(singles > 100 && twos > 100, "{singles} {twos}");
     }
 }

@@ -7,6 +7,7 @@
 //! Vector code comes from two sources: `pulp` compiles the loops a second time for processors with AVX2, and
 //! [`Avx2`](crate::idct::Avx2) writes the transform with its instructions. Results do not depend on it.
 
+mod bit_reader;
 mod block_reader;
 mod coded_blocks;
 mod declined;
@@ -17,6 +18,7 @@ mod planes;
 mod request;
 mod rows;
 mod scan;
+mod step_table;
 mod store;
 mod stored_planes;
 #[cfg(test)]

@@ -5,21 +5,23 @@ use std::num::NonZeroUsize;
 
 use pulp::NullaryFnOnce;
 
-use super::block_reader::{BlockContent, BlockReader};
-use super::coded_blocks::CodedBlock;
+use super::bit_reader::BitReader;
+use super::block_reader::{BlockTables, read_block, skip_block};
+use super::coded_blocks::{CodedBlock, GROUP_BLOCKS};
 use super::declined::Declined;
-use super::frame::Frame;
-use super::huffman::{Table, TableCache};
+use super::frame::{Component, Frame};
+use super::huffman::TableCache;
 use super::planes::{McuSpan, PlaneShape, Planes};
 use super::scan::{PADDING, ScanData, Segments};
+use super::step_table::StepTables;
 use super::store;
 use crate::block::QuantTable;
 use crate::idct::Backend;
 use crate::region::Region;
 use crate::scale::Scale;
 
-/// Blocks that are read before they are transformed: few enough for the fastest cache, beside the tables.
-const GROUP_BLOCKS: usize = 48;
+/// Most blocks of an MCU: 4:2:0.
+const MAX_MCU_BLOCKS: usize = 6;
 
 /// What is needed of an image.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +49,7 @@ impl DecodeJob<'_> {
         self,
         backend: impl Backend,
         tables: &TableCache,
+        steps: &mut [StepTables; 3],
         scan: &ScanData,
         planes: &mut Planes,
     ) -> Result<(), Declined> {
@@ -55,67 +58,117 @@ impl DecodeJob<'_> {
         let shapes = PlaneShape::of(frame, scale, is_upsampled)?;
         let span = McuSpan::of(&shapes, region);
         planes.reshape(frame.sampling.is_gray, shapes, &span)?;
-        let mut components = [None; 3];
-        for (n, component) in frame.components.iter().enumerate().take(frame.sampling.components()) {
-            let (dc, ac) = tables.pair(component.dc, component.ac).ok_or(Declined)?;
-            let quant = frame.quant.get(component.quant).and_then(Option::as_ref).ok_or(Declined)?;
-            let (shape, is_needed) = (shapes[n.min(1)], n == 0 || has_chroma);
-            components[n] = Some(CodedComponent { dc, ac, quant, shape, is_needed });
-        }
         let mcu = shapes[0].mcu();
         let (columns, rows) = (shapes[0].width.div_ceil(mcu.0), shapes[0].height.div_ceil(mcu.1));
+        let end = if reads_to_end { rows } else { span.rows.end };
+        let mut components = [None; 3];
+        for (n, component) in frame.components.iter().enumerate().take(frame.sampling.components()) {
+            let quant = frame.quant.get(component.quant).and_then(Option::as_ref).ok_or(Declined)?;
+            let (shape, is_needed) = (shapes[n.min(1)], n == 0 || has_chroma);
+            components[n] = Some(CodedComponent { quant, shape, is_needed });
+        }
+        // Components with the same tables share what is made of them.
+        let of_same_tables = |n: usize| {
+            let tables = |component: &Component| (component.dc, component.ac);
+            let same = frame.components.iter().position(|c| tables(c) == tables(&frame.components[n]));
+            same.unwrap_or(n)
+        };
+        for (n, component) in components.iter().enumerate() {
+            if component.is_some() && of_same_tables(n) == n {
+                let (dc, ac) = tables.pair(frame.components[n].dc, frame.components[n].ac).ok_or(Declined)?;
+                steps[n].define(dc, ac);
+            }
+        }
+        let mut pattern = [None; MAX_MCU_BLOCKS];
+        let mut places = pattern.iter_mut();
+        for (n, component) in components.iter().enumerate() {
+            let Some(CodedComponent { shape, is_needed, .. }) = *component else { continue };
+            let (dc, ac) = tables.pair(frame.components[n].dc, frame.components[n].ac).ok_or(Declined)?;
+            let StepTables { start, rest, .. } = &steps[of_same_tables(n)];
+            let part = match (is_needed, shape.side) {
+                (false, _) => BlockPart::Nothing,
+                (_, 1) => BlockPart::Dc,
+                _ => BlockPart::All,
+            };
+            let tables = BlockTables { start, rest, dc, ac };
+            for place in places.by_ref().take(shape.blocks()) {
+                *place = Some(CodedBlockKind { component: n, tables, part });
+            }
+        }
+        let per_mcu: usize =
+            components.iter().flatten().filter(|c| c.is_needed).map(|c| c.shape.blocks()).sum();
         let mut reader = McuReader {
             segments: scan.segments(),
             // As if a segment had been read to its end.
-            reader: BlockReader::new(&[0; PADDING]),
+            reader: BitReader::new(&[0; PADDING]),
             last_dc: [0; 3],
             left: 0,
             restart: frame.restart.map_or(usize::MAX, NonZeroUsize::get),
+            pattern,
         };
-        let per_mcu =
-            components.iter().flatten().filter(|c| c.is_needed).map(|c| c.shape.blocks()).sum::<usize>();
-        let group = (GROUP_BLOCKS / per_mcu.max(1)).max(1);
+        let is_whole = reader.pattern.iter().flatten().all(|kind| kind.part == BlockPart::All);
+        let group = GROUP_BLOCKS / per_mcu;
         let mut blocks = std::mem::take(&mut planes.blocks);
-        let end = if reads_to_end { rows } else { span.rows.end };
         for row in 0..end {
             let needed = if span.rows.contains(&row) { span.columns.clone() } else { 0..0 };
-            backend.run(ReadMcus::skipping(&mut reader, components, needed.start))?;
+            backend.run(SkipMcus { reader: &mut reader, count: needed.start })?;
             for start in needed.clone().step_by(group) {
                 let count = group.min(needed.end - start);
                 let blocks = blocks.reset(count * per_mcu)?;
-                backend.run(ReadMcus { reader: &mut reader, components, count, blocks })?;
+                if is_whole {
+                    backend.run(ReadMcus::<true> { reader: &mut reader, count, blocks })?;
+                } else {
+                    backend.run(ReadMcus::<false> { reader: &mut reader, count, blocks })?;
+                }
                 let place = (start - needed.start, row - span.rows.start);
                 backend.run(WriteMcus { backend, components, count, place, blocks, planes })?;
             }
-            backend.run(ReadMcus::skipping(&mut reader, components, columns - needed.end))?;
+            backend.run(SkipMcus { reader: &mut reader, count: columns - needed.end })?;
         }
         planes.blocks = blocks;
         reader.check_end(end == rows)
     }
 }
 
-/// A component with its tables and the shape of its samples.
+/// A component with the shape of its samples.
 #[derive(Debug, Clone, Copy)]
 struct CodedComponent<'a> {
-    dc: &'a Table,
-    ac: &'a Table,
     quant: &'a QuantTable,
     shape: PlaneShape,
     /// Whether the output depends on it.
     is_needed: bool,
 }
 
-/// Reads one MCU after the other, across restarts.
+/// Reads MCUs, across restarts.
 struct McuReader<'a> {
     /// Segments that were not started.
     segments: Segments<'a>,
-    reader: BlockReader<'a>,
+    reader: BitReader<'a>,
     /// DC coefficient of the last block of each component.
     last_dc: [i32; 3],
     /// MCUs left in the segment.
     left: usize,
     /// Restart interval: MCUs per segment.
     restart: usize,
+    /// The blocks of an MCU.
+    pattern: [Option<CodedBlockKind<'a>>; MAX_MCU_BLOCKS],
+}
+
+/// A block of an MCU.
+#[derive(Debug, Clone, Copy)]
+struct CodedBlockKind<'a> {
+    component: usize,
+    tables: BlockTables<'a>,
+    part: BlockPart,
+}
+
+/// What is needed of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BlockPart {
+    Nothing,
+    /// The DC coefficient: a single sample is the mean.
+    Dc,
+    All,
 }
 
 impl McuReader<'_> {
@@ -124,7 +177,7 @@ impl McuReader<'_> {
     fn next_mcu(&mut self) -> Result<(), Declined> {
         if self.left == 0 {
             self.reader.check_end(true)?;
-            self.reader = BlockReader::new(self.segments.next().ok_or(Declined)?);
+            self.reader = BitReader::new(self.segments.next().ok_or(Declined)?);
             (self.last_dc, self.left) = ([0; 3], self.restart);
         }
         self.left -= 1;
@@ -138,53 +191,62 @@ impl McuReader<'_> {
     }
 }
 
-/// Reads the coefficients of some MCUs of a row. Blocks that are not needed are skipped; later ones depend on their DC.
-struct ReadMcus<'a, 'd> {
+/// Skips some MCUs. Later ones depend on their DC coefficients.
+struct SkipMcus<'a, 'd> {
     reader: &'a mut McuReader<'d>,
-    components: [Option<CodedComponent<'a>>; 3],
     count: usize,
-    /// The blocks that are needed, all of zeros; none, if all MCUs are skipped.
-    blocks: &'a mut [CodedBlock],
 }
 
-impl<'a, 'd> ReadMcus<'a, 'd> {
-    /// Skips `count` MCUs.
-    fn skipping(
-        reader: &'a mut McuReader<'d>,
-        components: [Option<CodedComponent<'a>>; 3],
-        count: usize,
-    ) -> Self {
-        Self { reader, components, count, blocks: &mut [] }
-    }
-}
-
-impl NullaryFnOnce for ReadMcus<'_, '_> {
+impl NullaryFnOnce for SkipMcus<'_, '_> {
     type Output = Result<(), Declined>;
 
     #[inline(always)]
     fn call(self) -> Self::Output {
-        let is_skipped = self.blocks.is_empty();
+        for _ in 0..self.count {
+            self.reader.next_mcu()?;
+            let McuReader { reader: source, last_dc, pattern, .. } = self.reader;
+            // A local copy stays in registers.
+            let mut reader = *source;
+            for kind in pattern.iter().flatten() {
+                skip_block(&mut reader, &kind.tables, &mut last_dc[kind.component])?;
+            }
+            *source = reader;
+        }
+        Ok(())
+    }
+}
+
+/// Reads the coefficients of some MCUs of a row. Where `WHOLE`, all of every block is needed: without the code to skip, more
+/// variables stay in registers.
+struct ReadMcus<'a, 'd, const WHOLE: bool> {
+    reader: &'a mut McuReader<'d>,
+    count: usize,
+    /// The blocks that are needed, all of zeros.
+    blocks: &'a mut [CodedBlock],
+}
+
+impl<const WHOLE: bool> NullaryFnOnce for ReadMcus<'_, '_, WHOLE> {
+    type Output = Result<(), Declined>;
+
+    #[inline(always)]
+    fn call(self) -> Self::Output {
         let mut blocks = self.blocks.iter_mut();
         for _ in 0..self.count {
             self.reader.next_mcu()?;
-            let McuReader { reader, last_dc, .. } = self.reader;
-            for (component, last_dc) in self.components.iter().flatten().zip(last_dc) {
-                for _ in 0..component.shape.blocks() {
-                    if is_skipped || !component.is_needed {
-                        reader.skip(component.dc, component.ac, last_dc)?;
-                        continue;
-                    }
-                    let CodedBlock { coefficients, content } = blocks.next().ok_or(Declined)?;
-                    *content = if component.shape.side > 1 {
-                        reader.read(component.dc, component.ac, last_dc, coefficients)?
-                    } else {
-                        // A single sample is the mean.
-                        reader.skip(component.dc, component.ac, last_dc)?;
-                        coefficients[0] = *last_dc as i16;
-                        BlockContent::DcOnly
-                    };
+            let McuReader { reader: source, last_dc, pattern, .. } = self.reader;
+            let mut reader = *source;
+            for CodedBlockKind { component, tables, part } in pattern.iter().flatten() {
+                let last_dc = &mut last_dc[*component];
+                if WHOLE || *part == BlockPart::All {
+                    read_block(&mut reader, tables, last_dc, blocks.next().ok_or(Declined)?)?;
+                    continue;
+                }
+                skip_block(&mut reader, tables, last_dc)?;
+                if *part == BlockPart::Dc {
+                    blocks.next().ok_or(Declined)?.put(0, *last_dc as i16);
                 }
             }
+            *source = reader;
         }
         Ok(())
     }
@@ -215,17 +277,9 @@ impl<B: Backend> NullaryFnOnce for WriteMcus<'_, B> {
                 for row in 0..rows {
                     let at = (self.place.1 * rows + row) * side * stride + mcu * columns * side;
                     for column in 0..columns {
-                        let CodedBlock { coefficients, content } = blocks.next().ok_or(Declined)?;
+                        let block = blocks.next().ok_or(Declined)?;
                         let plane = plane.get_mut(at + column * side..).ok_or(Declined)?;
-                        store::store(
-                            self.backend,
-                            *content,
-                            component.quant,
-                            coefficients,
-                            side,
-                            plane,
-                            stride,
-                        )?;
+                        store::store(self.backend, component.quant, block, side, plane, stride)?;
                     }
                 }
             }

@@ -1,8 +1,8 @@
 //! From coefficients to the samples of a plane.
 
-use super::block_reader::BlockContent;
+use super::coded_blocks::CodedBlock;
 use super::declined::Declined;
-use crate::block::{Block, QuantTable};
+use crate::block::QuantTable;
 use crate::idct::{Backend, MAX_COEFFICIENT, dc_sample};
 
 /// Transforms `block`, which is not dequantized, to `side` × `side` samples (8, 4, 2 or 1) at the start of `plane`, whose
@@ -10,19 +10,20 @@ use crate::idct::{Backend, MAX_COEFFICIENT, dc_sample};
 #[inline(always)]
 pub(super) fn store(
     backend: impl Backend,
-    content: BlockContent,
     quant: &QuantTable,
-    block: &mut Block,
+    block: &mut CodedBlock,
     side: usize,
     plane: &mut [u8],
     stride: usize,
 ) -> Result<(), Declined> {
-    if content == BlockContent::DcOnly {
+    let CodedBlock { coefficients: block } = block;
+    // A single sample is the mean.
+    if side == 1 || !backend.has_ac(block) {
         let dc = i32::from(block[0]) * i32::from(quant.0[0]);
         if dc.unsigned_abs() >= MAX_COEFFICIENT {
             return Err(Declined);
         }
-        block[0] = 0;
+        *block = [0; 64];
         let sample = dc_sample(dc);
         return match side {
             8 => put(&[[sample; 8]; 8], plane, stride),

@@ -112,12 +112,14 @@ proptest! {
         is_gray_requested: bool,
         reduction in prop_oneof![Just(1usize), Just(2), Just(4), Just(8)],
         restart in prop_oneof![Just(0u16), 1u16..20],
+        // Huffman codes made for this image.
+        has_own_codes: bool,
     ) {
         let stored = if color { 3 } else { 1 };
         let pixels = picture(width, height, stored, seed, noise);
         let format = if color { TurboFormat::Rgb } else { TurboFormat::Grayscale };
         let encoder = Encoder::new(&pixels, width, height, format).quality(quality).subsampling(subsampling);
-        let bytes = encoder.restart_blocks(restart).encode().unwrap();
+        let bytes = encoder.restart_blocks(restart).optimize_huffman(has_own_codes).encode().unwrap();
         let size = (width, height);
         let (width, height) = (width.div_ceil(reduction), height.div_ceil(reduction));
         let region = region_at((width, height), place);

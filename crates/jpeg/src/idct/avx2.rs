@@ -107,6 +107,17 @@ impl Backend for Avx2 {
     }
 
     #[inline(always)]
+    fn has_ac(self, block: &Block) -> bool {
+        let [first, rest @ ..]: [__m256i; 4] = pulp::cast(*block);
+        let V3 { avx, avx2, .. } = self.0;
+        let rest = avx2._mm256_or_si256(avx2._mm256_or_si256(rest[0], rest[1]), rest[2]);
+        // All values of the first vector but the first one.
+        let mask = avx._mm256_setr_epi16(0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
+        let any = avx2._mm256_or_si256(rest, avx2._mm256_and_si256(first, mask));
+        avx._mm256_testz_si256(any, any) == 0
+    }
+
+    #[inline(always)]
     fn dequantize(self, block: &Block, quant: &QuantTable) -> Option<Block> {
         let (block, quant): ([__m256i; 4], [__m256i; 4]) = (pulp::cast(*block), pulp::cast(quant.0));
         let V3 { avx, avx2, .. } = self.0;

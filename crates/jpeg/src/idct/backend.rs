@@ -10,6 +10,9 @@ pub(crate) trait Backend: Copy {
     /// Calls `work`, compiled for this kind of processor. What `work` calls must be inlined into it.
     fn run<F: pulp::NullaryFnOnce>(self, work: F) -> F::Output;
 
+    /// Whether any coefficient but the first is not zero.
+    fn has_ac(self, block: &Block) -> bool;
+
     /// `block` times `quant`; `None` when a coefficient is [`MAX_COEFFICIENT`](super::MAX_COEFFICIENT) or more, or the
     /// sum of their squares is above `MAX_ENERGY`.
     fn dequantize(self, block: &Block, quant: &QuantTable) -> Option<Block>;

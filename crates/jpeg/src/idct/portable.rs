@@ -19,6 +19,11 @@ impl Backend for Portable {
     }
 
     #[inline(always)]
+    fn has_ac(self, block: &Block) -> bool {
+        block[1..].iter().fold(0, |any, ac| any | ac) != 0
+    }
+
+    #[inline(always)]
     fn dequantize(self, block: &Block, quant: &QuantTable) -> Option<Block> {
         const MOST: i32 = MAX_COEFFICIENT as i32;
         let (mut out, mut energy) = ([0; 64], 0);

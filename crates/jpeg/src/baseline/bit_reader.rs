@@ -1,0 +1,56 @@
+//! The bits of an entropy-coded segment.
+
+use super::declined::Declined;
+use super::scan::PADDING;
+
+/// Bits guaranteed after a refill.
+pub(super) const REFILLED: u32 = 56;
+
+/// Reads the bits of an entropy-coded segment. The first bit is the most significant one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BitReader<'a> {
+    /// The bytes after those that are completely in `bits`.
+    rest: &'a [u8],
+    bits: u64,
+    /// Number of valid bits in `bits`. Only the lower six bits count, as more than a number of bits is subtracted
+    /// from it.
+    count: u64,
+}
+
+impl<'a> BitReader<'a> {
+    /// `data` ends with [`PADDING`] zeros.
+    pub(super) fn new(data: &'a [u8]) -> Self {
+        Self { rest: data, bits: 0, count: 0 }
+    }
+
+    /// Fills up to at least [`REFILLED`] bits.
+    #[inline(always)]
+    pub(super) fn refill(&mut self) -> Result<(), Declined> {
+        // Padding follows the data. Where it ends, far too much was read.
+        let word = self.rest.first_chunk().ok_or(Declined)?;
+        self.bits |= u64::from_be_bytes(*word) >> (self.count & 63);
+        self.rest = &self.rest[(!self.count >> 3 & 7) as usize..];
+        self.count |= u64::from(REFILLED);
+        Ok(())
+    }
+
+    /// The next bits, at the top.
+    #[inline(always)]
+    pub(super) fn bits(&self) -> u64 {
+        self.bits
+    }
+
+    /// Steps over the number of bits in the lower six bits of `raw`.
+    #[inline(always)]
+    pub(super) fn consume(&mut self, raw: u64) {
+        self.bits <<= raw & 63;
+        self.count = self.count.wrapping_sub(raw);
+    }
+
+    /// Fails when more bits were read than the segment has or, after `all` of its blocks, when a byte is left.
+    pub(super) fn check_end(&self, all: bool) -> Result<(), Declined> {
+        // Whole unused bytes, including those in `bits`.
+        let unused = self.rest.len() + (self.count as usize & 63) / 8;
+        if unused < PADDING || (all && unused > PADDING) { Err(Declined) } else { Ok(()) }
+    }
+}

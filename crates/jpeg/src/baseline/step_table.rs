@@ -1,0 +1,372 @@
+//! Tables whose look-up gives several symbols at once, with their values.
+
+use super::huffman::{END_OF_BLOCK, Table};
+
+/// Bits of an index. More would find more coefficients at once, but the tables have to share the fastest cache with
+/// coefficients.
+const INDEX_BITS: u32 = 10;
+/// The same of tables for the start of a block.
+const START_BITS: u32 = 8;
+/// Steps of a table for the rest of a block.
+const LENGTH: usize = 1 << INDEX_BITS;
+
+/// Added to the position of the last coefficient at the end of a block, so that positions from 63 on need another look. In a
+/// block that ends, the lower six bits remain those of the coefficient.
+const END: u32 = 192;
+/// As [`END`], where the end comes without a coefficient.
+const END_ALONE: u32 = 128;
+/// Where there is no step: more than all other positions.
+const UNKNOWN: u32 = 512;
+
+/// Most bits of a [`Step`], so that three follow one refill.
+pub(super) const MAX_STEP_BITS: u32 = 18;
+
+/// One or two coefficients and perhaps the end of their block. All codes are within the bits of the index, and so are all
+/// values but the last one, of which at least the sign is:
+///
+/// | bits | |
+/// |---|---|
+/// | 0–5 | bits of all codes and values |
+/// | 6–9 | bits of the last value that are to be added to it |
+/// | 12–19 | distance from the last coefficient to the first one |
+/// | 20–31 | distance from the last coefficient to the second one; without one, as 12–19 |
+/// | 32–47 | value of the first |
+/// | 48–63 | value of the second |
+///
+/// At the end of a block, [`END`] is added to the second distance. An end without a coefficient stores a zero after the last one:
+/// both distances are 1, the values zero, and [`END_ALONE`] is added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Step(u64);
+
+impl Step {
+    /// Where the bits of the index are not enough even for one symbol.
+    const UNKNOWN: Self = Self((UNKNOWN as u64) << 20);
+
+    /// The packed value, whose lower six bits are [`bits`](Self::bits).
+    #[inline(always)]
+    pub(super) fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// Bits of all codes and values.
+    #[inline(always)]
+    pub(super) fn bits(self) -> u32 {
+        self.0 as u32 & 63
+    }
+
+    /// Whether there is no step.
+    #[inline(always)]
+    pub(super) fn is_unknown(self) -> bool {
+        self == Self::UNKNOWN
+    }
+
+    /// Both positions after a coefficient at `k`.
+    #[inline(always)]
+    fn positions(self, k: u32) -> u32 {
+        (self.0 as u32).wrapping_add(k * (1 << 12 | 1 << 20))
+    }
+
+    /// The position of the first coefficient, if the last one is at `k`.
+    #[inline(always)]
+    pub(super) fn first(self, k: u32) -> u32 {
+        self.positions(k) >> 12 & 255
+    }
+
+    /// The position of the last coefficient after one at `k`: from 63 on, there is none, or the block ends.
+    #[inline(always)]
+    pub(super) fn last(self, k: u32) -> u32 {
+        self.positions(k) >> 20
+    }
+
+    /// Whether a block ends if `last` is [`last`](Self::last).
+    #[inline(always)]
+    pub(super) fn ends(last: u32) -> bool {
+        // END_ALONE + 1 to END + 62: 63 would be the last of the block, after which no end is stored.
+        last.wrapping_sub(END_ALONE) < END + 63 - END_ALONE
+    }
+
+    /// The DC coefficient.
+    #[inline(always)]
+    pub(super) fn dc_value(self, bits: u64) -> i16 {
+        if self.last(0) & 63 == 0 { self.last_value(bits) } else { self.first_value() }
+    }
+
+    /// The value of the first coefficient.
+    #[inline(always)]
+    pub(super) fn first_value(self) -> i16 {
+        (self.0 >> 32) as i16
+    }
+
+    /// The value of the last coefficient, of which `bits` hold what the index does not.
+    #[inline(always)]
+    pub(super) fn last_value(self, bits: u64) -> i16 {
+        let more = bits.rotate_left(self.bits()) as u32 & !(u32::MAX << ((self.0 >> 6) & 15));
+        ((self.0 >> 48) as i16).wrapping_add(more as i16)
+    }
+}
+
+/// A [`Step`] of its parts: bits of all, bits to be added to the last value, distances, and values.
+#[inline(always)]
+fn packed(bits: u32, more: u32, distances: [u32; 2], values: [i16; 2]) -> u64 {
+    let [first, last] = distances.map(u64::from);
+    let [first_value, last_value] = values.map(|value| u64::from(value.cast_unsigned()));
+    u64::from(bits) | u64::from(more) << 6 | first << 12 | last << 20 | first_value << 32 | last_value << 48
+}
+
+/// What the index of a look-up starts with.
+#[derive(Debug, Clone, Copy, Default)]
+struct Symbol {
+    /// Bits of the code. More than the index has if it does not hold it completely.
+    code: u32,
+    /// Bits of the value.
+    size: u32,
+    /// Distance from the last coefficient.
+    step: u32,
+    /// The value, if the index holds it completely.
+    value: i16,
+    /// What is to be added to the bits of the value, if the index holds its sign.
+    extend: i16,
+}
+
+impl Symbol {
+    #[inline(always)]
+    fn at(table: &Table, index: usize, index_bits: u32) -> Self {
+        let bits = (index as u64) << (64 - index_bits);
+        let entry = table.lookup(bits);
+        let code = entry.code_bits();
+        let size = entry.bits() - code;
+        let is_negative = (bits << code).cast_signed() >= 0;
+        let extend = if is_negative { 1 - (1 << size) } else { 0 };
+        let code = if entry.bits() == 0 { u32::MAX >> 1 } else { code };
+        Self { code, size, step: entry.step(), value: entry.value(bits) as i16, extend }
+    }
+
+    /// Bits of code and value.
+    #[inline(always)]
+    fn bits(self) -> u32 {
+        self.code + self.size
+    }
+
+    /// Whether `left` bits hold the code and the sign.
+    #[inline(always)]
+    fn has_sign(self, left: u32) -> bool {
+        self.code + self.size.min(1) <= left
+    }
+
+    #[inline(always)]
+    fn is_end(self) -> bool {
+        self.step == END_OF_BLOCK
+    }
+
+    /// The step of this and `tail`, if the index holds all of this.
+    #[inline(always)]
+    fn followed_by(self, tail: Tail) -> Step {
+        let last_value = if tail.has_coefficient { 0 } else { self.value };
+        Step(tail.packed + packed(self.bits(), 0, [self.step; 2], [self.value, last_value]))
+    }
+
+    /// The step of this, of which the index holds only the sign.
+    #[inline(always)]
+    fn incomplete(self) -> Step {
+        Step(packed(self.bits(), self.size, [self.step; 2], [self.extend; 2]))
+    }
+}
+
+/// What follows the first coefficient of a step, packed like a step.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tail {
+    packed: u64,
+    has_coefficient: bool,
+}
+
+impl Tail {
+    /// What is in the upper `left` bits of `index`; no others are set.
+    #[inline(always)]
+    fn at(symbols: &[Symbol; LENGTH], index: usize, left: u32) -> Self {
+        let symbol = symbols[index];
+        let is_complete = symbol.bits() <= left;
+        if symbol.is_end() {
+            let packed = if is_complete { packed(symbol.bits(), 0, [0, END], [0; 2]) } else { 0 };
+            return Self { packed, has_coefficient: false };
+        }
+        if !symbol.has_sign(left) || INDEX_BITS - left + symbol.bits() > MAX_STEP_BITS {
+            return Self::default();
+        }
+        let packed = if is_complete {
+            let end = symbols[index << symbol.bits() & (LENGTH - 1)];
+            let ends = end.is_end() && symbol.bits() + end.bits() <= left;
+            let (end_bits, end) = if ends { (end.bits(), END) } else { (0, 0) };
+            packed(symbol.bits() + end_bits, 0, [0, symbol.step + end], [0, symbol.value])
+        } else {
+            packed(symbol.bits(), symbol.size, [0, symbol.step], [0, symbol.extend])
+        };
+        Self { packed, has_coefficient: true }
+    }
+}
+
+/// A step for each index of `BITS` bits.
+#[derive(Debug, Clone)]
+pub(super) struct StepTable<const BITS: u32, const LENGTH: usize>([Step; LENGTH]);
+
+pub(super) type StartTable = StepTable<START_BITS, { 1 << START_BITS }>;
+pub(super) type RestTable = StepTable<INDEX_BITS, LENGTH>;
+
+impl<const BITS: u32, const LENGTH: usize> StepTable<BITS, LENGTH> {
+    const EMPTY: Self = Self([Step::UNKNOWN; LENGTH]);
+
+    /// The step for the next bits, at the top of `bits`.
+    #[inline(always)]
+    pub(super) fn step(&self, bits: u64) -> Step {
+        self.0[(bits >> (64 - BITS)) as usize & (LENGTH - 1)]
+    }
+}
+
+/// The tables of the blocks of a component.
+#[derive(Debug)]
+pub(super) struct StepTables {
+    /// For the start of a block.
+    pub(super) start: StartTable,
+    /// For what follows the DC coefficient.
+    pub(super) rest: RestTable,
+    /// The definitions of the DC and AC tables.
+    sources: (Vec<u8>, Vec<u8>),
+}
+
+impl Default for StepTables {
+    fn default() -> Self {
+        Self { start: StepTable::EMPTY, rest: StepTable::EMPTY, sources: Default::default() }
+    }
+}
+
+impl StepTables {
+    /// Makes them those of `dc` and `ac`.
+    pub(super) fn define(&mut self, dc: &Table, ac: &Table) {
+        if self.sources.0 == dc.source() && self.sources.1 == ac.source() {
+            return;
+        }
+        self.sources = (dc.source().to_vec(), ac.source().to_vec());
+        let symbols: [Symbol; LENGTH] = std::array::from_fn(|index| Symbol::at(ac, index, INDEX_BITS));
+        // For each number of bits that is left, what they hold: those of n bits are from 1 << n on. A symbol with a value
+        // takes two bits or more; after one without, nothing is added.
+        let mut tails = [Tail::default(); LENGTH / 2];
+        for left in 1..INDEX_BITS - 1 {
+            let first = 1 << left;
+            for (bits, tail) in tails[first..2 * first].iter_mut().enumerate() {
+                *tail = Tail::at(&symbols, bits << (INDEX_BITS - left), left);
+            }
+        }
+        let step = |symbol: Symbol, index: usize, bits: u32| match bits.checked_sub(symbol.bits()) {
+            Some(left) => {
+                let tail = tails.get(1 << left | index & ((1 << left) - 1));
+                symbol.followed_by(tail.copied().unwrap_or_default())
+            }
+            None if symbol.has_sign(bits) && symbol.bits() <= MAX_STEP_BITS => symbol.incomplete(),
+            None => Step::UNKNOWN,
+        };
+        for (index, start) in self.start.0.iter_mut().enumerate() {
+            *start = step(Symbol { step: 0, ..Symbol::at(dc, index, START_BITS) }, index, START_BITS);
+        }
+        for (index, (rest, symbol)) in self.rest.0.iter_mut().zip(symbols).enumerate() {
+            *rest = if !symbol.is_end() {
+                step(symbol, index, INDEX_BITS)
+            } else if symbol.bits() <= INDEX_BITS {
+                Step(packed(symbol.bits(), 0, [1, 1 + END_ALONE], [0; 2]))
+            } else {
+                Step::UNKNOWN
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A table of at most `counts` codes of each length for the first of `symbols`.
+    fn table(counts: &[u8], symbols: &[u8], is_ac: bool) -> Table {
+        let (mut source, mut free, mut used) = (Vec::new(), 1, 0);
+        for &count in counts {
+            // All ones is no code.
+            free *= 2;
+            let count = usize::from(count).min(free - 1).min(symbols.len() - used);
+            (free, used) = (free - count, used + count);
+            source.push(count as u8);
+        }
+        source.extend(&symbols[..used]);
+        Table::new(&source, is_ac).unwrap()
+    }
+
+    /// What single look-ups find in as many bits as `step` has: coefficients that are not zero, and whether the block ends.
+    fn singles(step: Step, first: &Table, rest: &Table, bits: u64, k: u32) -> (BTreeMap<u32, i16>, bool) {
+        let (mut found, mut used, mut k) = (BTreeMap::new(), 0, k);
+        while used < step.bits() {
+            let is_start = k == 0 && used == 0;
+            let entry = if is_start { first } else { rest }.entry(bits << used).unwrap();
+            let value = entry.value(bits << used) as i16;
+            used += entry.bits();
+            if !is_start {
+                if entry.step() == END_OF_BLOCK {
+                    assert_eq!(used, step.bits(), "nothing follows the end");
+                    return (found, true);
+                }
+                k += entry.step();
+            }
+            found.insert(k, value);
+        }
+        assert_eq!(used, step.bits(), "a symbol is not in two steps");
+        found.retain(|_, value| *value != 0);
+        (found, false)
+    }
+
+    fn without_zeros(found: impl IntoIterator<Item = (u32, i16)>) -> BTreeMap<u32, i16> {
+        found.into_iter().filter(|(_, value)| *value != 0).collect()
+    }
+
+    proptest! {
+        /// For each index, with any bits after it.
+        #[test]
+        fn steps_say_what_single_look_ups_say(
+            counts in prop::collection::vec(0u8..6, 16),
+            dc_counts in prop::collection::vec(0u8..3, 16),
+            symbols in Just((0..=255u8).filter(|symbol| symbol & 15 <= 10).collect::<Vec<_>>()).prop_shuffle(),
+            dc_symbols in Just((0..=11u8).collect::<Vec<_>>()).prop_shuffle(),
+            noise: u64,
+            k in 1u32..20,
+        ) {
+            let (dc, ac) = (table(&dc_counts, &dc_symbols, false), table(&counts, &symbols, true));
+            let mut tables = StepTables::default();
+            tables.define(&dc, &ac);
+            let mut known = [0, 0];
+            for index in 0..LENGTH as u64 {
+                let bits = index << (64 - INDEX_BITS) | noise >> INDEX_BITS;
+                for (n, k) in [0, k].into_iter().enumerate() {
+                    let step = if k == 0 { tables.start.step(bits) } else { tables.rest.step(bits) };
+                    if step.is_unknown() {
+                        // No code, or too long a symbol.
+                        if let Some(entry) = if k == 0 { &dc } else { &ac }.entry(bits) {
+                            let index_bits = if k == 0 { START_BITS } else { INDEX_BITS };
+                            prop_assert!(entry.code_bits() >= index_bits || entry.bits() > MAX_STEP_BITS);
+                        }
+                        continue;
+                    }
+                    known[n] += 1;
+                    prop_assert!(step.bits() > 0 && step.bits() <= MAX_STEP_BITS);
+                    let (expected, ends) = singles(step, &dc, &ac, bits, k);
+                    prop_assert_eq!(Step::ends(step.last(k)), ends);
+                    let positions = [step.first(k) & 63, step.last(k) & 63];
+                    let values = [step.first_value(), step.last_value(bits)];
+                    let found = without_zeros([(positions[0], values[0]), (positions[1], values[1])]);
+                    prop_assert_eq!(&found, &without_zeros(expected));
+                    if k == 0 {
+                        prop_assert_eq!(step.dc_value(bits), found.get(&0).copied().unwrap_or(0));
+                    }
+                }
+            }
+            prop_assert!(counts.iter().take(8).all(|&count| count == 0) || known[1] > 0);
+        }
+    }
+}
