@@ -15,7 +15,7 @@ use bytes::Bytes;
 use common::{best, best_in_turns, convert_images, path_or_fixture, source};
 use dsconvert::format::Format;
 use dsconvert::source::walk::list;
-use dsconvert::transform::image::{ImageOptions, ImageTransform, Scratch};
+use dsconvert::transform::image::{ImageOptions, ImageScratch, ImageTransform};
 
 fn main() {
     let path = path_or_fixture("DSCONVERT_BENCH_IMAGES", "photos");
@@ -29,7 +29,7 @@ fn main() {
         .collect();
     let transform = ImageTransform::new(options.clone()).unwrap();
     let bare = || {
-        let mut scratch = Scratch::new();
+        let mut scratch = ImageScratch::new();
         for file in &files {
             let _ = transform.convert(file, &mut scratch);
         }

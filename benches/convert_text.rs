@@ -21,11 +21,11 @@ fn main() {
     let sources = source(&path);
     let mut documents = Vec::new();
     let mut bytes = 0;
-    for file in list(&sources, false, &|_| true).unwrap().files {
+    for file in &list(&sources, false, &|_| true).unwrap().files {
         bytes += file.bytes;
         let content = std::fs::read(file.path(&sources)).unwrap();
         for line in content.split(|&b| b == b'\n') {
-            if let Ok(found) = parse(line, Fields { text: "text", key: None }, &mut Vec::new()) {
+            if let Ok(found) = parse(line, Fields { text: "text", key: None }) {
                 documents.push(found.text.into_owned());
             }
         }

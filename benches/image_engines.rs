@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use dsconvert::transform::image::{ImageOptions, ImageTransform, Outcome, Scratch};
+use dsconvert::transform::image::{ImageOptions, ImageOutcome, ImageScratch, ImageTransform};
 use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
 use libjpeg_turbo_rs::{Decoder, PixelFormat, ScalingFactor, Subsampling};
@@ -62,7 +62,7 @@ trait Engine {
 }
 
 /// The transform as the command runs it.
-struct Dsconvert(ImageTransform, Scratch);
+struct Dsconvert(ImageTransform, ImageScratch);
 
 impl Engine for Dsconvert {
     fn name(&self) -> &'static str {
@@ -70,12 +70,12 @@ impl Engine for Dsconvert {
     }
 
     fn convert(&mut self, jpeg: &Bytes) -> Option<Stages> {
-        matches!(self.0.convert(jpeg, &mut self.1), Ok(Outcome::Converted(_))).then(Stages::default)
+        matches!(self.0.convert(jpeg, &mut self.1), Ok(ImageOutcome::Converted(_))).then(Stages::default)
     }
 }
 
 /// The transform with RGB in between, as for other outputs than JPEG, and libjpeg-turbo-rs to encode.
-struct ThroughRgb(ImageTransform, Scratch);
+struct ThroughRgb(ImageTransform, ImageScratch);
 
 impl Engine for ThroughRgb {
     fn name(&self) -> &'static str {
@@ -244,8 +244,8 @@ fn engines(task: Task) -> Vec<Box<dyn Engine>> {
     };
     let image = |is_stock| ImageCrate { task, is_stock, resizer: Resizer::new(), resized: Vec::new() };
     vec![
-        Box::new(Dsconvert(ImageTransform::new(options.clone()).unwrap(), Scratch::new())),
-        Box::new(ThroughRgb(ImageTransform::delivering(options).unwrap(), Scratch::new())),
+        Box::new(Dsconvert(ImageTransform::new(options.clone()).unwrap(), ImageScratch::new())),
+        Box::new(ThroughRgb(ImageTransform::delivering(options).unwrap(), ImageScratch::new())),
         Box::new(TurboPlanes { task, resizer: Resizer::new(), planes: Default::default() }),
         Box::new(turbo(true)),
         Box::new(turbo(false)),

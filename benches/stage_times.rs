@@ -65,7 +65,7 @@ fn pairs(name: &str, job: &impl Job, threads: usize) {
     let run = |measured: bool, repeats: u32| {
         let (cpu, started) = (cpu_seconds(), Instant::now());
         for _ in 0..repeats {
-            let progress = if measured { Progress::default() } else { Progress::without_stage_times() };
+            let progress = if measured { Progress::default() } else { Progress::without_activity_times() };
             job.run(&options, &progress, &Stop::default()).unwrap();
         }
         (cpu_seconds() - cpu, started.elapsed().as_secs_f64())

@@ -6,7 +6,7 @@ use std::time::Instant;
 use dsconvert::format::Format;
 use dsconvert::options::{Existing, MaxRejects, OutputOptions, RunOptions, SourceSpec};
 use dsconvert::pipeline::{ImagesJob, ImagesOptions, Job, Progress, Report, Stop, TextJob, TextOptions};
-use dsconvert::source::labels::Layout;
+use dsconvert::source::layout::Layout;
 use dsconvert::transform::image::ImageOptions;
 use dsconvert::transform::text::{Tokenizer, TokenizerOptions};
 

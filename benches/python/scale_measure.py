@@ -1,28 +1,75 @@
 """Measures what plans, parts and commits cost with many items and many units.
 
-    python benches/python/scale_measure.py plan target/release/dsconvert 10000 100000 1000000
-    python benches/python/scale_measure.py merge target/release/dsconvert 1000 10000
-    python benches/python/scale_measure.py records target/release/dsconvert 100000 1000000
+    python benches/python/scale_measure.py plan target/release/dsconvert 100000 1000000 10000000
+    python benches/python/scale_measure.py merge target/release/dsconvert 10000 100000
+    python benches/python/scale_measure.py slow target/release/dsconvert 2000
+    python benches/python/scale_measure.py records target/release/dsconvert 1000000 10000000 100000000
 
-`plan` makes hard links of one small image and a list of their names (`--files-from`), and measures `plan`, `status` and
-`run --units 0`, which converts one unit of the plan. `merge` makes units of one image each and measures `run`, `status`
-and `merge`. `records` converts documents of one byte, and measures `merge` per record. Figures are CPU seconds (user and system) and peak resident memory of each process; elapsed time depends on
-the disk and on other load.
+`plan` makes hard links of up to 100,000 small images whose names, sizes and times are random, 1,000 in a folder, and measures
+`plan` of the folders, `status` and `run --units 0`, which converts one unit of the plan. `merge` makes units of one image each
+and measures `run`, `status` before and after the units are converted, `merge`, and `--resume` of the finished dataset; `slow`
+does the same on a file system whose calls take a millisecond longer, by a library that it compiles with `cc`. `records`
+converts documents of one byte in files of 10,000,000, and measures `merge` per record. Figures are CPU seconds (user and system)
+and peak resident memory of each process; elapsed time depends on the disk and on other load.
+
+DSCONVERT_BENCH_DIR is the folder for temporary files. 10,000,000 files of `plan` need 400 MB for the images, 700 MB for the
+folders and 2 GB for the plan; 100,000,000 `records` 1.3 GB for the documents and 16 GB for the dataset and its units.
 """
 
 import os
+import random
 import struct
 import subprocess
 import sys
 import tempfile
 import time
 import zlib
+from functools import partial
 from pathlib import Path
 
 # ext4 allows 65,000 links to a file.
 LINKS = 60_000
 FOLDER = 1_000
 UNIT_BYTES = 64 << 10
+# Images that differ, as far as a listing tells.
+ORIGINALS = 100_000
+SIZES = 16 << 10
+DAY_NS = 86_400 * 10**9
+FILE_RECORDS = 10_000_000
+SLOW_FILES = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DELAYED(name, parameters, arguments)            \
+    int name parameters {                               \
+        static int(*real) parameters;                   \
+        if (!real) real = dlsym(RTLD_NEXT, #name);      \
+        usleep(1000);                                   \
+        return real arguments;                          \
+    }
+#define DELAYED_OPEN(name)                              \
+    int name(const char *path, int flags, ...) {        \
+        static int (*real)(const char *, int, ...);     \
+        if (!real) real = dlsym(RTLD_NEXT, #name);      \
+        va_list rest;                                   \
+        va_start(rest, flags);                          \
+        int mode = va_arg(rest, int);                   \
+        va_end(rest);                                   \
+        usleep(1000);                                   \
+        return real(path, flags, mode);                 \
+    }
+
+DELAYED(statx, (int at, const char *path, int flags, unsigned mask, struct statx *found), (at, path, flags, mask, found))
+DELAYED(rename, (const char *from, const char *to), (from, to))
+DELAYED(unlink, (const char *path), (path))
+DELAYED(rmdir, (const char *path), (path))
+DELAYED_OPEN(open)
+DELAYED_OPEN(open64)
+"""
 
 
 def png(padding=0):
@@ -54,13 +101,39 @@ def images(folder, count, padding=0):
     return listed
 
 
-def measured(*command):
+def varied_images(folder, count):
+    """`count` images with random names, sizes and times: hard links of originals that are far apart in the listing."""
+    chance = random.Random(1)
+    content, originals = png(), []
+    for number in range(count):
+        path = folder / f"{number // FOLDER:06}/{number:09}-{chance.getrandbits(32):08x}.png"
+        if number % FOLDER == 0:
+            path.parent.mkdir(parents=True)
+        if number < ORIGINALS:
+            path.write_bytes(content)
+            os.truncate(path, len(content) + chance.randrange(SIZES))
+            os.utime(path, ns=(0, 1_700_000_000 * 10**9 + chance.randrange(DAY_NS)))
+            originals.append(str(path))
+        else:
+            os.link(originals[number % ORIGINALS], path)
+
+
+def slow_files(folder):
+    """A library to preload that delays what a network file system would answer."""
+    source, library = folder / "slow.c", folder / "slow.so"
+    source.write_text(SLOW_FILES)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+    return library
+
+
+def measured(*command, preload=None):
     """CPU seconds, peak MiB and elapsed seconds of a command.
 
     The peak is at least that of this process, which the child starts as a copy of: nothing large is kept here.
     """
     started = time.monotonic()
-    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL)
+    environment = os.environ | ({"LD_PRELOAD": str(preload)} if preload else {})
+    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL, env=environment)
     _, status, used = os.wait4(process.pid, 0)
     assert status == 0, f"{command}: exit status {os.waitstatus_to_exitcode(status)}"
     return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, time.monotonic() - started
@@ -76,11 +149,9 @@ def plan(binary, counts):
     for count in counts:
         with tempfile.TemporaryDirectory(dir=os.environ.get("DSCONVERT_BENCH_DIR")) as folder:
             folder = Path(folder)
-            listed = images(folder / "images", count)
+            varied_images(folder / "images", count)
             out = folder / "out"
-            cpu, memory, _ = measured(
-                binary, "plan", "images", folder / "images", "--files-from", listed, "--out", out, "--quiet"
-            )
+            cpu, memory, _ = measured(binary, "plan", "images", folder / "images", "--out", out, "--quiet")
             stored = bytes_below(out / ".dsconvert")
             status = measured(binary, "status", out)
             part = measured(binary, "run", out, "--units", "0", "--threads", "1", "--quiet")
@@ -92,46 +163,54 @@ def plan(binary, counts):
             )
 
 
-def merge(binary, counts):
-    print("| units | `run`: CPU per unit | `status`: CPU per unit | `merge`: CPU | per unit | elapsed per unit | peak memory |")
+def merge(binary, counts, slow=False):
+    print("| units | `run`: CPU per unit | `status` before: CPU, elapsed | after | `merge`: CPU, elapsed | memory | `--resume`: CPU, elapsed, memory |")
     print("|---|---|---|---|---|---|---|")
     for count in counts:
         with tempfile.TemporaryDirectory(dir=os.environ.get("DSCONVERT_BENCH_DIR")) as folder:
             folder = Path(folder)
             listed = images(folder / "images", count, padding=UNIT_BYTES)
             out = folder / "out"
-            measured(
-                binary, "plan", "images", folder / "images", "--files-from", listed, "--out", out,
+            options = [
+                "images", folder / "images", "--files-from", listed, "--out", out,
                 "--unit-bytes", UNIT_BYTES, "--encode", "png", "--format", "msgpack", "--quiet",
-            )  # fmt: skip
+            ]  # fmt: skip
+            measured(binary, "plan", *options)
+            preload = slow_files(folder) if slow else None
+            before = measured(binary, "status", out, preload=preload)
             run = measured(binary, "run", out, "--quiet")
-            status = measured(binary, "status", out)
-            cpu, memory, elapsed = measured(binary, "merge", out, "--quiet")
+            after = measured(binary, "status", out, preload=preload)
+            merged = measured(binary, "merge", out, "--quiet", preload=preload)
+            resumed = measured(binary, *options, "--resume", preload=preload)
             print(
-                f"| {count:,} | {run[0] / count * 1e3:.2f} ms | {status[0] / count * 1e6:.0f} µs | {cpu:.2f} s | "
-                f"{cpu / count * 1e6:.0f} µs | {elapsed / count * 1e6:.0f} µs | {memory:.0f} MiB |",
+                f"| {count:,} | {run[0] / count * 1e3:.2f} ms | {before[0]:.2f} s, {before[2]:.2f} s | "
+                f"{after[0]:.2f} s, {after[2]:.2f} s | {merged[0]:.2f} s, {merged[2]:.2f} s | {merged[1]:.0f} MiB | "
+                f"{resumed[0]:.2f} s, {resumed[2]:.2f} s, {resumed[1]:.0f} MiB |",
                 flush=True,
             )
 
 
 def records(binary, counts):
-    print("| records | `run`: CPU per record | `merge`: CPU | per record | peak memory |")
-    print("|---|---|---|---|---|")
+    print("| records | `run`: CPU per record | peak memory | `merge`: CPU | per record | peak memory |")
+    print("|---|---|---|---|---|---|")
     for count in counts:
         with tempfile.TemporaryDirectory(dir=os.environ.get("DSCONVERT_BENCH_DIR")) as folder:
             folder = Path(folder)
-            with (folder / "short.jsonl").open("w") as file:
-                file.writelines('{"text":"a"}\n' for _ in range(count))
+            (folder / "text").mkdir()
+            for start in range(0, count, FILE_RECORDS):
+                with (folder / f"text/{start:012}.jsonl").open("w") as file:
+                    file.writelines('{"text":"a"}\n' for _ in range(start, min(start + FILE_RECORDS, count)))
             out = folder / "out"
-            measured(binary, "plan", "text", folder / "short.jsonl", "--out", out, "--tokenizer", "bytes", "--quiet")
+            measured(binary, "plan", "text", folder / "text", "--out", out, "--tokenizer", "bytes", "--quiet")
             run = measured(binary, "run", out, "--quiet")
             cpu, memory, _ = measured(binary, "merge", out, "--quiet")
             print(
-                f"| {count:,} | {run[0] / count * 1e6:.2f} µs | {cpu:.2f} s | {cpu / count * 1e6:.2f} µs | {memory:.0f} MiB |",
+                f"| {count:,} | {run[0] / count * 1e6:.2f} µs | {run[1]:.0f} MiB | {cpu:.2f} s | {cpu / count * 1e6:.2f} µs | {memory:.0f} MiB |",
                 flush=True,
             )
 
 
 if __name__ == "__main__":
     what, binary, *counts = sys.argv[1:]
-    {"plan": plan, "merge": merge, "records": records}[what](Path(binary).resolve(strict=True), [int(count) for count in counts])
+    modes = {"plan": plan, "merge": merge, "slow": partial(merge, slow=True), "records": records}
+    modes[what](Path(binary).resolve(strict=True), [int(count) for count in counts])

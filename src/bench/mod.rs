@@ -53,6 +53,7 @@ mod order;
 mod pairing;
 mod permutation;
 mod probe;
+mod raw_file;
 mod raw_images;
 mod raw_text;
 mod report;

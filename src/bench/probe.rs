@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::raw_file::RawFile;
 use super::residency::Residency;
-use super::target::RawFile;
 use crate::error::Result;
 use crate::threads;
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::batch::{BatchWorker, DeliveredShape, Lap, LoadedBatch};
-use super::target::RawFile;
-use crate::transform::image::{ImageTransform, Scratch};
+use super::raw_file::RawFile;
+use crate::transform::image::{ImageScratch, ImageTransform};
 
 /// A folder of images.
 pub(super) struct RawImages {
@@ -17,14 +17,14 @@ pub(super) struct RawImages {
 
 impl RawImages {
     pub(super) fn worker(&self) -> RawImageWorker<'_> {
-        RawImageWorker { images: self, scratch: Scratch::new(), file: Vec::new(), batch: Vec::new() }
+        RawImageWorker { images: self, scratch: ImageScratch::new(), file: Vec::new(), batch: Vec::new() }
     }
 }
 
 /// Loads images on one thread.
 pub(super) struct RawImageWorker<'a> {
     images: &'a RawImages,
-    scratch: Scratch,
+    scratch: ImageScratch,
     /// Bytes of the current file.
     file: Vec<u8>,
     /// Pixels of the batch.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::batch::{BatchWorker, DeliveredShape, IdRows, Lap, LoadedBatch};
-use super::target::RawFile;
+use super::raw_file::RawFile;
 use crate::error::{Error, Result};
 use crate::sample::Reject;
 use crate::source::PlannedFile;
@@ -265,7 +265,7 @@ impl RawTextWorker<'_> {
             std::hint::black_box(&self.bytes);
             return Ok(());
         }
-        let Self { text, bytes, buffer, rows, scratch, .. } = self;
+        let Self { text, bytes, rows, scratch, .. } = self;
         let is_json = text.kinds.get(place.file as usize).is_some_and(|k| k.format == Format::JsonLines);
         let mark = "\u{feff}".as_bytes();
         let content = match place.offset {
@@ -274,7 +274,7 @@ impl RawTextWorker<'_> {
         };
         let parsed: Result<std::borrow::Cow<'_, str>, Reject> = if is_json {
             let line = content.strip_suffix(b"\n").unwrap_or(content);
-            jsonl::parse(line, Fields { text: &text.text_field, key: None }, buffer).map(|found| found.text)
+            jsonl::parse(line, Fields { text: &text.text_field, key: None }).map(|found| found.text)
         } else {
             let plain = std::str::from_utf8(content);
             plain.map(Into::into).map_err(|e| {

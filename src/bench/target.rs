@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::batch::{BatchWorker, BenchBatchSize};
 use super::dataset_source::DatasetSource;
+use super::raw_file::RawFile;
 use super::raw_images::RawImages;
 use super::raw_text::{RawText, unsupported};
 use super::target_options::{TargetOptions, directory, is_dataset};
@@ -56,15 +57,6 @@ impl TargetKind {
             Self::TextDataset => "dataset of token ids",
         }
     }
-}
-
-/// A file that is measured.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct RawFile {
-    pub(super) path: PathBuf,
-    /// Path under the target, with `/`; empty when the target is the file.
-    pub(super) name: String,
-    pub(super) bytes: u64,
 }
 
 /// A folder of images, a corpus or a dataset, found but not open.

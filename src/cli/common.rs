@@ -89,7 +89,8 @@ pub(super) struct CommonArgs {
     /// Finish an interrupted run into this directory
     ///
     /// The sizes of finished files are checked, and with --resume=verify also the SHA-256 of every finished shard; what is
-    /// damaged is converted again. With --resume=repair, so are damaged shards of a dataset that is complete.
+    /// damaged is converted again. With --resume=repair, damaged files of a dataset that is
+    /// complete are made again.
     #[arg(
         long,
         value_name = "CHECK",

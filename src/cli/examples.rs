@@ -87,8 +87,9 @@ Examples:
     dsconvert inspect photos-256 --sample 2 --json
   The first three documents, decoded from their token ids:
     dsconvert inspect tokens --head 3 --text
-  Check every byte:
+  Check every byte, and make damaged files again:
     dsconvert inspect photos-256 --verify
+    dsconvert inspect photos-256 --verify --repair photos
   A README.md for the Hugging Face Hub, in the directory of the dataset:
     dsconvert inspect photos-256 --card
   A page with plots and examples, to open in a browser:

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::options::{RunOptions, SourceSpec, check_local};
 use crate::pipeline::{Dedup, ImageFields, ImagesJob, ImagesOptions, Naming};
 use crate::source::files_from::FilesFrom;
-use crate::source::labels::Layout;
+use crate::source::layout::Layout;
 use crate::source::metadata::{DEFAULT_PATH_FIELD, MetadataFile, parse_keep};
 use crate::source::read_file;
 use crate::transform::image::{Animated, Color, DEFAULT_MAX_PIXELS, Filter, Icc, ImageOptions};

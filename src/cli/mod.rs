@@ -150,6 +150,25 @@ where
     status(panics::caught(exec).unwrap_or_else(|panic| Err(panic.into_error("running the command"))))
 }
 
+/// Runs `dsconvert images` or `dsconvert text` with the command line `argv`.
+fn convert(argv: Vec<OsString>) -> Result<Ending> {
+    match Cli::try_parse_from(argv).map(|cli| cli.command) {
+        Ok(Command::Images(args)) => images::exec(*args),
+        Ok(Command::Text(args)) => text::exec(*args),
+        Ok(_) => Err(Error::internal("this command converts nothing")),
+        Err(e) => Err(usage_of(&e)),
+    }
+}
+
+/// The error of a command line that nobody typed.
+fn usage_of(error: &clap::Error) -> Error {
+    let text = error.render().to_string();
+    // The usage lines after the first paragraph are for a terminal.
+    let paragraph = text.split("\n\n").next().unwrap_or_default();
+    let words: Vec<&str> = paragraph.split_whitespace().skip_while(|word| *word == "error:").collect();
+    Error::usage(words.join(" "))
+}
+
 /// Runs `dsconvert simulate --json` with `arguments` and returns the JSON: for programs that carry the command.
 ///
 /// # Errors
@@ -164,14 +183,7 @@ where
     match parsed.map(|cli| cli.command) {
         Ok(Command::Simulate(args)) => simulate::output(&args),
         Ok(_) => Err(Error::usage("these are not arguments of `dsconvert simulate`")),
-        Err(e) => {
-            // The usage lines after the first paragraph are for a terminal.
-            let text = e.render().to_string();
-            let paragraph = text.split("\n\n").next().unwrap_or_default();
-            let words: Vec<&str> =
-                paragraph.split_whitespace().skip_while(|word| *word == "error:").collect();
-            Err(Error::usage(words.join(" ")))
-        }
+        Err(e) => Err(usage_of(&e)),
     }
 }
 

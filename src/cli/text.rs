@@ -11,7 +11,7 @@ use crate::packing::Packing;
 use crate::pipeline::{DEFAULT_TEXT_FIELD, Overflow, TextInput, TextJob, TextOptions, TextShape};
 use crate::reader::batch::{BatchOptions, BatchSize};
 use crate::source::files_from::FilesFrom;
-use crate::source::labels::Layout;
+use crate::source::layout::Layout;
 use crate::source::metadata::parse_keep;
 use crate::storage::stat;
 use crate::tokenizer_files;

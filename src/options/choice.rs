@@ -17,7 +17,7 @@ mod tests {
     use super::*;
     use crate::format::Format;
     use crate::pipeline::Dedup;
-    use crate::source::labels::Layout;
+    use crate::source::layout::Layout;
     use crate::transform::image::{Animated, Color, Filter, Icc};
 
     fn check<T: Choice>() {

@@ -109,7 +109,7 @@ pub enum ResumeCheck {
     Sizes,
     /// The SHA-256 of all files.
     Hashes,
-    /// The same. Damaged shards of a committed dataset are converted again.
+    /// The same. Damaged files of a committed dataset are made again.
     Repair,
 }
 

@@ -1,13 +1,13 @@
 //! Making closed shards and units final, away from the workers.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::mpsc::Receiver;
 use std::thread::{Scope, ScopedJoinHandle};
 
 use super::events::EventLevel;
-use super::progress::{Progress, Stop};
+use super::progress::Progress;
+use super::stop::Stop;
 use super::testing::panic_point;
-use super::timing::Stage;
+use super::timing::Activity;
 use super::unit::{ClosedShard, ClosedUnit, UnitShard};
 use crate::error::{Error, Result};
 use crate::panics::caught;
@@ -37,7 +37,7 @@ type Shards = BTreeMap<u64, Vec<(usize, UnitShard)>>;
 
 impl Close<'_> {
     /// Waits for the disk, which does not become faster by more threads.
-    pub(super) fn one_by_one(self, closing: Receiver<Closing>) -> Result<()> {
+    pub(super) fn one_by_one(self, closing: impl Iterator<Item = Closing>) -> Result<()> {
         let mut shards = Shards::new();
         for message in closing {
             match message {
@@ -55,7 +55,7 @@ impl Close<'_> {
     }
 
     /// Waits for object storage: `at_a_time` files are on their way at a time. A request to stop ends it at once.
-    pub(super) fn several(self, closing: Receiver<Closing>, at_a_time: usize) -> Result<()> {
+    pub(super) fn several(self, closing: impl Iterator<Item = Closing>, at_a_time: usize) -> Result<()> {
         std::thread::scope(|scope| {
             let mut sending =
                 Sending { scope, stop: self.stop, threads: VecDeque::new(), shards: Shards::new() };
@@ -83,7 +83,7 @@ impl Close<'_> {
         panic_point("close");
         let timer = self.progress.timing.start();
         let shard = shard.commit(self.stop)?;
-        self.progress.timing.end_stage(Stage::Sync, timer);
+        self.progress.timing.end_activity(Activity::Sync, timer);
         Ok(shard)
     }
 
@@ -94,7 +94,7 @@ impl Close<'_> {
         let result = unit.finish(shards, self.stop)?;
         self.progress.add_converted_unit(&result, length);
         self.progress.events.add(EventLevel::Units, || result.event());
-        self.progress.timing.end_stage(Stage::Sync, timer);
+        self.progress.timing.end_activity(Activity::Sync, timer);
         Ok(())
     }
 }

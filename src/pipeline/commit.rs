@@ -9,29 +9,27 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use super::finished::{UnitDirs, UnitResult, difference};
+use super::derived_files::{DerivedFiles, file_entry};
+use super::finished::{UnitDirs, UnitResult, UnitShard, difference, shard_path};
 use super::keys::KeyCheck;
 use super::memory::SORT_BYTES;
 use super::outcome::ContentHash;
-use super::output::{OutputDir, shard_path};
-use super::progress::Stop;
-use super::rows::{for_each_row, rows_name};
+use super::output::OutputDir;
+use super::stop::Stop;
 use super::totals::Totals;
-use super::unit::{DUPLICATES_NAME, FILTERED_NAME, REJECTS_NAME};
+use super::unit::REJECTS_NAME;
+use super::workers::{FILE_THREADS, for_all, in_order};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Format;
-use crate::index::{IndexEntry, LengthIndexBuilder, RecordIndexWriter, ShardEntry, write_shard_table};
-use crate::manifest::{
-    Counts, FileEntry, MANIFEST_NAME, MANIFEST_VERSION, Manifest, PlanInfo, Sources, Split, TOKENIZER_NAME,
-};
+use crate::manifest::{Counts, MANIFEST_NAME, MANIFEST_VERSION, Manifest, PlanInfo, Sources, TOKENIZER_NAME};
 use crate::options::MaxRejects;
 use crate::printable::printable;
 use crate::schema::Schema;
 use crate::source::skipped::SkippedTypes;
-use crate::storage::{NewFile, Written, create_dir, lstat, rename, resolve, sync_dir, write_file};
+use crate::storage::{create_dir, lstat, rename, resolve, sync_dir, write_file};
 
 /// Rejects that an error message shows.
 const SHOWN_REJECTS: usize = 3;
@@ -69,13 +67,13 @@ pub(super) struct Committed {
 }
 
 /// Why nothing was committed.
-pub(super) struct Failure {
+pub(super) struct CommitFailure {
     pub error: Error,
     /// Whether the finished units can still become a dataset. If not, nothing of the run is worth keeping.
     pub worth_resuming: bool,
 }
 
-impl From<Error> for Failure {
+impl From<Error> for CommitFailure {
     fn from(error: Error) -> Self {
         Self { error, worth_resuming: true }
     }
@@ -88,28 +86,30 @@ impl Commit<'_> {
     ///
     /// [`ErrorKind::NotCommitted`] when no record came out or too many items were rejected; [`ErrorKind::Usage`] when
     /// two records have one key.
-    pub(super) fn run(mut self) -> Result<Committed, Failure> {
+    pub(super) fn run(mut self) -> Result<Committed, CommitFailure> {
         let dirs = UnitDirs::new(&self.dir.work());
         if let Some(remote) = self.dir.remote() {
             remote.fetch_units(&dirs, self.units, self.plan_id, self.stop)?;
         }
         let mut units = Vec::new();
-        for unit in 0..self.units {
-            units.push(dirs.result(unit, self.plan_id)?);
-        }
         let mut counts = Counts::default();
-        units.iter().for_each(|u| counts.add(&u.counts()));
-        let totals = Totals::of(&units, self.skipped);
-        self.check_outcomes(&counts, &totals, &units, &dirs)?;
-
+        let mut totals = Totals::planned(self.skipped);
         let mut content = ContentHash::default();
         let mut reject_codes = BTreeMap::new();
         let mut notes = BTreeMap::new();
-        for unit in &units {
+        let ordinals: Vec<u32> = (0..self.units).collect();
+        let read = |unit: &u32| dirs.result(*unit, self.plan_id);
+        in_order(&ordinals, "reading finished units", &Stop::default(), read, |_, mut unit| {
+            counts.add(&unit.counts());
+            totals.add(&unit);
             content.add(&[u128::from_str_radix(&unit.content, 16).unwrap_or_default()]);
             add_all(&mut reject_codes, &unit.reject_codes);
             add_all(&mut notes, &unit.notes);
-        }
+            unit.drop_sums();
+            units.push(unit);
+            Ok(())
+        })?;
+        self.check_outcomes(&counts, &totals, &units, &dirs)?;
         self.sources.skipped = totals.skipped.count();
         self.sources.content = format!("xxh3-128:{:032x}", content.digest());
 
@@ -123,24 +123,20 @@ impl Commit<'_> {
             schema: self.schema,
         }
         .run(SORT_BYTES)
-        .map_err(|error| Failure { worth_resuming: error.kind() != ErrorKind::Usage, error })?;
+        .map_err(|error| CommitFailure { worth_resuming: error.kind() != ErrorKind::Usage, error })?;
         let staged = self.dir.staged();
-        create_dir(&staged.join("index"))?;
-        let mut splits = BTreeMap::new();
-        for (ordinal, name) in self.splits.iter().enumerate() {
-            splits.insert(name.clone(), self.index_split(ordinal, name, &dirs, &units)?);
+        let derived = DerivedFiles {
+            work: &self.dir.work(),
+            staged: &staged,
+            kind: self.schema.kind,
+            splits: self.splits,
+            dirs: &dirs,
+            units: &units,
         }
-        let shards = self.shards(&units);
-        let shard_table = write_shard_table(&staged, &shards)?;
-        let mut files = vec![self.concatenate(REJECTS_NAME, &dirs, &units)?];
-        if counts.filtered > 0 {
-            files.push(self.concatenate(FILTERED_NAME, &dirs, &units)?);
-        }
-        if counts.duplicates > 0 {
-            files.push(self.concatenate(DUPLICATES_NAME, &dirs, &units)?);
-        }
+        .write()?;
+        let mut files = derived.lists;
         if let Some(json) = self.tokenizer_json {
-            files.push(entry(TOKENIZER_NAME, write_file(&staged.join(TOKENIZER_NAME), json)?));
+            files.push(file_entry(TOKENIZER_NAME, write_file(&staged.join(TOKENIZER_NAME), json)?));
         }
         let mut manifest = Manifest {
             manifest_version: MANIFEST_VERSION,
@@ -156,8 +152,8 @@ impl Commit<'_> {
             counts,
             reject_codes,
             notes,
-            splits,
-            shard_table,
+            splits: derived.splits,
+            shard_table: derived.shard_table,
             files,
         };
         let json = manifest.seal()?;
@@ -179,7 +175,7 @@ impl Commit<'_> {
         totals: &Totals,
         units: &[UnitResult],
         dirs: &UnitDirs,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommitFailure> {
         let records: u64 = units.iter().flat_map(|u| &u.splits).map(|s| s.records).sum();
         if records > 0 && !self.max_rejects.exceeded(counts.rejected, counts.found) {
             return Ok(());
@@ -206,7 +202,7 @@ impl Commit<'_> {
         };
         let help = help.unwrap_or_else(|| "check the sources and their file types".to_owned());
         let error = Error::new(ErrorKind::NotCommitted, message).help(help);
-        Err(Failure { error, worth_resuming: records > 0 })
+        Err(CommitFailure { error, worth_resuming: records > 0 })
     }
 
     /// `nothing was found to convert in photos; 3 files were skipped: 2 .pdf, 1 .md`
@@ -234,52 +230,23 @@ impl Commit<'_> {
         shown
     }
 
-    /// The rows of the shard table: by split, unit, ordinal.
-    fn shards(&self, units: &[UnitResult]) -> Vec<ShardEntry> {
-        let mut table = Vec::new();
-        for (ordinal, split) in self.splits.iter().enumerate() {
-            let mut first_record = 0;
-            for shard in units.iter().flat_map(|unit| &unit.splits[ordinal].shards) {
-                table.push(ShardEntry {
-                    name: shard.name.clone(),
-                    split: split.clone(),
-                    records: shard.records,
-                    bytes: shard.bytes,
-                    sha256: shard.sha256.clone(),
-                    first_record,
-                });
-                first_record += shard.records;
-            }
-        }
-        table
-    }
-
     /// Moves all shards to their place. Every one must be there afterwards, with the size it was written with: moved
     /// now, or by an earlier commit that was interrupted.
     fn place_shards(&self, dirs: &UnitDirs, units: &[UnitResult]) -> Result<()> {
         for (ordinal, split) in self.splits.iter().enumerate() {
+            if units.iter().all(|unit| unit.splits[ordinal].shards.is_empty()) {
+                continue;
+            }
             let folder = resolve(self.dir.path(), split)?;
-            let mut used = false;
-            for unit in units {
-                for shard in &unit.splits[ordinal].shards {
-                    if !used {
-                        create_dir(&folder)?;
-                        used = true;
-                    }
-                    let from = dirs.done(unit.unit).join(&shard.name);
-                    let to = self.dir.path().join(shard_path(split, &shard.name));
-                    let moved = lstat(&from)?.is_none();
-                    if let Some(why) = difference(if moved { &to } else { &from }, shard.bytes, None)? {
-                        return Err(dirs.unusable(unit.unit, &format!("{} {why}", shard.name)));
-                    }
-                    if !moved {
-                        std::fs::rename(&from, &to).map_err(|e| Error::io("move the shard", &from, e))?;
-                    }
-                }
-            }
-            if used {
-                sync_dir(&folder)?;
-            }
+            create_dir(&folder)?;
+            let out = self.dir.path();
+            let place = |unit: &UnitResult| {
+                let mut shards = unit.splits[ordinal].shards.iter();
+                shards.try_for_each(|shard| place_shard(out, dirs, unit.unit, split, shard))
+            };
+            // A commit that has begun is not interrupted.
+            for_all(units, FILE_THREADS, "moving shards", &Stop::default(), place)?;
+            sync_dir(&folder)?;
         }
         Ok(())
     }
@@ -295,59 +262,19 @@ impl Commit<'_> {
         }
         sync_dir(&index)
     }
+}
 
-    /// Builds the record and length index of one split from the rows of its units.
-    fn index_split(
-        &self,
-        ordinal: usize,
-        name: &str,
-        dirs: &UnitDirs,
-        units: &[UnitResult],
-    ) -> Result<Split> {
-        let kind = self.schema.kind;
-        let staged = self.dir.staged();
-        let mut records = RecordIndexWriter::create(&staged, name, kind)?;
-        let mut lengths = LengthIndexBuilder::new(self.dir.work(), SORT_BYTES);
-        let mut split = (Counts::default(), 0, 0, 0);
-        for unit in units {
-            let part = &unit.splits[ordinal];
-            let path = dirs.done(unit.unit).join(rows_name(name));
-            for_each_row(&path, part.records, |row| {
-                lengths.push(row.length)?;
-                records.push(&IndexEntry {
-                    shard: split.2 as u32 + row.shard,
-                    position: row.position,
-                    bytes: row.bytes,
-                    length: row.length,
-                    crc32c: row.crc32c,
-                    width: row.width,
-                    height: row.height,
-                })
-            })?;
-            split.0.add(&part.counts);
-            split.1 += part.records;
-            split.2 += part.shards.len() as u64;
-            split.3 += part.shards.iter().map(|s| s.bytes).sum::<u64>();
-        }
-        let record_index = records.finish()?;
-        let (mut length_index, length) = lengths.finish(&staged, name, kind.length_unit())?;
-        let length_histogram =
-            length_index.pop().ok_or_else(|| Error::corrupt("the length index has no histogram"))?;
-        let (counts, records, shards, bytes) = split;
-        Ok(Split { counts, records, shards, bytes, length, record_index, length_index, length_histogram })
+/// Moves a shard to its place, or finds it there.
+fn place_shard(out: &Path, dirs: &UnitDirs, unit: u32, split: &str, shard: &UnitShard) -> Result<()> {
+    let from = dirs.done(unit).join(&shard.name);
+    let to = out.join(shard_path(split, &shard.name));
+    let moved = lstat(&from)?.is_none();
+    if let Some(why) = difference(if moved { &to } else { &from }, shard.bytes, None)? {
+        return Err(dirs.unusable(unit, &format!("{} {why}", shard.name)));
     }
-
-    /// One file of all units' files called `name`, for the units that have one.
-    fn concatenate(&self, name: &str, dirs: &UnitDirs, units: &[UnitResult]) -> Result<FileEntry> {
-        let target = self.dir.staged().join(name);
-        let mut all = NewFile::create(&target)?;
-        for unit in units.iter().filter(|unit| unit.has_file(name)) {
-            let path = dirs.done(unit.unit).join(name);
-            let mut part = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
-            std::io::copy(&mut part, &mut all).map_err(|e| Error::io("copy", &path, e))?;
-        }
-        all.flush().map_err(|e| Error::io("write", &target, e))?;
-        Ok(entry(name, all.commit()?))
+    match moved {
+        true => Ok(()),
+        false => std::fs::rename(&from, &to).map_err(|e| Error::io("move the shard", &from, e)),
     }
 }
 
@@ -365,10 +292,6 @@ fn read_rejects(path: &Path, shown: &mut Vec<String>) -> Result<()> {
         shown.push(printable(&line).into_owned());
     }
     Ok(())
-}
-
-fn entry(path: &str, written: Written) -> FileEntry {
-    FileEntry { path: path.to_owned(), bytes: written.bytes, sha256: written.sha256 }
 }
 
 fn add_all(sum: &mut BTreeMap<String, u64>, other: &BTreeMap<String, u64>) {

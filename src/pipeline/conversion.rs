@@ -1,12 +1,11 @@
 //! What a kind of conversion has to say; the scheduler and the units do the rest.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use super::outcome::Outcomes;
-use super::progress::Stop;
 use super::stage::Stages;
+use super::stop::Stop;
+use super::workers::Workers;
 use crate::error::Result;
 
 /// A planned conversion: the tasks of a unit, and what a task becomes. Outcomes name splits by ordinal.
@@ -17,13 +16,13 @@ pub(super) trait Conversion: Sync {
     /// A piece of work of about a millisecond to a second.
     type Task: Send;
     /// Buffers and caches of one worker.
-    type Scratch;
+    type Scratch: Send;
 
-    /// What a worker keeps from task to task; `idle` is how many workers have nothing to do.
-    fn scratch(&self, idle: &Arc<AtomicUsize>) -> Self::Scratch;
+    /// What a worker keeps from task to task.
+    fn scratch(&self) -> Self::Scratch;
 
     /// What needs to see all sources before the first unit. `work` is a folder for what does not fit in memory.
-    fn prepare(&self, _work: &Path, _threads: usize, _stop: &Stop) -> Result<()> {
+    fn prepare(&self, _work: &Path, _workers: &Workers, _stop: &Stop) -> Result<()> {
         Ok(())
     }
 

@@ -14,8 +14,8 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use super::memory::SORT_BYTES;
-use super::progress::Stop;
-use super::workers::on_threads;
+use super::stop::Stop;
+use super::workers::Workers;
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
 use crate::source::{PlannedFile, same_content};
@@ -78,14 +78,14 @@ type Duplicates = BTreeMap<usize, usize>;
 pub(super) fn duplicates(
     files: Vec<Candidate>,
     work: &Path,
-    threads: usize,
+    workers: &Workers,
     stop: &Stop,
 ) -> Result<Duplicates> {
     let path = work.join(FILE_NAME);
     if is_kept(&path)? {
         return found_before(&path);
     }
-    let found = find(files, work, threads, stop)?;
+    let found = find(files, work, workers, stop)?;
     let mut file = NewFile::create(&path)?;
     for (&duplicate, &first) in &found {
         let pair = [duplicate as u64, first as u64].map(u64::to_be_bytes);
@@ -125,10 +125,10 @@ fn found_before(path: &Path) -> Result<Duplicates> {
     Ok(numbers.as_chunks::<2>().0.iter().map(|&[duplicate, first]| (duplicate, first)).collect())
 }
 
-fn find(mut files: Vec<Candidate>, work: &Path, threads: usize, stop: &Stop) -> Result<Duplicates> {
+fn find(mut files: Vec<Candidate>, work: &Path, workers: &Workers, stop: &Stop) -> Result<Duplicates> {
     keep_equal_sizes(&mut files);
     let mut sort = ExternalSort::<ROW_BYTES>::new(work, SORT_BYTES);
-    hash_all(&files, &mut sort, threads, stop)?;
+    hash_all(&files, &mut sort, workers, stop)?;
     files.sort_by_key(|f| f.ordinal);
     let path_of = |ordinal: usize| {
         let at = files.binary_search_by_key(&ordinal, |f| f.ordinal);
@@ -177,7 +177,7 @@ fn keep_equal_sizes(files: &mut Vec<Candidate>) {
 fn hash_all(
     files: &[Candidate],
     sort: &mut ExternalSort<ROW_BYTES>,
-    threads: usize,
+    workers: &Workers,
     stop: &Stop,
 ) -> Result<()> {
     let (next, sort) = (AtomicUsize::new(0), Mutex::new(sort));
@@ -193,7 +193,7 @@ fn hash_all(
         }
         Ok(())
     };
-    on_threads(threads, "looking for duplicates", stop, &work)
+    workers.on_all("looking for duplicates", stop, work)
 }
 
 #[cfg(test)]
@@ -215,24 +215,28 @@ mod tests {
         };
         let expected = BTreeMap::from([(3, 0), (4, 1), (6, 0)]);
         for threads in [1, 3] {
+            let workers = &Workers::start(threads).unwrap();
             let work = tempfile::tempdir().unwrap();
-            assert_eq!(duplicates(files(), work.path(), threads, &Stop::default()).unwrap(), expected);
+            assert_eq!(duplicates(files(), work.path(), workers, &Stop::default()).unwrap(), expected);
             // Another attempt reads no file.
-            assert_eq!(duplicates(Vec::new(), work.path(), threads, &Stop::default()).unwrap(), expected);
+            assert_eq!(duplicates(Vec::new(), work.path(), workers, &Stop::default()).unwrap(), expected);
             // Unless the file is not what was written.
             for damaged in [&[][..], &[0; 48]] {
                 std::fs::write(work.path().join(FILE_NAME), damaged).unwrap();
-                assert_eq!(duplicates(files(), work.path(), threads, &Stop::default()).unwrap(), expected);
+                assert_eq!(duplicates(files(), work.path(), workers, &Stop::default()).unwrap(), expected);
             }
             std::fs::remove_file(work.path().join("duplicates.sha256")).unwrap();
-            assert_eq!(duplicates(files(), work.path(), threads, &Stop::default()).unwrap(), expected);
+            assert_eq!(duplicates(files(), work.path(), workers, &Stop::default()).unwrap(), expected);
         }
-        let stop = Stop::default();
+        let (workers, stop) = (&Workers::start(1).unwrap(), Stop::default());
         stop.request(2);
-        let stopped = duplicates(files(), dir.path(), 1, &stop).unwrap_err();
+        let stopped = duplicates(files(), dir.path(), workers, &stop).unwrap_err();
         assert_eq!(stopped.kind(), ErrorKind::Interrupted(2));
         let mut changed = files();
         changed[0].planned.bytes = 1;
-        assert_eq!(duplicates(changed, dir.path(), 1, &Stop::default()).unwrap_err().kind(), ErrorKind::Io);
+        assert_eq!(
+            duplicates(changed, dir.path(), workers, &Stop::default()).unwrap_err().kind(),
+            ErrorKind::Io
+        );
     }
 }

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::events::Event;
-use super::output::shard_path;
+use super::stop::Stop;
+use super::workers::{FILE_THREADS, Workers, for_all};
 use crate::error::{Error, Result};
 use crate::manifest::Counts;
 use crate::options::{Existing, ResumeCheck};
@@ -90,6 +91,13 @@ impl UnitResult {
         }
     }
 
+    /// Drops what the commit has added up, because the results of all units are in memory at a time.
+    pub(super) fn drop_sums(&mut self) {
+        (self.plan, self.content) = (String::new(), String::new());
+        (self.reject_codes, self.notes) = (BTreeMap::new(), BTreeMap::new());
+        (self.skipped, self.labels) = (SkippedTypes::default(), BTreeMap::new());
+    }
+
     /// Whether the unit has a file of this name.
     pub(super) fn has_file(&self, name: &str) -> bool {
         self.files.iter().any(|file| file.name == name)
@@ -129,6 +137,21 @@ pub(super) enum Check {
 }
 
 impl Check {
+    /// Calls `each` with all `items`. Hashing shards needs processors; looking at many files means waiting for the file system.
+    pub(super) fn for_all<T: Sync>(
+        self,
+        items: &[T],
+        workers: &Workers,
+        doing: &str,
+        stop: &Stop,
+        each: impl Fn(&T) -> Result<()> + Sync,
+    ) -> Result<()> {
+        match self {
+            Self::Sizes => for_all(items, FILE_THREADS, doing, stop, each),
+            Self::Hashes => workers.for_all(items, doing, stop, each),
+        }
+    }
+
     /// How a run checks units that an earlier one has finished.
     pub(super) fn of(existing: Existing) -> Self {
         match existing {
@@ -203,20 +226,39 @@ impl UnitDirs {
 
     /// Removes what dead attempts at units left behind. Only the holder of the lock may do this.
     pub(super) fn remove_leftovers(&self) -> Result<()> {
-        for unit in list_dir(&self.root)? {
+        let units = list_dir(&self.root)?;
+        for_all(&units, FILE_THREADS, "removing unfinished units", &Stop::default(), |unit| {
             for attempt in list_dir(&unit.path)? {
                 if attempt.name != DONE {
                     remove_dir_all(&attempt.path)?;
                 }
             }
-        }
-        Ok(())
+            Ok(())
+        })
+    }
+
+    /// Removes all units. Only the holder of the lock may do this.
+    pub(super) fn remove_all(&self) -> Result<()> {
+        let mut units = list_dir(&self.root)?;
+        units.retain(|unit| unit.kind.is_dir());
+        for_all(&units, FILE_THREADS, "removing units", &Stop::default(), |unit| remove_dir_all(&unit.path))
     }
 
     /// Removes the result of a unit that has to be converted again.
     pub(super) fn remove(&self, unit: u32) -> Result<()> {
         remove_dir_all(&self.done(unit))?;
         sync_dir(&self.unit(unit))
+    }
+
+    /// Makes durable that `units` are finished: the processes that finished them may have died before they did.
+    pub(super) fn sync_finished(&self, units: &[u32]) -> Result<()> {
+        if units.is_empty() {
+            return Ok(());
+        }
+        for_all(units, FILE_THREADS, "making finished units durable", &Stop::default(), |unit| {
+            sync_dir(&self.unit(*unit))
+        })?;
+        sync_dir(&self.root).and_then(|()| sync_dir(&self.work))
     }
 
     /// The result of a unit that is finished under the plan `plan`.
@@ -318,11 +360,17 @@ pub(super) fn difference(path: &Path, bytes: u64, sha256: Option<&str>) -> Resul
         return Ok(Some(format!("has {} bytes and was written with {bytes}", meta.len())));
     }
     match sha256 {
-        Some(sha256) if hash_file(path)?.sha256 != sha256 => {
+        // An empty file has no other content.
+        Some(sha256) if bytes > 0 && hash_file(path)?.sha256 != sha256 => {
             Ok(Some("has another SHA-256 than when it was written".to_owned()))
         }
         _ => Ok(None),
     }
+}
+
+/// Path of a shard under the output directory.
+pub(super) fn shard_path(split: &str, name: &str) -> String {
+    format!("{split}/{name}")
 }
 
 #[cfg(test)]

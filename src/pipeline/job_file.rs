@@ -3,13 +3,14 @@
 //! `.dsconvert/job.jsonl` has one JSON value per line:
 //!
 //! 1. the [`JobHeader`]: identity of the plan, options, schema, splits, sources;
-//! 2. one [`SourceFile`] per source file, in plan order;
+//! 2. the source files in plan order, as blocks of a [`FileList`] in hexadecimal digits, each a JSON string;
 //! 3. the lines of the kind of conversion ([`StoredJob::write`]): images or text;
 //! 4. the SHA-256 of all lines before, in hexadecimal, as a JSON string.
 //!
 //! The `tokenizer.json` of a text conversion is stored beside it. Both are written before the plan itself, so a directory
 //! with a plan has them. The file is read by the version of dsconvert that wrote it, and by no other.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
@@ -23,10 +24,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Sources, TOKENIZER_NAME};
 use crate::options::{OutputOptions, SourceSpec};
 use crate::schema::{Kind, Schema};
+use crate::source::file_list::{FileList, SourceFiles};
 use crate::source::read_file;
 use crate::source::skipped::SkippedTypes;
-use crate::source::walk::SourceFile;
-use crate::storage::{NewFile, ObjectUrl, hex, lstat, write_file};
+use crate::source::source_file::SourceFile;
+use crate::storage::{NewFile, ObjectUrl, from_hex, hex, lstat, write_file};
 
 /// Name of the stored job in the working directory.
 pub(super) const JOB_NAME: &str = "job.jsonl";
@@ -62,16 +64,16 @@ pub(super) struct JobHeader {
 
 impl JobHeader {
     /// The plan of the run: what decides whether finished units are of any use to it.
-    pub(super) fn plan_of<'a>(&'a self, files: &'a [SourceFile]) -> Plan<'a> {
+    pub(super) fn plan_of<'a>(&'a self, files: SourceFiles<'a>) -> Plan<'a> {
         Plan { options: &self.options, units: self.units, files }
     }
 
     /// What the manifest says of the sources.
-    pub(super) fn sources(&self, files: &[SourceFile]) -> Sources {
+    pub(super) fn sources(&self, files: SourceFiles<'_>) -> Sources {
         Sources {
             labels: self.sources.iter().map(|s| s.label.clone()).collect(),
             files: files.len() as u64,
-            bytes: files.iter().map(|f| f.bytes).sum(),
+            bytes: files.bytes(),
             skipped: self.skipped.count(),
             content: String::new(),
         }
@@ -83,10 +85,10 @@ pub(super) trait StoredJob: Sized {
     fn header(&self) -> Result<JobHeader>;
 
     /// The listing, in plan order.
-    fn files(&self) -> &[SourceFile];
+    fn files(&self) -> SourceFiles<'_>;
 
     /// The files that a unit reads, whole or in part; none when there is no such unit.
-    fn files_of_unit(&self, unit: u32) -> &[SourceFile];
+    fn files_of_unit(&self, unit: u32) -> Vec<SourceFile>;
 
     /// Bytes of the `tokenizer.json`, if there is one.
     fn tokenizer_json(&self) -> Option<&[u8]>;
@@ -101,7 +103,7 @@ pub(super) trait StoredJob: Sized {
 /// The common part of a stored job.
 pub(super) struct OpenedJob {
     pub header: JobHeader,
-    pub files: Vec<SourceFile>,
+    pub files: FileList,
     pub tokenizer_json: Option<Vec<u8>>,
 }
 
@@ -120,7 +122,11 @@ pub(super) fn store<J: StoredJob>(job: &J, plan: &str, work: &Path) -> Result<()
     let path = work.join(JOB_NAME);
     let mut file = JobWriter { file: NewFile::create(&path)?, path, hash: Sha256::new() };
     file.line(&header)?;
-    job.files().iter().try_for_each(|f| file.line(f))?;
+    let list = match job.files() {
+        SourceFiles::List(list) => Cow::Borrowed(list),
+        SourceFiles::Slice(files) => Cow::Owned(files.iter().cloned().collect::<FileList>()),
+    };
+    list.blocks().try_for_each(|block| file.line(&hex(&block)))?;
     job.write(&mut file)?;
     file.finish()
 }
@@ -158,9 +164,12 @@ pub(super) fn open(work: &Path) -> Result<(OpenedJob, JobReader)> {
             .help("use the version that made the plan, or plan again with --overwrite"));
     }
     let header: JobHeader = serde_json::from_value(first).map_err(|e| reader.damaged().caused_by(e))?;
-    let mut files = Vec::with_capacity(usize::try_from(header.files).unwrap_or_default().min(1 << 20));
-    for _ in 0..header.files {
-        files.push(reader.line()?);
+    let mut files = FileList::default();
+    while (files.len() as u64) < header.files {
+        let block: String = reader.line()?;
+        if !from_hex(&block).is_some_and(|block| files.add_block(block)) {
+            return Err(reader.damaged());
+        }
     }
     let tokenizer_json = match header.tokenizer.as_ref().map(|info| &info["sha256"]) {
         Some(serde_json::Value::String(sha256)) => Some(stored_tokenizer(work, sha256)?),

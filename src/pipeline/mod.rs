@@ -14,6 +14,7 @@ mod commit;
 mod conversion;
 mod converted_units;
 mod dedup;
+mod derived_files;
 mod estimate;
 mod events;
 mod finished;
@@ -36,8 +37,10 @@ mod run;
 mod schedule;
 mod selection;
 mod shuffle;
+mod split_index;
 mod stage;
 mod status;
+mod stop;
 pub(crate) mod testing;
 mod text;
 mod timing;
@@ -54,31 +57,46 @@ pub use images::{ImageField, ImageFields, ImagesJob, ImagesOptions, Naming};
 pub use parts::{PartReport, merge, run_units};
 pub use plan::PlanSummary;
 pub use predict::Prediction;
-pub use progress::{Progress, Snapshot, Stop};
+pub use progress::{Progress, Snapshot};
 pub use run::{Job, Report, check_output};
 pub use selection::{Selection, ranges};
 pub use status::{Status, status};
+pub use stop::Stop;
 pub use text::{
     DEFAULT_MAX_DOCUMENT_BYTES, DEFAULT_TEXT_FIELD, LengthRange, MAX_PACK_TOKENS, Overflow, TextInput,
     TextJob, TextOptions, TextShape,
 };
-pub use timing::{Phase, Stage};
+pub use timing::{Activity, Phase};
 pub use totals::Totals;
+
+use std::collections::HashSet;
+
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::printable::printable_path;
-pub use crate::source::splits::SplitBy;
+use crate::source::file_list::SourceFiles;
+use crate::source::source_file::SourceFile;
+pub use crate::source::split_by::SplitBy;
 use crate::source::splits::Splits;
-use crate::source::walk::SourceFile;
 pub use crate::source::warning::{Remedy, Warning};
 
 /// Refuses two files with one origin: sources of one label that hold files of one path.
-fn check_origins(files: &[SourceFile], sources: &[SourceSpec]) -> Result<()> {
+fn check_origins(files: SourceFiles<'_>, sources: &[SourceSpec]) -> Result<()> {
     if sources.len() < 2 {
         return Ok(());
     }
-    let mut sorted: Vec<&SourceFile> = files.iter().collect();
+    let hash = |file: &SourceFile| xxh3_64(file.origin.as_bytes());
+    let mut hashes: Vec<u64> = files.iter().map(|file| hash(&file)).collect();
+    hashes.sort_unstable();
+    let repeated: HashSet<u64> =
+        hashes.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
+    if repeated.is_empty() {
+        return Ok(());
+    }
+    drop(hashes);
+    let mut sorted: Vec<_> = files.iter().filter(|file| repeated.contains(&hash(file))).collect();
     sorted.sort_by(|a, b| a.origin.cmp(&b.origin));
     match sorted.windows(2).find(|pair| pair[0].origin == pair[1].origin) {
         None => Ok(()),

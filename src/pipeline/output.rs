@@ -19,7 +19,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::finished::{UnitDirs, UnitResult, UnitShard, UnitSplit};
+use super::finished::{UnitDirs, UnitResult, UnitShard, UnitSplit, difference};
 use super::plan::Plan;
 use super::publish::{Remote, ScratchDir};
 use crate::error::{Error, ErrorKind, Result};
@@ -200,7 +200,16 @@ impl OutputDir {
         let has = |path: PathBuf| Ok::<_, Error>(lstat(&path)?.is_some());
         if !overwrite && !has(self.retired())? {
             if has(self.out.join(MANIFEST_NAME))? {
-                return Ok(Start::Committed(Box::new(Manifest::read(&self.out)?)));
+                // The run that committed it may have died before its manifest was durable.
+                sync_dir(&self.out)?;
+                let manifest = Manifest::read(&self.out).map_err(|error| match error.kind() {
+                    // Everything else in the directory is checked against it.
+                    ErrorKind::Corrupt => error.help(
+                        "a manifest cannot be repaired: restore it, or remove this directory by hand and convert again",
+                    ),
+                    _ => error,
+                })?;
+                return Ok(Start::Committed(Box::new(manifest)));
             }
             if has(self.work().join(super::plan::PLAN_NAME))? {
                 return Ok(Start::Begun);
@@ -272,7 +281,9 @@ impl OutputDir {
         if let Some(remote) = &self.remote {
             remote.remove_work()?;
         }
-        remove_dir_all(&self.work())
+        let work = self.work();
+        UnitDirs::new(&work).remove_all()?;
+        remove_dir_all(&work)
     }
 
     /// Removes all of a run of which nothing is worth keeping, and the directory itself if this run created it.
@@ -314,6 +325,11 @@ impl OutputDir {
                 return Ok(());
             }
             write_file(&self.retired(), b"")?;
+        } else {
+            // The run that retired the manifest may have died before this was durable: with its files removed, it must
+            // not be back after a power cut.
+            sync_dir(&self.out)?;
+            sync_dir(&self.work())?;
         }
         remove_all(&listed.files)?;
         remove_all(&listed.tables)?;
@@ -359,16 +375,29 @@ impl OutputDir {
         Ok(listed)
     }
 
-    /// All files of the committed dataset: path, size, SHA-256.
-    pub(super) fn files_of(&self, manifest: &Manifest) -> Result<Vec<(PathBuf, u64, String)>> {
+    /// Makes the names of all files of the committed dataset durable.
+    pub(super) fn sync_files(&self, manifest: &Manifest) -> Result<()> {
+        let folders =
+            manifest.splits.iter().filter(|(_, split)| split.records > 0).map(|(name, _)| name.as_str());
+        folders.chain(["index"]).try_for_each(|folder| sync_dir(&resolve(&self.out, folder)?))?;
+        sync_dir(&self.out)
+    }
+
+    /// All files of the committed dataset: relative path, size, SHA-256. Without shards when the shard table, which lists them, is
+    /// damaged.
+    pub(super) fn files_of(&self, manifest: &Manifest) -> Result<Vec<(String, u64, String)>> {
         let mut files = Vec::new();
         for (path, bytes, sha256) in manifest.listed_files() {
-            files.push((resolve(&self.out, path)?, bytes, sha256.to_owned()));
+            files.push((path.to_owned(), bytes, sha256.to_owned()));
         }
         let table = &manifest.shard_table;
+        let path = resolve(&self.out, &table.path)?;
+        if difference(&path, table.bytes, Some(&table.sha256))?.is_some() {
+            return Ok(files);
+        }
         let blob = open_listed(&self.out, &table.path, table.bytes, Access::Read)?;
         for shard in ShardTable::read(Segment { blob, records: table.records })?.shards() {
-            files.push((resolve(&self.out, &shard.path())?, shard.bytes, shard.sha256.clone()));
+            files.push((shard.path(), shard.bytes, shard.sha256.clone()));
         }
         Ok(files)
     }
@@ -434,11 +463,6 @@ pub(super) fn also(error: Error, further: Result<()>) -> Error {
         Some(help) => Error::new(kind, message).help(help.to_owned()),
         None => Error::new(kind, message),
     }
-}
-
-/// Path of a shard under the output directory.
-pub(super) fn shard_path(split: &str, name: &str) -> String {
-    format!("{split}/{name}")
 }
 
 #[cfg(test)]

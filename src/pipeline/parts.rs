@@ -10,19 +10,20 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::conversion::Conversion;
 use super::finished::{Check, UnitDirs, UnitState};
 use super::images::{Images, ImagesJob};
 use super::job_file::{self, OpenedJob, StoredJob};
 use super::output::{self, OutputDir, Start};
 use super::planned_output::PlannedOutput;
-use super::progress::{Progress, Stop};
+use super::progress::Progress;
 use super::publish::{advised, may_be_overtaken};
-use super::run::{OpenedOutput, OutputState, Report, commit, open_output};
+use super::run::{Report, commit};
 use super::selection::{Selection, ranges_of};
+use super::stop::Stop;
 use super::text::{TextJob, Texts};
 use super::timing::Phase;
 use super::units::Units;
+use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::Manifest;
 use crate::options::{Existing, MaxRejects, ResumeCheck, RunOptions};
@@ -67,46 +68,6 @@ impl PartReport {
     }
 }
 
-/// Stores the plan of `job` in the output directory, and does what must be done once for all units.
-pub(super) fn store_plan<J: StoredJob, C: Conversion>(
-    job: &J,
-    conversion: &C,
-    run: &RunOptions,
-    progress: &Progress,
-    stop: &Stop,
-) -> Result<u32> {
-    try_store_plan(job, conversion, run, progress, stop).map_err(|error| advised(error, &run.out))
-}
-
-fn try_store_plan<J: StoredJob, C: Conversion>(
-    job: &J,
-    conversion: &C,
-    run: &RunOptions,
-    progress: &Progress,
-    stop: &Stop,
-) -> Result<u32> {
-    let OpenedOutput { dir, header, state } = open_output(job, run, progress, stop)?;
-    match state {
-        OutputState::Committed(_) => {
-            return Err(Error::usage("there is a committed dataset already")
-                .at_path(dir.shown())
-                .help("choose another --out, or replace it with --overwrite"));
-        }
-        // The sources may have another path here than where they were planned first.
-        OutputState::Planned => {
-            job_file::store(job, &header.plan, &dir.work())?;
-            if let Some(remote) = dir.remote() {
-                remote.store_job(&dir.work(), &header.plan, stop)?;
-            }
-        }
-        OutputState::Empty => {}
-    }
-    let dirs = UnitDirs::new(&dir.work());
-    let units = Units { header: &header, out: dir.path(), dirs: &dirs, remote: dir.remote() };
-    units.prepare(conversion, run.threads.max(1), stop)?;
-    Ok(header.units)
-}
-
 /// Converts units of the plan that is stored in `options.out`.
 ///
 /// # Errors
@@ -137,20 +98,26 @@ fn try_run_units(
     let _lock = DirLock::share(&work.join(output::LOCK_NAME))?;
     let header = opened.header.clone();
     let selected = selection.of(header.units)?;
+    let workers = Workers::start(options.threads)?;
     let dirs = UnitDirs::new(&work);
     let units = Units { header: &header, out: place.dir(), dirs: &dirs, remote: place.remote() };
     let count = selected.len() as u32;
-    let todo = units.unfinished(selected, Check::of(options.existing), options.threads, progress, stop)?;
+    let check = Check::of(options.existing);
+    let todo = units.unfinished(selected.clone(), check, &workers, progress, stop)?;
+    if place.remote().is_none() {
+        let is_finished = |unit: &u32| todo.binary_search(unit).is_err();
+        dirs.sync_finished(&selected.into_iter().filter(is_finished).collect::<Vec<_>>())?;
+    }
     let converted = todo.len() as u32;
     if !todo.is_empty() {
         let done = match header.kind {
             Kind::Images => {
                 let job = ImagesJob::read(opened, &mut file)?;
-                units.convert(&Images::new(&job, options), todo, options, progress, stop)
+                units.convert(&Images::new(&job, options), todo, options, &workers, progress, stop)
             }
             Kind::Text => {
                 let job = TextJob::read(opened, &mut file)?;
-                units.convert(&Texts::new(&job), todo, options, progress, stop)
+                units.convert(&Texts::new(&job), todo, options, &workers, progress, stop)
             }
         };
         if let Err(error) = done {
@@ -242,21 +209,18 @@ fn try_merge(
     }
     fetched?;
     let (OpenedJob { header, files, tokenizer_json }, _) = job_file::open(&dir.work())?;
-    progress.planned(header.files, files.iter().map(|f| f.bytes).sum());
+    progress.planned(header.files, files.bytes());
     let dirs = UnitDirs::new(&dir.work());
     let check = Check::of(existing);
     let units = Units { header: &header, out: dir.path(), dirs: &dirs, remote: dir.remote() };
+    let workers = Workers::start(threads)?;
     let started = Instant::now();
     let mut unfinished = Vec::new();
-    for (unit, state) in units.check((0..header.units).collect(), check, threads, stop)? {
-        match state {
-            UnitState::Done(_) => {}
-            UnitState::Missing => unfinished.push(unit),
-            UnitState::Damaged(why) => {
-                progress.note(format!("unit {unit} has to be converted again, because {why}"));
-                unfinished.push(unit);
-            }
+    for (unit, state) in units.check((0..header.units).collect(), check, &workers, stop, &|_| {})? {
+        if let UnitState::Damaged(why) = state {
+            progress.note(format!("unit {unit} has to be converted again, because {why}"));
         }
+        unfinished.push(unit);
     }
     progress.timing.end(Phase::Prepare, started);
     if !unfinished.is_empty() {
@@ -266,7 +230,7 @@ fn try_merge(
         return Err(not_finished(out, &unfinished, header.units));
     }
     stop.check()?;
-    commit(dir, &header, &files, tokenizer_json.as_deref(), max_rejects, progress, stop)
+    commit(dir, &header, (&files).into(), tokenizer_json.as_deref(), max_rejects, progress, stop)
 }
 
 /// In object storage, the report of a dataset that another process has committed since this one began, and whose plan and units

@@ -8,15 +8,16 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 use crate::printable::printable;
+use crate::source::file_list::SourceFiles;
 use crate::source::skipped::SkippedTypes;
-use crate::source::splits::SplitBy;
-use crate::source::walk::SourceFile;
+use crate::source::source_file::SourceFile;
+use crate::source::split_by::SplitBy;
 use crate::source::warning::Warning;
 use crate::storage::{NewFile, hex};
 
@@ -60,33 +61,61 @@ pub struct PlanSummary {
 pub(super) struct Plan<'a> {
     pub options: &'a Value,
     pub units: u32,
-    pub files: &'a [SourceFile],
+    pub files: SourceFiles<'a>,
+}
+
+/// A source file in the plan.
+#[derive(Serialize)]
+struct PlanLine<'a> {
+    origin: &'a str,
+    bytes: u64,
+    /// Nanoseconds as text: they do not fit the integers that all JSON readers can hold.
+    #[serde(serialize_with = "as_text")]
+    modified_ns: i128,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    etag: Option<&'a str>,
+}
+
+impl<'a> PlanLine<'a> {
+    fn of(file: &'a SourceFile) -> Self {
+        let SourceFile { origin, bytes, modified_ns, etag, .. } = file;
+        Self { origin, bytes: *bytes, modified_ns: *modified_ns, etag: etag.as_deref() }
+    }
+}
+
+fn as_text<S: Serializer>(number: &i128, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.collect_str(number)
+}
+
+/// What a dataset depends on of a source file, besides its content.
+#[derive(Serialize)]
+struct ListingLine<'a> {
+    origin: &'a str,
+    bytes: u64,
+}
+
+impl<'a> ListingLine<'a> {
+    fn of(file: &'a SourceFile) -> Self {
+        Self { origin: &file.origin, bytes: file.bytes }
+    }
 }
 
 impl Plan<'_> {
-    fn lines(&self) -> impl Iterator<Item = Value> + '_ {
+    fn lines(&self) -> impl Iterator<Item = String> + '_ {
         let header = json!({
             "dsconvert": env!("CARGO_PKG_VERSION"),
             "options": self.options,
             "units": self.units,
         });
-        let files = self.files.iter().map(|f| {
-            // Nanoseconds as text: they do not fit the integers that all JSON readers can hold.
-            let mut line =
-                json!({ "origin": f.origin, "bytes": f.bytes, "modified_ns": f.modified_ns.to_string() });
-            if let Some(etag) = &f.etag {
-                line["etag"] = json!(etag);
-            }
-            line
-        });
-        std::iter::once(header).chain(files)
+        let files = self.files.iter().map(|file| to_json(&PlanLine::of(&file)));
+        std::iter::once(header.to_string()).chain(files)
     }
 
     /// Identity of the plan.
     pub(super) fn id(&self) -> String {
         let mut hash = Sha256::new();
         for line in self.lines() {
-            hash.update(line.to_string());
+            hash.update(line);
             hash.update(b"\n");
         }
         hex(&hash.finalize())
@@ -99,8 +128,8 @@ impl Plan<'_> {
             json!({ "dsconvert": env!("CARGO_PKG_VERSION"), "options": self.options, "content": content })
                 .to_string(),
         );
-        for file in self.files {
-            hash.update(listing_line(file));
+        for file in self.files.iter() {
+            hash.update(to_json(&ListingLine::of(&file)));
         }
         hex(&hash.finalize())
     }
@@ -108,21 +137,22 @@ impl Plan<'_> {
     /// Digest of the listing for the manifest: names and sizes in plan order, one JSON object per line.
     pub(super) fn listing(&self) -> String {
         let mut hash = Sha256::new();
-        for file in self.files {
-            hash.update(listing_line(file));
+        for file in self.files.iter() {
+            hash.update(to_json(&ListingLine::of(&file)));
             hash.update(b"\n");
         }
         format!("sha256:{}", hex(&hash.finalize()))
     }
 
-    /// Writes the plan into the working directory; gives its identity, which is the hash of that file.
-    pub(super) fn write(&self, work: &Path) -> Result<String> {
+    /// Writes the plan for the working directory, where it appears when the returned file is committed. Returns its identity,
+    /// too, which is the hash of that file.
+    pub(super) fn write(&self, work: &Path) -> Result<(String, NewFile)> {
         let path = work.join(PLAN_NAME);
         let mut file = NewFile::create(&path)?;
         for line in self.lines() {
             writeln!(file, "{line}").map_err(|e| Error::io("write", &path, e))?;
         }
-        Ok(file.commit()?.sha256)
+        Ok((file.sha256()?, file))
     }
 
     /// Compares with the plan in the working directory; the error names the first difference. A run that does not resume meets
@@ -133,8 +163,9 @@ impl Plan<'_> {
         let mut old = BufReader::new(file).lines();
         for (i, new) in self.lines().enumerate() {
             let old = old.next().transpose().map_err(|e| Error::io("read", &path, e))?;
-            if old.as_deref() != Some(&new.to_string()) {
+            if old.as_deref() != Some(&new) {
                 let old = old.and_then(|line| serde_json::from_str(&line).ok());
+                let new = serde_json::from_str(&new).unwrap_or_default();
                 let what =
                     if i == 0 { header_difference(old, &new) } else { Some(file_difference(old, &new)) };
                 if let Some(what) = what {
@@ -149,9 +180,9 @@ impl Plan<'_> {
     }
 }
 
-/// What a dataset depends on of a source file, besides its content.
-fn listing_line(file: &SourceFile) -> String {
-    json!({ "origin": file.origin, "bytes": file.bytes }).to_string()
+/// A line of strings and numbers, which can always be written.
+fn to_json(line: &impl Serialize) -> String {
+    serde_json::to_string(line).unwrap_or_default()
 }
 
 fn refused(what: &str, resumes: bool) -> Error {
@@ -211,7 +242,7 @@ mod tests {
     #[test]
     fn the_listing_digest_is_that_of_one_line_per_file() {
         let files = [file("a \"b\".jpg", 1), file("c", 2)];
-        let plan = Plan { options: &json!({}), units: 1, files: &files };
+        let plan = Plan { options: &json!({}), units: 1, files: files[..].into() };
         let lines = "{\"origin\":\"a \\\"b\\\".jpg\",\"bytes\":1}\n{\"origin\":\"c\",\"bytes\":2}\n";
         assert_eq!(plan.listing(), format!("sha256:{}", hex(&Sha256::digest(lines))));
     }
@@ -221,18 +252,21 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let options = json!({"resize": "shorter:256", "seed": 0});
         let files = [file("a", 1), file("b", 2)];
-        let plan = Plan { options: &options, units: 1, files: &files };
-        assert_eq!(plan.write(dir.path()).unwrap(), plan.id());
+        let plan = Plan { options: &options, units: 1, files: files[..].into() };
+        let (id, written) = plan.write(dir.path()).unwrap();
+        assert_eq!((&id, id.clone()), (&plan.id(), written.commit().unwrap().sha256));
         plan.check_same(dir.path(), true).unwrap();
         let message = |options: &Value, files: &[SourceFile]| {
-            Plan { options, units: 1, files }.check_same(dir.path(), true).unwrap_err().to_string()
+            Plan { options, units: 1, files: files.into() }
+                .check_same(dir.path(), true)
+                .unwrap_err()
+                .to_string()
         };
         assert!(
             message(&json!({"resize": "none", "seed": 0}), &files)
                 .contains("\"resize\" was \"shorter:256\" and is \"none\"")
         );
-        let other =
-            Plan { options: &json!({}), units: 1, files: &files }.check_same(dir.path(), false).unwrap_err();
+        let other = Plan { options: &json!({}), ..plan }.check_same(dir.path(), false).unwrap_err();
         assert!(other.to_string().starts_with("another run has started to write here"), "{other}");
         assert!(message(&options, &[file("a", 1), file("b", 3)]).contains("file b changed"));
         assert!(message(&options, &[file("a", 1)]).contains("is gone"));

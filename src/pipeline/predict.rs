@@ -10,9 +10,9 @@ use std::time::Instant;
 use super::conversion::{Conversion, Converting};
 use super::estimate::{Estimate, MIN_SAMPLE, Population};
 use super::outcome::{Outcome, Outcomes};
-use super::progress::Stop;
 use super::stage::Stages;
-use super::workers::on_threads;
+use super::stop::Stop;
+use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{self, Format, ShardWriter};
 use crate::options::OutputOptions;
@@ -119,7 +119,7 @@ impl Stratum {
 /// Converts the sample and adds up what is not estimated by stratum.
 pub(super) struct SampleRun<'a, C> {
     conversion: &'a C,
-    threads: usize,
+    workers: &'a Workers,
     splits: usize,
     stages: Stages,
     /// Takes all records of the sample, in order.
@@ -143,7 +143,7 @@ struct InOrder {
 impl<'a, C: Conversion> SampleRun<'a, C> {
     pub(super) fn new(
         conversion: &'a C,
-        threads: usize,
+        workers: &'a Workers,
         format: Format,
         schema: &Arc<Schema>,
         splits: usize,
@@ -151,7 +151,7 @@ impl<'a, C: Conversion> SampleRun<'a, C> {
         let writer = || format::writer(format, Arc::clone(schema), NewFile::nowhere());
         Ok(Self {
             conversion,
-            threads: threads.max(1),
+            workers,
             splits,
             stages: conversion.stages(),
             empty_shard: writer()?.finish()?.position(),
@@ -168,11 +168,11 @@ impl<'a, C: Conversion> SampleRun<'a, C> {
         pieces: impl Iterator<Item = Result<SampleTask<C::Task>>> + Send,
         stop: &Stop,
     ) -> Result<Vec<Observation>> {
-        let (conversion, threads) = (self.conversion, self.threads);
+        let (conversion, workers) = (self.conversion, self.workers);
         let pieces = Mutex::new(pieces.enumerate());
         let done = Mutex::new((self, InOrder::default()));
-        on_threads(threads, "converting the sample", stop, &|| {
-            let mut scratch = conversion.scratch(&Arc::default());
+        workers.on_all("converting the sample", stop, || {
+            let mut scratch = conversion.scratch();
             loop {
                 let next = locked(&pieces).next();
                 let Some((number, piece)) = next else { return Ok(()) };
@@ -274,7 +274,7 @@ impl<'a, C: Conversion> SampleRun<'a, C> {
             filtered: all(&|s| s.count(|o| o.filtered)),
             bytes: bytes.times(per_byte(encoded as f64)).plus(shards.times(self.empty_shard as f64)),
             shards,
-            seconds: converting.plus(writing).times(1.0 / self.threads as f64),
+            seconds: converting.plus(writing).times(1.0 / self.workers.count() as f64),
         })
     }
 }

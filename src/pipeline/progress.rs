@@ -1,15 +1,13 @@
-//! What a run tells the outside while it runs, and how the outside stops it.
+//! What a run tells the outside while it runs.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::converted_units::ConvertedUnits;
 use super::events::{Event, EventLevel, Events};
 use super::finished::UnitResult;
-use super::timing::{Phase, Stage, Timing};
-use crate::error::{Error, ErrorKind, Result};
+use super::timing::{Activity, Phase, Timing};
 
 /// Counters that a display polls.
 #[derive(Debug, Default)]
@@ -24,15 +22,6 @@ pub struct Progress {
     converted: Mutex<ConvertedUnits>,
     pub(super) events: Events,
     pub(super) timing: Timing,
-}
-
-/// What a person can do when a bug has ended a run.
-const BUG_HELP: &str = "this is a bug in dsconvert: please report it, with this message and the command; the finished \
-                        units are kept, and the same command with --resume goes on";
-
-/// Says in an internal error of a run how to go on; other errors stay as they are.
-pub(super) fn resumable(error: Error) -> Error {
-    if error.kind() == ErrorKind::Internal { error.help(BUG_HELP) } else { error }
 }
 
 /// The counters at one moment.
@@ -53,8 +42,8 @@ pub struct Snapshot {
 }
 
 impl Progress {
-    /// Counters of a run that does not measure [`Self::stage_time`]. Benchmarks show with it what measuring costs.
-    pub fn without_stage_times() -> Self {
+    /// Counters of a run that does not measure [`Self::activity_time`]. Benchmarks show with it what measuring costs.
+    pub fn without_activity_times() -> Self {
         Self { timing: Timing::off(), ..Self::default() }
     }
 
@@ -76,7 +65,7 @@ impl Progress {
     }
 
     /// How long all threads together were in `stage`.
-    pub fn stage_time(&self, stage: Stage) -> Duration {
+    pub fn activity_time(&self, stage: Activity) -> Duration {
         self.timing.stage(stage)
     }
 
@@ -120,53 +109,5 @@ impl Progress {
         self.source_bytes.fetch_add(source_bytes, Relaxed);
         self.records.fetch_add(records, Relaxed);
         self.rejected.fetch_add(rejected, Relaxed);
-    }
-}
-
-/// Why a run has to stop before its end: a signal, or a bug. What is done stays done.
-#[derive(Debug, Default)]
-pub struct Stop {
-    signal: AtomicI32,
-    bug: OnceLock<String>,
-}
-
-impl Stop {
-    /// Asks the run to stop because of signal number `signal`. Safe to call in a signal handler.
-    pub fn request(&self, signal: i32) {
-        self.signal.store(signal, Relaxed);
-    }
-
-    /// The signal, when there was one.
-    pub fn requested(&self) -> Option<i32> {
-        Some(self.signal.load(Relaxed)).filter(|&s| s != 0)
-    }
-
-    /// Stops the run because of a bug. Only the first one is kept.
-    pub fn report_bug(&self, error: &Error) {
-        let _ = self.bug.set(error.to_string());
-    }
-
-    /// The bug that was reported, as an error that says how to go on.
-    pub fn bug(&self) -> Option<Error> {
-        self.bug.get().map(|message| Error::internal(message).help(BUG_HELP))
-    }
-
-    /// Whether the run has to stop.
-    pub fn is_set(&self) -> bool {
-        self.requested().is_some() || self.bug.get().is_some()
-    }
-
-    /// Returns why the run has to stop.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Internal`] after a bug, [`ErrorKind::Interrupted`] after a signal.
-    pub fn check(&self) -> Result<()> {
-        match (self.bug(), self.requested()) {
-            (Some(bug), _) => Err(bug),
-            (None, None) => Ok(()),
-            (None, Some(signal)) => Err(Error::new(ErrorKind::Interrupted(signal), "stopped before the end")
-                .help("run the same command with --resume to go on")),
-        }
     }
 }

@@ -1,28 +1,29 @@
-//! Checking a committed dataset, and repairing it: the units of damaged shards are converted again.
+//! Checking a committed dataset, and repairing it: units are converted again, those of damaged shards or, for an index, all.
 //!
 //! A file is replaced only by the bytes that were committed: size and SHA-256 are those that the dataset lists. The dataset
 //! stays committed all the time, and a repair that was interrupted goes on with the units that it has finished.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 
 use super::conversion::Conversion;
+use super::derived_files::DerivedFiles;
 use super::finished::{Check, UnitDirs, difference};
 use super::job_file::{JobHeader, StoredJob};
 use super::output::OutputDir;
-use super::progress::{Progress, Stop};
+use super::progress::Progress;
+use super::stop::Stop;
 use super::unit::unit_of_shard;
 use super::units::Units;
-use super::workers::on_threads;
+use super::workers::Workers;
 use crate::error::{Error, Result};
 use crate::manifest::{Manifest, TOKENIZER_NAME};
 use crate::options::RunOptions;
 use crate::source::warning::listed;
-use crate::storage::{create_dir, hex, rename, write_file};
+use crate::storage::{create_dir, hex, rename, resolve, write_file};
 
 /// A file of a committed dataset that is not what was written.
 pub(super) struct DamagedFile {
@@ -55,28 +56,29 @@ struct DamagedShard<'a> {
 }
 
 /// The error of a dataset with damaged files, for a run that does not repair.
-pub(super) fn refused(mut damaged: Vec<DamagedFile>) -> Result<()> {
+pub(super) fn refused(mut damaged: Vec<DamagedFile>, dir: &OutputDir) -> Result<()> {
     if damaged.is_empty() {
         return Ok(());
     }
     let count = damaged.len();
     let first = damaged.swap_remove(0);
-    let help = match (first.as_shard().is_some(), count) {
-        (true, 1) => "repair it with --resume=repair, or convert again with --overwrite".to_owned(),
-        (true, _) => format!(
+    let help = match (dir.remote().is_some(), count) {
+        (true, _) => "convert again into another prefix, and copy the damaged file from there".to_owned(),
+        (false, 1) => "repair it with --resume=repair, or convert again with --overwrite".to_owned(),
+        (false, _) => format!(
             "{count} files are damaged: repair them with --resume=repair, or convert again with --overwrite"
         ),
-        (false, _) => "restore the file, or convert again with --overwrite".to_owned(),
     };
     Err(first.into_error().help(help))
 }
 
-/// The files of the dataset that are not what was written: indexes and lists first, then shards in their order.
+/// The files of the dataset that are not what was written: indexes and lists first, then shards in their order. Shards are
+/// not known while the shard table is damaged.
 pub(super) fn damaged_files(
     dir: &OutputDir,
     manifest: &Manifest,
     check: Check,
-    threads: usize,
+    workers: &Workers,
     stop: &Stop,
 ) -> Result<Vec<DamagedFile>> {
     if let Some(remote) = dir.remote() {
@@ -89,19 +91,16 @@ pub(super) fn damaged_files(
         return Ok(damaged.collect());
     }
     let files = dir.files_of(manifest)?;
-    let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || -> Result<()> {
-        loop {
-            let place = next.fetch_add(1, Ordering::Relaxed);
-            let Some((path, bytes, sha256)) = files.get(place) else { return Ok(()) };
-            stop.check()?;
-            if let Some(why) = difference(path, *bytes, (check == Check::Hashes).then_some(sha256))? {
-                let damaged = DamagedFile { path: path.clone(), why, sha256: sha256.clone() };
-                found.lock().unwrap_or_else(PoisonError::into_inner).push((place, damaged));
-            }
+    let numbered: Vec<_> = files.into_iter().enumerate().collect();
+    let found = Mutex::new(Vec::new());
+    check.for_all(&numbered, workers, "checking the dataset", stop, |(place, (name, bytes, sha256))| {
+        let path = resolve(dir.path(), name)?;
+        if let Some(why) = difference(&path, *bytes, (check == Check::Hashes).then_some(sha256))? {
+            let damaged = DamagedFile { path, why, sha256: sha256.clone() };
+            found.lock().unwrap_or_else(PoisonError::into_inner).push((*place, damaged));
         }
-    };
-    on_threads(threads.max(1), "checking the dataset", stop, &work)?;
+        Ok(())
+    })?;
     let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     found.sort_by_key(|(place, _)| *place);
     Ok(found.into_iter().map(|(_, damaged)| damaged).collect())
@@ -113,46 +112,100 @@ pub(super) struct Repair<'a> {
     pub(super) dir: &'a OutputDir,
     pub(super) header: &'a JobHeader,
     pub(super) run: &'a RunOptions,
+    pub(super) workers: &'a Workers,
     pub(super) progress: &'a Progress,
     pub(super) stop: &'a Stop,
 }
 
 impl Repair<'_> {
-    /// Makes the files in `damaged` again. Returns how many there were.
+    /// Makes damaged files again. Returns how many there were.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) for files that cannot be made one by one, and when a shard comes out
-    /// with other bytes than it was committed with; as a run, when sources cannot be read.
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind) when a file comes out with other bytes than it was committed with; as
+    /// a run, when sources cannot be read.
     pub(super) fn run<J: StoredJob, C: Conversion>(
         &self,
         job: &J,
         conversion: &C,
-        damaged: Vec<DamagedFile>,
+        manifest: &Manifest,
     ) -> Result<u64> {
-        let count = damaged.len() as u64;
-        let (files, others): (Vec<_>, Vec<_>) =
-            damaged.into_iter().partition(|file| file.as_shard().is_some());
-        for file in others {
-            self.restore_tokenizer(job.tokenizer_json(), file)?;
+        let mut count = 0;
+        let find = || damaged_files(self.dir, manifest, Check::Hashes, self.workers, self.stop);
+        let mut damaged = find()?;
+        let mut others: Vec<_> = damaged.extract_if(.., |file| file.as_shard().is_none()).collect();
+        if !others.is_empty() {
+            count += others.len() as u64;
+            self.restore_tokenizer(job.tokenizer_json(), &mut others)?;
+            self.replace_derived(conversion, others)?;
+            // With the shard table, all shards are known.
+            damaged = find()?;
         }
-        let shards: Vec<_> = files.iter().filter_map(DamagedFile::as_shard).collect();
-        self.replace_shards(job, conversion, &shards)?;
+        count += damaged.len() as u64;
+        let shards: Vec<_> = damaged.iter().filter_map(DamagedFile::as_shard).collect();
+        if !shards.is_empty() {
+            self.replace_shards(job, conversion, &shards)?;
+        }
+        // An earlier repair may have died before the names of the files that it replaced were durable.
+        self.dir.sync_files(manifest)?;
         Ok(count)
     }
 
-    /// Of the files that are not shards, only the tokenizer can be made without a whole conversion.
-    fn restore_tokenizer(&self, json: Option<&[u8]>, file: DamagedFile) -> Result<()> {
-        let same = |json: &&[u8]| hex(&Sha256::digest(json)) == file.sha256;
-        match json.filter(same).filter(|_| file.path == self.dir.path().join(TOKENIZER_NAME)) {
+    /// Writes the tokenizer again, and takes it from `damaged`.
+    fn restore_tokenizer(&self, json: Option<&[u8]>, damaged: &mut Vec<DamagedFile>) -> Result<()> {
+        let path = self.dir.path().join(TOKENIZER_NAME);
+        let Some(at) = damaged.iter().position(|file| file.path == path) else { return Ok(()) };
+        let file = damaged.swap_remove(at);
+        match json.filter(|json| hex(&Sha256::digest(json)) == file.sha256) {
             Some(json) => {
                 self.progress.note(format!("{TOKENIZER_NAME} {} and is written again", file.why));
-                write_file(&file.path, json).map(drop)
+                write_file(&path, json).map(drop)
             }
-            None => Err(file.into_error().help(
-                "only shards and the tokenizer can be repaired: restore the file, or convert again with --overwrite",
-            )),
+            None => Err(differs("--tokenizer is another file than at the time", &file)),
         }
+    }
+
+    /// Makes indexes and lists again, from all units.
+    fn replace_derived<C: Conversion>(&self, conversion: &C, damaged: Vec<DamagedFile>) -> Result<()> {
+        if damaged.is_empty() {
+            return Ok(());
+        }
+        let out = self.dir.path();
+        for file in &damaged {
+            let shown = file.path.strip_prefix(out).unwrap_or(&file.path).display();
+            self.progress.note(format!("{shown} {}: it is made again from all units", file.why));
+        }
+        let dirs = UnitDirs::new(&self.dir.work());
+        self.convert(conversion, &dirs, (0..self.header.units).collect())?;
+        let units = (0..self.header.units).map(|unit| dirs.result(unit, &self.header.plan));
+        let staged = self.dir.staged();
+        let made = DerivedFiles {
+            work: &self.dir.work(),
+            staged: &staged,
+            kind: self.header.schema.kind,
+            splits: &self.header.splits,
+            dirs: &dirs,
+            units: &units.collect::<Result<Vec<_>>>()?,
+        }
+        .write()?;
+        // All are compared before the first is replaced: a file that differs says that the conversion is another one.
+        let mut replacements = Vec::new();
+        for file in &damaged {
+            let name = file.path.strip_prefix(out).ok().and_then(Path::to_str);
+            match name.filter(|name| made.sha256(name) == Some(&file.sha256)) {
+                Some(name) => replacements.push((staged.join(name), &file.path)),
+                None => return Err(differs("the units do not come out as they were committed", file)),
+            }
+        }
+        replacements.iter().try_for_each(|(made, path)| replace(made, path))
+    }
+
+    /// Converts `units`, unless an interrupted repair has done it.
+    fn convert<C: Conversion>(&self, conversion: &C, dirs: &UnitDirs, units: Vec<u32>) -> Result<()> {
+        dirs.remove_leftovers()?;
+        let all = Units { header: self.header, out: self.dir.path(), dirs, remote: None };
+        let todo = all.unfinished(units, Check::Hashes, self.workers, self.progress, self.stop)?;
+        all.convert(conversion, todo, self.run, self.workers, self.progress, self.stop)
     }
 
     fn replace_shards<J: StoredJob, C: Conversion>(
@@ -163,29 +216,16 @@ impl Repair<'_> {
     ) -> Result<()> {
         let wanted: BTreeSet<u32> = shards.iter().map(|shard| shard.unit).collect();
         for DamagedShard { file, name, unit, .. } in shards {
-            let sources = listed(job.files_of_unit(*unit).iter().map(|file| file.origin.clone()));
+            let sources = listed(job.files_of_unit(*unit).into_iter().map(|file| file.origin));
             self.progress
                 .note(format!("{name} {}: unit {unit} is converted again, from {sources}", file.why));
         }
         let dirs = UnitDirs::new(&self.dir.work());
-        dirs.remove_leftovers()?;
-        let units = Units { header: self.header, out: self.dir.path(), dirs: &dirs, remote: None };
-        let todo = units.unfinished(
-            wanted.into_iter().collect(),
-            Check::Hashes,
-            self.run.threads,
-            self.progress,
-            self.stop,
-        )?;
-        units.convert(conversion, todo, self.run, self.progress, self.stop)?;
+        self.convert(conversion, &dirs, wanted.into_iter().collect())?;
         // All are compared before the first is replaced: a shard that differs says that the conversion is another one.
         let made = shards.iter().map(|shard| self.made_again(&dirs, shard)).collect::<Result<Vec<_>>>()?;
         for (made, shard) in made.iter().zip(shards) {
-            let path = &shard.file.path;
-            if let Some(folder) = path.parent() {
-                create_dir(folder)?;
-            }
-            rename(made, path)?;
+            replace(made, &shard.file.path)?;
         }
         Ok(())
     }
@@ -198,14 +238,23 @@ impl Repair<'_> {
         let same = splits.flat_map(|split| &split.shards).find(|made| made.name == name);
         match same.filter(|made| made.sha256 == file.sha256) {
             Some(_) => Ok(dirs.done(unit).join(name)),
-            None => Err(Error::corrupt(format!(
-                "unit {unit} does not come out as it was committed, so this shard stays as it is"
-            ))
-            .at_path(&file.path)
-            .help(
-                "the content of the sources, or the build of dsconvert, is another one than at the time: \
-                 restore the file, or convert again with --overwrite",
-            )),
+            None => Err(differs(&format!("unit {unit} does not come out as it was committed"), file)),
         }
     }
+}
+
+/// The error of a file that cannot be made again with the bytes that were committed.
+fn differs(why: &str, file: &DamagedFile) -> Error {
+    Error::corrupt(format!("{why}, so this file stays as it is")).at_path(&file.path).help(
+        "the content of the sources, or the build of dsconvert, is another one than at the time: restore the file, or \
+         convert again with --overwrite",
+    )
+}
+
+/// Moves the file `made` to its place, durably.
+fn replace(made: &Path, path: &Path) -> Result<()> {
+    if let Some(folder) = path.parent() {
+        create_dir(folder)?;
+    }
+    rename(made, path)
 }

@@ -64,7 +64,9 @@ pub(super) fn for_each_row(
         return Ok(());
     }
     let fail = |e| Error::io("read", path, e);
-    let mut file = BufReader::with_capacity(1 << 18, File::open(path).map_err(fail)?);
+    // Most units are large, but many small ones would spend their time in the allocator.
+    let bytes = usize::try_from(records).unwrap_or(usize::MAX).saturating_mul(RowEntry::BYTES);
+    let mut file = BufReader::with_capacity(bytes.min(1 << 18), File::open(path).map_err(fail)?);
     let mut row = [0; RowEntry::BYTES];
     for _ in 0..records {
         file.read_exact(&mut row).map_err(fail)?;

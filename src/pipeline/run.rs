@@ -8,20 +8,21 @@ use super::finished::{Check, UnitDirs};
 use super::job_file::{self, JobHeader, StoredJob};
 use super::output::{self, OutputDir, Start};
 use super::plan::{Plan, PlanSummary, differing_option};
-use super::progress::{Progress, Stop, resumable};
+use super::progress::Progress;
 use super::publish::{advised, may_be_overtaken};
 use super::repair::{Repair, damaged_files, refused};
+use super::stop::{Stop, resumable};
 use super::testing::panic_point;
 use super::timing::Phase;
 use super::totals::Totals;
 use super::units::Units;
+use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Manifest, PlanInfo, Sources};
 use crate::options::{Existing, MaxRejects, ResumeCheck, RunOptions, SourceSpec};
 use crate::printable::printable_path;
-use crate::source::walk::SourceFile;
+use crate::source::file_list::SourceFiles;
 use crate::source::warning::listed;
-use crate::storage::sync_dir;
 
 /// A planned conversion: its sources are listed, nothing is written yet.
 pub trait Job {
@@ -102,7 +103,7 @@ pub(super) fn open_output<J: StoredJob>(
 ) -> Result<OpenedOutput> {
     let (mut header, files) = (job.header()?, job.files());
     check_output(run, if header.walked { &header.sources } else { &[] })?;
-    progress.planned(header.files, files.iter().map(|file| file.bytes).sum());
+    progress.planned(header.files, files.bytes());
     let (dir, start) = OutputDir::open(&run.out, run.scratch.as_deref(), run.existing)?;
     let plan = header.plan_of(files);
     let (id, state) = match start {
@@ -113,8 +114,9 @@ pub(super) fn open_output<J: StoredJob>(
         }
         Start::Fresh => {
             // The plan marks the run as begun, so it comes last.
-            job_file::store(job, &plan.id(), &dir.work())?;
-            let id = plan.write(&dir.work())?;
+            let (id, written) = plan.write(&dir.work())?;
+            job_file::store(job, &id, &dir.work())?;
+            written.commit()?;
             if let Some(remote) = dir.remote() {
                 remote.store_plan(&dir.work(), &id, stop)?;
             }
@@ -123,6 +125,47 @@ pub(super) fn open_output<J: StoredJob>(
     };
     header.plan = id;
     Ok(OpenedOutput { dir, header, state })
+}
+
+/// Stores the plan of `job` in the output directory, and does what must be done once for all units.
+pub(super) fn store_plan<J: StoredJob, C: Conversion>(
+    job: &J,
+    conversion: &C,
+    run: &RunOptions,
+    progress: &Progress,
+    stop: &Stop,
+) -> Result<u32> {
+    try_store_plan(job, conversion, run, progress, stop).map_err(|error| advised(error, &run.out))
+}
+
+fn try_store_plan<J: StoredJob, C: Conversion>(
+    job: &J,
+    conversion: &C,
+    run: &RunOptions,
+    progress: &Progress,
+    stop: &Stop,
+) -> Result<u32> {
+    let workers = Workers::start(run.threads)?;
+    let OpenedOutput { dir, header, state } = open_output(job, run, progress, stop)?;
+    match state {
+        OutputState::Committed(_) => {
+            return Err(Error::usage("there is a committed dataset already")
+                .at_path(dir.shown())
+                .help("choose another --out, or replace it with --overwrite"));
+        }
+        // The sources may have another path here than where they were planned first.
+        OutputState::Planned => {
+            job_file::store(job, &header.plan, &dir.work())?;
+            if let Some(remote) = dir.remote() {
+                remote.store_job(&dir.work(), &header.plan, stop)?;
+            }
+        }
+        OutputState::Empty => {}
+    }
+    let dirs = UnitDirs::new(&dir.work());
+    let units = Units { header: &header, out: dir.path(), dirs: &dirs, remote: dir.remote() };
+    units.prepare(conversion, &workers, stop)?;
+    Ok(header.units)
 }
 
 /// Converts and commits.
@@ -143,10 +186,11 @@ fn try_run<J: StoredJob, C: Conversion>(
     progress: &Progress,
     stop: &Stop,
 ) -> Result<Report> {
+    let workers = Workers::start(run.threads)?;
     let OpenedOutput { dir, header, state } = open_output(job, run, progress, stop)?;
     let files = job.files();
     if let OutputState::Committed(manifest) = state {
-        let repair = Repair { dir: &dir, header: &header, run, progress, stop };
+        let repair = Repair { dir: &dir, header: &header, run, workers: &workers, progress, stop };
         return already_committed(&repair, job, conversion, *manifest);
     }
     let dirs = UnitDirs::new(&dir.work());
@@ -154,8 +198,8 @@ fn try_run<J: StoredJob, C: Conversion>(
     let units = Units { header: &header, out: dir.path(), dirs: &dirs, remote: dir.remote() };
     let all = (0..header.units).collect();
     let converted = units
-        .unfinished(all, Check::of(run.existing), run.threads, progress, stop)
-        .and_then(|todo| units.convert(conversion, todo, run, progress, stop));
+        .unfinished(all, Check::of(run.existing), &workers, progress, stop)
+        .and_then(|todo| units.convert(conversion, todo, run, &workers, progress, stop));
     if let Err(error) = converted {
         let committed =
             may_be_overtaken(&error).then(|| committed_by_another(&dir, &header, files, progress)).flatten();
@@ -169,7 +213,7 @@ fn try_run<J: StoredJob, C: Conversion>(
 pub(super) fn commit(
     dir: OutputDir,
     header: &JobHeader,
-    files: &[SourceFile],
+    files: SourceFiles<'_>,
     tokenizer_json: Option<&[u8]>,
     max_rejects: MaxRejects,
     progress: &Progress,
@@ -220,7 +264,7 @@ pub(super) fn commit(
 fn committed_by_another(
     dir: &OutputDir,
     header: &JobHeader,
-    files: &[SourceFile],
+    files: SourceFiles<'_>,
     progress: &Progress,
 ) -> Option<Report> {
     let manifest = dir.remote()?.manifest().ok().flatten()?;
@@ -243,13 +287,15 @@ fn already_committed<J: StoredJob, C: Conversion>(
     conversion: &C,
     manifest: Manifest,
 ) -> Result<Report> {
-    let Repair { dir, header, run, progress, stop } = *repair;
+    let Repair { dir, header, run, workers, progress, stop } = *repair;
     let repairs = run.existing == Existing::Resume(ResumeCheck::Repair);
-    let checked = check_same(dir, &manifest, &header.plan_of(job.files()), &header.sources(job.files()))
-        .and_then(|()| damaged_files(dir, &manifest, Check::of(run.existing), run.threads, stop));
-    let repaired = checked.and_then(|damaged| match damaged.is_empty() {
-        false if repairs => repair.run(job, conversion, damaged),
-        _ => refused(damaged).map(|()| 0),
+    let same = check_same(dir, &manifest, &header.plan_of(job.files()), &header.sources(job.files()));
+    let repaired = same.and_then(|()| match repairs {
+        true => repair.run(job, conversion, &manifest),
+        false => {
+            let damaged = damaged_files(dir, &manifest, Check::of(run.existing), workers, stop)?;
+            refused(damaged, dir).map(|()| 0)
+        }
     });
     // Whatever is left in it is of no use beside a committed dataset, unless a repair can go on with it.
     let goes_on = |e: &Error| !matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::Usage);
@@ -270,9 +316,8 @@ fn check_same(dir: &OutputDir, manifest: &Manifest, plan: &Plan<'_>, sources: &S
         return refuse(&what);
     }
     let now = plan.fingerprint(&manifest.sources.content);
-    if now != manifest.fingerprint || sources.labels != manifest.sources.labels {
-        return refuse("its sources or the version of dsconvert were others");
+    match now == manifest.fingerprint && sources.labels == manifest.sources.labels {
+        true => Ok(()),
+        false => refuse("its sources or the version of dsconvert were others"),
     }
-    // The run that committed it may have died before its manifest was durable.
-    sync_dir(dir.path())
 }

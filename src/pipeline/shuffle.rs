@@ -6,8 +6,9 @@
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::outcome::Converted;
-use super::stage::{Next, Stage};
+use super::stage::{Next, Stage, Stages};
 use crate::error::Result;
+use crate::options::OutputOptions;
 
 /// Records of one window.
 pub(super) const WINDOW_RECORDS: usize = 65_536;
@@ -21,6 +22,13 @@ pub(super) struct Shuffle {
     seed: u64,
     bytes: u64,
     records: Vec<(u64, Converted)>,
+}
+
+impl Stages {
+    /// What the output options ask of every kind of conversion.
+    pub(super) fn new(output: &OutputOptions) -> Self {
+        Self::default().and(output.shuffle.then(|| Shuffle::new(output.seed)))
+    }
 }
 
 impl Shuffle {

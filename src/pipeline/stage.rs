@@ -1,9 +1,7 @@
 //! Steps between the conversion of items and the shards of a unit.
 
 use super::outcome::Converted;
-use super::shuffle::Shuffle;
 use crate::error::Result;
-use crate::options::OutputOptions;
 
 /// Where a stage puts its records: the next stage, or the shards.
 pub(super) type Next<'a> = dyn FnMut(Converted) -> Result<()> + 'a;
@@ -28,11 +26,6 @@ pub(super) trait Stage: Send {
 pub(super) struct Stages(Vec<Box<dyn Stage>>);
 
 impl Stages {
-    /// What the output options ask of every kind of conversion.
-    pub(super) fn new(output: &OutputOptions) -> Self {
-        Self::default().and(output.shuffle.then(|| Shuffle::new(output.seed)))
-    }
-
     /// With another stage at the end, if there is one.
     pub(super) fn and(mut self, stage: Option<impl Stage + 'static>) -> Self {
         self.0.extend(stage.map(|stage| Box::new(stage) as Box<dyn Stage>));

@@ -9,7 +9,8 @@ use super::finished::{RESULT_NAME, UnitDirs, UnitResult, UnitState};
 use super::job_file::{self, OpenedJob};
 use super::parts::planned_units;
 use super::planned_output::PlannedOutput;
-use super::progress::Stop;
+use super::stop::Stop;
+use super::workers::in_order;
 use crate::error::{Error, Result};
 use crate::options::{Existing, ResumeCheck};
 use crate::storage::lstat;
@@ -89,7 +90,7 @@ pub fn status(out: &Path, scratch: Option<&Path>) -> Result<Status> {
         done: 0,
         started: Vec::new(),
         missing: Vec::new(),
-        source_bytes: files.iter().map(|f| f.bytes).sum(),
+        source_bytes: files.bytes(),
         done_bytes: 0,
         records: 0,
         rejected: 0,
@@ -108,19 +109,38 @@ pub fn status(out: &Path, scratch: Option<&Path>) -> Result<Status> {
         status.missing = (0..header.units).filter(|unit| !results.contains_key(unit)).collect();
         return Ok(status.with_rate(&finished));
     }
-    for unit in 0..header.units {
-        match dirs.read(unit, &header.plan)? {
-            UnitState::Done(result) => {
+    let units: Vec<u32> = (0..header.units).collect();
+    let read = |unit: &u32| LocalUnit::read(&dirs, *unit, &header.plan);
+    in_order(&units, "reading finished units", &Stop::default(), read, |&unit, state| {
+        match state {
+            LocalUnit::Done(result, time) => {
                 status.add(&result);
-                if let Some(time) = finished_at(&dirs.done(unit))? {
-                    finished.add(time, result.source_bytes);
-                }
+                time.into_iter().for_each(|time| finished.add(time, result.source_bytes));
             }
-            _ if dirs.is_started(unit)? => status.started.push(unit),
-            _ => status.missing.push(unit),
+            LocalUnit::Started => status.started.push(unit),
+            LocalUnit::Missing => status.missing.push(unit),
         }
-    }
+        Ok(())
+    })?;
     Ok(status.with_rate(&finished))
+}
+
+/// How far a unit in a local directory is.
+enum LocalUnit {
+    Missing,
+    Started,
+    /// With the time at which it was finished.
+    Done(Box<UnitResult>, Option<SystemTime>),
+}
+
+impl LocalUnit {
+    fn read(dirs: &UnitDirs, unit: u32, plan: &str) -> Result<Self> {
+        Ok(match dirs.read(unit, plan)? {
+            UnitState::Done(result) => Self::Done(result, finished_at(&dirs.done(unit))?),
+            _ if dirs.is_started(unit)? => Self::Started,
+            _ => Self::Missing,
+        })
+    }
 }
 
 impl Status {

@@ -16,7 +16,7 @@ pub enum Phase {
 
 /// What a thread does while units are converted; summed over all threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum Activity {
     /// Source files are read and cut into items.
     Read,
     /// Items become records: decoding, resizing and encoding images, or tokenizing documents.
@@ -49,11 +49,11 @@ impl Timing {
     }
 
     /// Adds the time since `timer` was started to `stage`.
-    pub(super) fn end_stage(&self, stage: Stage, timer: StageTimer) {
+    pub(super) fn end_activity(&self, stage: Activity, timer: StageTimer) {
         self.add(stage, timer.elapsed());
     }
 
-    pub(super) fn add(&self, stage: Stage, time: Duration) {
+    pub(super) fn add(&self, stage: Activity, time: Duration) {
         if !self.off {
             self.stages[stage as usize].fetch_add(nanoseconds(time), Relaxed);
         }
@@ -68,7 +68,7 @@ impl Timing {
         Duration::from_nanos(self.phases[phase as usize].load(Relaxed))
     }
 
-    pub(super) fn stage(&self, stage: Stage) -> Duration {
+    pub(super) fn stage(&self, stage: Activity) -> Duration {
         Duration::from_nanos(self.stages[stage as usize].load(Relaxed))
     }
 }
@@ -95,16 +95,16 @@ mod tests {
     #[test]
     fn stages_and_phases_are_summed_apart() {
         let timing = Timing::default();
-        timing.add(Stage::Read, Duration::from_millis(2));
-        timing.add(Stage::Read, Duration::from_millis(3));
-        timing.add(Stage::Wait, Duration::from_millis(7));
-        assert_eq!(timing.stage(Stage::Read), Duration::from_millis(5));
-        assert_eq!(timing.stage(Stage::Wait), Duration::from_millis(7));
-        assert_eq!(timing.stage(Stage::Write), Duration::ZERO);
+        timing.add(Activity::Read, Duration::from_millis(2));
+        timing.add(Activity::Read, Duration::from_millis(3));
+        timing.add(Activity::Wait, Duration::from_millis(7));
+        assert_eq!(timing.stage(Activity::Read), Duration::from_millis(5));
+        assert_eq!(timing.stage(Activity::Wait), Duration::from_millis(7));
+        assert_eq!(timing.stage(Activity::Write), Duration::ZERO);
         let timer = timing.start();
         std::thread::sleep(Duration::from_millis(2));
-        timing.end_stage(Stage::Sync, timer);
-        assert!(timing.stage(Stage::Sync) >= Duration::from_millis(2));
+        timing.end_activity(Activity::Sync, timer);
+        assert!(timing.stage(Activity::Sync) >= Duration::from_millis(2));
         timing.end(Phase::Commit, Instant::now() - Duration::from_millis(4));
         assert!(timing.phase(Phase::Commit) >= Duration::from_millis(4));
         assert_eq!(timing.phase(Phase::Convert), Duration::ZERO);
@@ -115,8 +115,8 @@ mod tests {
         let timing = Timing::off();
         let timer = timing.start();
         std::thread::sleep(Duration::from_millis(2));
-        timing.end_stage(Stage::Read, timer);
-        timing.add(Stage::Read, Duration::from_secs(1));
-        assert_eq!((timer.elapsed(), timing.stage(Stage::Read)), (Duration::ZERO, Duration::ZERO));
+        timing.end_activity(Activity::Read, timer);
+        timing.add(Activity::Read, Duration::from_secs(1));
+        assert_eq!((timer.elapsed(), timing.stage(Activity::Read)), (Duration::ZERO, Duration::ZERO));
     }
 }

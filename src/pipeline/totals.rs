@@ -17,16 +17,17 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// The sums over `units`, with the files that the plan left out.
-    pub(super) fn of(units: &[UnitResult], planned: &SkippedTypes) -> Self {
-        let mut totals = Self { skipped: planned.clone(), ..Self::default() };
-        for unit in units {
-            totals.text_bytes += unit.text_bytes;
-            totals.skipped.extend(&unit.skipped);
-            for (label, records) in &unit.labels {
-                *totals.labels.entry(*label).or_default() += records;
-            }
+    /// The files that the plan left out.
+    pub(super) fn planned(skipped: &SkippedTypes) -> Self {
+        Self { skipped: skipped.clone(), ..Self::default() }
+    }
+
+    /// Adds a unit.
+    pub(super) fn add(&mut self, unit: &UnitResult) {
+        self.text_bytes += unit.text_bytes;
+        self.skipped.extend(&unit.skipped);
+        for (label, records) in &unit.labels {
+            *self.labels.entry(*label).or_default() += records;
         }
-        totals
     }
 }

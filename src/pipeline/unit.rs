@@ -20,14 +20,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(super) use super::finished::UnitShard;
+use super::finished::shard_path;
 use super::finished::{RESULT_NAME, UnitDirs, UnitFile, UnitResult, UnitSplit};
 use super::lines::{DuplicateLine, FilteredLine, RejectLine, append, json_line};
 use super::outcome::{ContentHash, Converted, Outcome, Outcomes};
-use super::output::shard_path;
-use super::progress::Stop;
 use super::publish::Remote;
 use super::rows::{RowEntry, rows_name};
 use super::stage::{Next, Stages};
+use super::stop::Stop;
 use crate::error::Result;
 use crate::format::{self, Format, ShardWriter};
 use crate::manifest::Counts;

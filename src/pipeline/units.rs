@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::conversion::Conversion;
-use super::finished::{Check, UnitDirs, UnitState};
+use super::finished::{Check, UnitDirs, UnitResult, UnitState};
 use super::job_file::JobHeader;
 use super::memory::Shares;
-use super::progress::{Progress, Stop};
+use super::progress::Progress;
 use super::publish::{Remote, UPLOADS};
 use super::schedule::{FailedUnits, Schedule, run};
+use super::stop::Stop;
 use super::timing::Phase;
 use super::unit::{UnitOptions, UnitSink};
-use super::workers::on_threads;
+use super::workers::Workers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::RunOptions;
 use crate::storage::Writeback;
@@ -35,70 +35,73 @@ impl Units<'_> {
         &self,
         units: Vec<u32>,
         check: Check,
-        threads: usize,
+        workers: &Workers,
         progress: &Progress,
         stop: &Stop,
     ) -> Result<Vec<u32>> {
         let started = Instant::now();
         let mut todo = Vec::new();
-        for (unit, state) in self.check(units, check, threads, stop)? {
-            match state {
-                UnitState::Done(done) => {
-                    let counts = done.counts();
-                    let records = done.splits.iter().map(|s| s.records).sum();
-                    progress.done(counts.found, done.source_bytes, records, counts.rejected);
-                }
-                UnitState::Missing => todo.push(unit),
-                UnitState::Damaged(why) => {
-                    progress.note(format!("unit {unit} is converted again, because {why}"));
-                    match self.remote {
-                        None => self.dirs.remove(unit)?,
-                        Some(remote) => remote.remove_unit(unit)?,
-                    }
-                    todo.push(unit);
+        let done = |done: &UnitResult| {
+            let counts = done.counts();
+            let records = done.splits.iter().map(|s| s.records).sum();
+            progress.done(counts.found, done.source_bytes, records, counts.rejected);
+        };
+        for (unit, state) in self.check(units, check, workers, stop, &done)? {
+            if let UnitState::Damaged(why) = state {
+                progress.note(format!("unit {unit} is converted again, because {why}"));
+                match self.remote {
+                    None => self.dirs.remove(unit)?,
+                    Some(remote) => remote.remove_unit(unit)?,
                 }
             }
+            todo.push(unit);
         }
         progress.timing.end(Phase::Prepare, started);
         Ok(todo)
     }
 
-    /// Checks `units` on several threads, because it may have to read all their bytes.
+    /// Checks `units` on all threads, because it may have to read all their bytes. Returns those that are not finished, and
+    /// calls `done` with the results of the others, in no order.
     pub(super) fn check(
         &self,
         units: Vec<u32>,
         check: Check,
-        threads: usize,
+        workers: &Workers,
         stop: &Stop,
+        done: &(dyn Fn(&UnitResult) + Sync),
     ) -> Result<BTreeMap<u32, UnitState>> {
+        let unfinished = Mutex::new(BTreeMap::new());
+        let add = |unit, state| match state {
+            UnitState::Done(result) => done(&result),
+            other => drop(unfinished.lock().unwrap_or_else(PoisonError::into_inner).insert(unit, other)),
+        };
         if let Some(remote) = self.remote {
-            return remote.check_units(&units, self.header.units, &self.header.plan, stop);
+            remote.check_units(&units, self.header.units, &self.header.plan, stop, &add)?;
+            return Ok(unfinished.into_inner().unwrap_or_else(PoisonError::into_inner));
         }
         // Nothing was ever finished in most runs.
         if !self.dirs.any()? {
             return Ok(units.into_iter().map(|unit| (unit, UnitState::Missing)).collect());
         }
-        let next = AtomicUsize::new(0);
-        let found = Mutex::new(BTreeMap::new());
-        let work = || -> Result<()> {
-            while let Some(&unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
-                stop.check()?;
-                let state = self.dirs.check(unit, &self.header.plan, self.out, check)?;
-                found.lock().unwrap_or_else(PoisonError::into_inner).insert(unit, state);
-            }
+        check.for_all(&units, workers, "checking finished units", stop, |&unit| {
+            add(unit, self.dirs.check(unit, &self.header.plan, self.out, check)?);
             Ok(())
-        };
-        on_threads(threads.max(1), "checking finished units", stop, &work)?;
-        Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
+        })?;
+        Ok(unfinished.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Does what is done once for all units, unless another process has done it.
-    pub(super) fn prepare<C: Conversion>(&self, conversion: &C, threads: usize, stop: &Stop) -> Result<()> {
+    pub(super) fn prepare<C: Conversion>(
+        &self,
+        conversion: &C,
+        workers: &Workers,
+        stop: &Stop,
+    ) -> Result<()> {
         let work = self.dirs.work();
         if let Some(remote) = self.remote {
             remote.fetch_prepared(work, &self.header.plan)?;
         }
-        conversion.prepare(work, threads, stop)?;
+        conversion.prepare(work, workers, stop)?;
         match self.remote {
             Some(remote) => remote.store_prepared(work, &self.header.plan, stop),
             None => Ok(()),
@@ -115,15 +118,16 @@ impl Units<'_> {
         conversion: &C,
         todo: Vec<u32>,
         options: &RunOptions,
+        workers: &Workers,
         progress: &Progress,
         stop: &Stop,
     ) -> Result<()> {
         if todo.is_empty() {
             return Ok(());
         }
-        let (threads, count) = (options.threads.max(1), todo.len());
+        let count = todo.len();
         let started = Instant::now();
-        self.prepare(conversion, threads, stop)?;
+        self.prepare(conversion, workers, stop)?;
         progress.timing.end(Phase::Prepare, started);
         let started = Instant::now();
         let (header, writeback) = (self.header, Writeback::start());
@@ -141,7 +145,7 @@ impl Units<'_> {
         let memory = Shares::of(options.memory_bytes).tasks();
         let uploads = self.remote.map(|_| UPLOADS);
         let failed =
-            run(&Schedule { conversion, threads, memory, progress, stop, sink: &sink, uploads }, todo)?;
+            run(&Schedule { conversion, workers, memory, progress, stop, sink: &sink, uploads }, todo)?;
         writeback.check()?;
         progress.timing.end(Phase::Convert, started);
         all_failures(failed, count).map_or(Ok(()), Err)

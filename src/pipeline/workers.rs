@@ -1,42 +1,194 @@
-//! Threads that share work before the first unit.
+//! The threads that compute: one pool for all steps of a run.
 
-use super::progress::Stop;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
+
+use rayon::{Scope, ThreadBuilder, ThreadPool, ThreadPoolBuilder};
+
+use super::stop::Stop;
 use super::testing::panic_point;
 use crate::error::Result;
 use crate::{panics, threads};
 
-/// Runs `work` on up to `count` threads until all have returned; `doing` completes the name of a bug. Work looks at
-/// `stop` between its steps: after a panic in one thread, the others end there.
+/// A pool of threads, which looks for duplicates, converts, encodes pieces of long documents, and checks what is there.
+///
+/// A task never waits for what another task has to do first: a thread that waits takes another task meanwhile, on its own stack.
+pub(super) struct Workers(ThreadPool);
+
+impl Workers {
+    /// Starts `count` threads, at least one, or fewer if the system does not allow so many.
+    ///
+    /// # Errors
+    ///
+    /// The system allows none.
+    pub(super) fn start(count: usize) -> Result<Self> {
+        // Started before the pool, which would have none at all if one were refused. Each waits for its place in it.
+        let started = threads::start_up_to(count.max(1), |ordinal| {
+            let (give, take) = mpsc::channel::<ThreadBuilder>();
+            threads::named(&format!("worker-{ordinal}"))
+                .spawn(move || take.recv().map(ThreadBuilder::run))?;
+            Ok(give)
+        })?;
+        let mut places = started.iter();
+        ThreadPoolBuilder::new()
+            .num_threads(started.len())
+            .spawn_handler(|thread| {
+                let place = places.next().map(|place| place.send(thread));
+                place.and_then(|sent| sent.ok()).ok_or_else(|| std::io::ErrorKind::WouldBlock.into())
+            })
+            .build()
+            .map(Self)
+            .map_err(|error| threads::refused(std::io::Error::other(error)))
+    }
+
+    /// Number of threads.
+    pub(super) fn count(&self) -> usize {
+        self.0.current_num_threads()
+    }
+
+    /// Calls `first` on this thread, which is none of the pool, and returns when all tasks that were spawned in the scope have ended.
+    pub(super) fn scope<'s, R>(&self, first: impl FnOnce(&Scope<'s>) -> R) -> R {
+        self.0.in_place_scope(first)
+    }
+
+    /// Runs `work` on every thread until all have returned; `doing` completes the name of a bug. Work looks at `stop` between
+    /// its steps: after a panic in one thread, the others end there.
+    ///
+    /// # Errors
+    ///
+    /// The first error of a thread, a panic among them.
+    pub(super) fn on_all(
+        &self,
+        doing: &str,
+        stop: &Stop,
+        work: impl Fn() -> Result<()> + Sync,
+    ) -> Result<()> {
+        let results = self.0.broadcast(|_| contained(doing, stop, &work));
+        // All have ended, whatever the first has said.
+        stop.bug().map_or(Ok(()), Err)?;
+        results.into_iter().collect()
+    }
+
+    /// Calls `each` with all `items` on the threads of the pool, in no order.
+    ///
+    /// # Errors
+    ///
+    /// As [`Workers::on_all`].
+    pub(super) fn for_all<T: Sync>(
+        &self,
+        items: &[T],
+        doing: &str,
+        stop: &Stop,
+        each: impl Fn(&T) -> Result<()> + Sync,
+    ) -> Result<()> {
+        let next = AtomicUsize::new(0);
+        self.on_all(doing, stop, || take_all(items, &next, stop, &each))
+    }
+}
+
+/// Threads for many small files. They wait for the file system, where it is a network's, and not for a processor.
+pub(super) const FILE_THREADS: usize = 16;
+
+/// Results that [`in_order`] holds at a time.
+const WINDOW: usize = 1024;
+
+/// Calls `each` with all `items` on up to `threads` threads of their own, in no order.
 ///
 /// # Errors
 ///
-/// The first error of a thread, a panic among them; no thread could be started.
-pub(super) fn on_threads(
+/// As [`on_waiting_threads`].
+pub(super) fn for_all<T: Sync>(
+    items: &[T],
+    threads: usize,
+    doing: &str,
+    stop: &Stop,
+    each: impl Fn(&T) -> Result<()> + Sync,
+) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    match items.len() {
+        0 => Ok(()),
+        count => {
+            on_waiting_threads(threads.clamp(1, count), doing, stop, || take_all(items, &next, stop, &each))
+        }
+    }
+}
+
+/// Calls `each` with the items from `next` on that no other thread has taken.
+fn take_all<T>(items: &[T], next: &AtomicUsize, stop: &Stop, each: &impl Fn(&T) -> Result<()>) -> Result<()> {
+    while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+        stop.check()?;
+        // After a failure the others end with their present item.
+        each(item).inspect_err(|_| next.store(items.len(), Ordering::Relaxed))?;
+    }
+    Ok(())
+}
+
+/// Calls `make` with all `items` on [`FILE_THREADS`] threads, and `take` with what comes out, on this thread and in the order
+/// of the items. Both may fail.
+///
+/// # Errors
+///
+/// As [`on_waiting_threads`], and those of `take`.
+pub(super) fn in_order<T: Sync, R: Send>(
+    items: &[T],
+    doing: &str,
+    stop: &Stop,
+    make: impl Fn(&T) -> Result<R> + Sync,
+    mut take: impl FnMut(&T, R) -> Result<()>,
+) -> Result<()> {
+    for window in items.chunks(WINDOW) {
+        let numbered: Vec<(usize, &T)> = window.iter().enumerate().collect();
+        let made = Mutex::new(Vec::with_capacity(window.len()));
+        for_all(&numbered, FILE_THREADS, doing, stop, |&(at, item)| {
+            let result = make(item)?;
+            made.lock().unwrap_or_else(PoisonError::into_inner).push((at, item, result));
+            Ok(())
+        })?;
+        let mut made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
+        made.sort_by_key(|(at, ..)| *at);
+        made.into_iter().try_for_each(|(_, item, result)| take(item, result))?;
+    }
+    Ok(())
+}
+
+/// Runs `work` on this thread and on up to `count` − 1 others of their own, for work that waits for the network or a file system
+/// and hardly computes.
+///
+/// # Errors
+///
+/// As [`Workers::on_all`].
+pub(super) fn on_waiting_threads(
     count: usize,
     doing: &str,
     stop: &Stop,
-    work: &(dyn Fn() -> Result<()> + Sync),
+    work: impl Fn() -> Result<()> + Sync,
 ) -> Result<()> {
-    let work = || {
-        let work = || {
-            panic_point("prepare");
-            work()
-        };
-        panics::caught(work).unwrap_or_else(|panic| {
-            let error = panic.into_error(doing);
-            stop.report_bug(&error);
-            Err(error)
-        })
-    };
     std::thread::scope(|scope| {
-        let started = threads::start_up_to(count, |_| threads::named("prepare").spawn_scoped(scope, work))?;
-        let results = started.into_iter().map(|thread| {
+        let work = || contained(doing, stop, &work);
+        let start = |_| threads::named("waiting").spawn_scoped(scope, work);
+        // This thread works as well, so that it does not matter how many others the system allows.
+        let started = threads::start_up_to(count.saturating_sub(1), start).unwrap_or_default();
+        let own = work();
+        let others = started.into_iter().map(|thread| {
             thread.join().unwrap_or_else(|_| Err(crate::error::Error::internal("a thread died")))
         });
         // All are waited for, whatever the first has said.
-        let results: Vec<Result<()>> = results.collect();
+        let others: Vec<Result<()>> = others.collect();
         stop.bug().map_or(Ok(()), Err)?;
-        results.into_iter().collect()
+        own.and_then(|()| others.into_iter().collect())
+    })
+}
+
+/// A panic of `work` as an error, which also ends the run.
+fn contained(doing: &str, stop: &Stop, work: &(impl Fn() -> Result<()> + Sync)) -> Result<()> {
+    let work = || {
+        panic_point("prepare");
+        work()
+    };
+    panics::caught(work).unwrap_or_else(|panic| {
+        let error = panic.into_error(doing);
+        stop.report_bug(&error);
+        Err(error)
     })
 }
 
@@ -48,19 +200,58 @@ mod tests {
     use crate::error::ErrorKind;
 
     #[test]
-    fn a_panic_in_one_thread_ends_all_with_an_internal_error() {
-        let (stop, ordinal) = (Stop::default(), AtomicUsize::new(0));
-        let work = || {
-            assert_ne!(ordinal.fetch_add(1, Ordering::Relaxed), 1, "as the test wants it");
-            // The others would go on for ever.
-            while stop.check().is_ok() {
-                std::thread::yield_now();
-            }
-            stop.check()
+    fn results_come_in_the_order_of_the_items_and_the_first_failure_ends_all() {
+        let (items, stop): (Vec<usize>, _) = ((0..3 * WINDOW + 7).collect(), Stop::default());
+        let mut taken = Vec::new();
+        let take = |_: &usize, double| {
+            taken.push(double);
+            Ok(())
         };
-        let error = on_threads(3, "testing", &stop, &work).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Internal);
-        assert!(error.to_string().contains("a panic while testing"), "{error}");
-        assert!(error.to_string().contains("as the test wants it"), "{error}");
+        in_order(&items, "testing", &stop, |item| Ok(item * 2), take).unwrap();
+        assert_eq!(taken, items.iter().map(|item| item * 2).collect::<Vec<_>>());
+        let fail = |item: &usize| match item {
+            2000 => Err(crate::error::Error::usage("2000 is not wanted")),
+            _ => Ok(()),
+        };
+        let mut count = 0;
+        let counted = |_: &usize, ()| {
+            count += 1;
+            Ok(())
+        };
+        let error = in_order(&items, "testing", &stop, fail, counted).unwrap_err();
+        assert!(error.to_string().contains("2000"));
+        assert_eq!(count, WINDOW, "the window before that of the failure");
+        for_all(&[], 4, "testing", &stop, |_: &usize| panic!("there are no items")).unwrap();
+        let sum = AtomicUsize::new(0);
+        let add = |item: &usize| {
+            sum.fetch_add(*item, Ordering::Relaxed);
+            Ok(())
+        };
+        Workers::start(3).unwrap().for_all(&items, "testing", &stop, add).unwrap();
+        assert_eq!(sum.into_inner(), items.iter().sum::<usize>());
+    }
+
+    #[test]
+    fn a_panic_in_one_thread_ends_all_with_an_internal_error() {
+        let workers = Workers::start(3).unwrap();
+        for waits in [false, true] {
+            let (stop, ordinal) = (Stop::default(), AtomicUsize::new(0));
+            let work = || {
+                assert_ne!(ordinal.fetch_add(1, Ordering::Relaxed), 1, "as the test wants it");
+                // The others would go on for ever.
+                while stop.check().is_ok() {
+                    std::thread::yield_now();
+                }
+                stop.check()
+            };
+            let result = match waits {
+                false => workers.on_all("testing", &stop, work),
+                true => on_waiting_threads(3, "testing", &stop, work),
+            };
+            let error = result.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Internal);
+            assert!(error.to_string().contains("a panic while testing"), "{error}");
+            assert!(error.to_string().contains("as the test wants it"), "{error}");
+        }
     }
 }

@@ -31,6 +31,8 @@ pub use gather::{
 pub(crate) use gather::{LabelCounts, seeded};
 pub use histogram::{Bin, Histogram};
 pub use page::{page_html, summary_html};
-pub use run::{Host, PartUnits, RUN_REPORT_VERSION, RunReport, StageTimes, peak_memory_bytes, run_reports};
+pub use run::{
+    ActivityTimes, Host, PartUnits, RUN_REPORT_VERSION, RunReport, peak_memory_bytes, run_reports,
+};
 pub use svg::plots_svg;
 pub(crate) use vocabulary::Vocabulary;

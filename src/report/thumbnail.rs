@@ -7,7 +7,7 @@ use image::{ExtendedColorType, ImageEncoder};
 use crate::error::Result;
 use crate::reader::Record;
 use crate::transform::image::{
-    Color, Encode, ImageOptions, ImageTransform, Outcome, Resize, Scratch, Subsampling,
+    Color, Encode, ImageOptions, ImageOutcome, ImageScratch, ImageTransform, Resize, Subsampling,
 };
 
 /// Quality of a thumbnail.
@@ -21,7 +21,7 @@ pub(super) struct Thumbnails {
     pixels: ImageTransform,
     /// Samples of a pixel where images are stored without a file format.
     raw_channels: Option<u64>,
-    scratch: Scratch,
+    scratch: ImageScratch,
 }
 
 /// An image that was made smaller.
@@ -49,7 +49,7 @@ impl Thumbnails {
             }))?,
             pixels: ImageTransform::new(options(Encode::Raw))?,
             raw_channels,
-            scratch: Scratch::new(),
+            scratch: ImageScratch::new(),
         })
     }
 
@@ -86,12 +86,12 @@ impl Thumbnails {
     }
 }
 
-fn small(transform: &ImageTransform, file: &Bytes, scratch: &mut Scratch) -> Result<Small, String> {
+fn small(transform: &ImageTransform, file: &Bytes, scratch: &mut ImageScratch) -> Result<Small, String> {
     match transform.convert(file, scratch) {
-        Ok(Outcome::Converted(image)) => {
+        Ok(ImageOutcome::Converted(image)) => {
             Ok(Small { bytes: image.bytes.to_vec(), size: (image.width, image.height) })
         }
-        Ok(Outcome::Filtered(reason)) => Err(reason.name().to_owned()),
+        Ok(ImageOutcome::Filtered(reason)) => Err(reason.name().to_owned()),
         Err(reject) => Err(reject.message),
     }
 }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::listing::{Detail, Resolver, check_named_once};
-use super::planned::read_file;
-use super::walk::SourceFile;
+use super::open::read_file;
+use super::source_file::SourceFile;
 use crate::error::{Error, Result};
 use crate::options::{SourceSpec, check_local};
 

@@ -1,7 +1,5 @@
 //! The fields of one line of JSON.
 
-mod plain;
-
 use std::borrow::Cow;
 use std::fmt;
 
@@ -28,30 +26,16 @@ pub struct LineFields<'a> {
 }
 
 /// Finds `fields` in a line (without its line end). Of a name that comes twice, the last one counts, as in most JSON
-/// readers. A text with escapes goes without them into `buffer`, to be used for one line after the other.
+/// readers.
 ///
 /// # Errors
 ///
 /// A [`Reject`] for a line that is empty, not UTF-8, not a JSON object, or lacks a wanted field of the right type. A key
 /// may be a string or an integer.
-pub fn parse<'a>(
-    line: &'a [u8],
-    fields: Fields<'_>,
-    buffer: &'a mut Vec<u8>,
-) -> Result<LineFields<'a>, Reject> {
-    if !cfg!(library_code)
-        && let Some(found) = plain::parse(line, fields, buffer)
-    {
-        return Ok(found);
-    }
+pub fn parse<'a>(line: &'a [u8], fields: Fields<'_>) -> Result<LineFields<'a>, Reject> {
     let line = std::str::from_utf8(line).map_err(|e| {
         Reject::new(RejectCode::InvalidUtf8, format!("byte {} of the line is not UTF-8", e.valid_up_to()))
     })?;
-    general(line, fields)
-}
-
-/// What [`parse`] does, whatever the line is like.
-fn general<'a>(line: &'a str, fields: Fields<'_>) -> Result<LineFields<'a>, Reject> {
     if line.trim_ascii().is_empty() {
         return Err(Reject::new(RejectCode::Empty, "the line is empty"));
     }
@@ -211,7 +195,7 @@ mod tests {
     use super::*;
 
     fn found(line: &str) -> Result<(String, Option<String>), RejectCode> {
-        parse(line.as_bytes(), Fields { text: "text", key: Some("id") }, &mut Vec::new())
+        parse(line.as_bytes(), Fields { text: "text", key: Some("id") })
             .map(|f| (f.text.into_owned(), f.key))
             .map_err(|r| r.code)
     }
@@ -244,9 +228,7 @@ mod tests {
             assert_eq!(found(line), Err(code), "{line}");
         }
         assert_eq!(
-            parse(b"{\"text\": \"\xff\"}", Fields { text: "text", key: None }, &mut Vec::new())
-                .unwrap_err()
-                .code,
+            parse(b"{\"text\": \"\xff\"}", Fields { text: "text", key: None }).unwrap_err().code,
             RejectCode::InvalidUtf8
         );
     }

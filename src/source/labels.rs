@@ -1,64 +1,17 @@
 //! Class labels from the folders of a tree.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::str::FromStr;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::file_list::ChosenFiles;
+use super::layout::Layout;
+use super::source_file::SourceFile;
+use super::split_by::SplitBy;
 pub use super::splits::DEFAULT_SPLIT;
-use super::splits::{Names, SplitBy, Splits, folders};
-use super::walk::SourceFile;
+use super::splits::{Names, Splits, distinct, folders};
 use super::warning::Warning;
 use crate::error::{Error, Result};
-
-/// What the folders of a tree mean.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Layout {
-    /// The names of sources and folders decide: see [`Splits`]. Folders that are not splits are classes.
-    #[default]
-    Auto,
-    /// First-level folder = class; everything is in one split.
-    Labels,
-    /// As [`Layout::Auto`], and where no name means a split: first-level folder = split. The folder below is the class.
-    Splits,
-    /// Names mean nothing.
-    Flat,
-}
-
-impl FromStr for Layout {
-    type Err = Error;
-
-    fn from_str(s: &str) -> Result<Self> {
-        Ok(match s {
-            "auto" => Layout::Auto,
-            "labels" => Layout::Labels,
-            "splits" => Layout::Splits,
-            "flat" => Layout::Flat,
-            _ => {
-                return Err(
-                    Error::usage(format!("unknown layout {s:?}")).help("use auto, labels, splits or flat")
-                );
-            }
-        })
-    }
-}
-
-impl crate::options::Choice for Layout {
-    const WORDS: &'static [&'static str] = &["auto", "labels", "splits", "flat"];
-}
-
-impl fmt::Display for Layout {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Layout::Auto => "auto",
-            Layout::Labels => "labels",
-            Layout::Splits => "splits",
-            Layout::Flat => "flat",
-        })
-    }
-}
 
 /// What the names of the listed files say.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,7 +34,7 @@ impl Folders {
     /// # Errors
     ///
     /// As [`Splits::find`].
-    pub fn of(files: &[&SourceFile], layout: Layout, names: Names) -> Result<Self> {
+    pub fn of(files: &ChosenFiles<'_>, layout: Layout, names: Names) -> Result<Self> {
         let (splits, warnings) = Splits::find(files, layout, names)?;
         Ok(Self { splits, class_names: None, warnings, class_level: None, by_name: BTreeMap::new() })
     }
@@ -93,13 +46,12 @@ impl Folders {
     /// A class list with a name twice, or where there are no class folders.
     pub fn with_classes(
         mut self,
-        files: &[&SourceFile],
+        files: &ChosenFiles<'_>,
         layout: Layout,
         classes: Option<Vec<String>>,
     ) -> Result<Self> {
         let level = usize::from(self.splits.by == SplitBy::Folder);
-        let of_level = |file: &&SourceFile| folders(file).into_iter().nth(level);
-        let found: BTreeSet<String> = files.iter().filter_map(of_level).collect();
+        let found = distinct(files.iter().filter_map(|file| folders(&file).into_iter().nth(level)));
         let is_flat = layout == Layout::Flat
             || (layout == Layout::Auto && found.is_empty() && self.splits.by != SplitBy::Folder);
         if is_flat {
@@ -159,7 +111,7 @@ mod tests {
     }
 
     fn folders_of(files: &[SourceFile], layout: Layout, classes: Option<&[&str]>) -> Result<Folders> {
-        let files: Vec<_> = files.iter().collect();
+        let files = ChosenFiles::all(files);
         let classes = classes.map(|names| names.iter().map(|&n| n.to_owned()).collect());
         Folders::of(&files, layout, Names::Folders)?.with_classes(&files, layout, classes)
     }

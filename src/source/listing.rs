@@ -13,8 +13,8 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::planned::{PlannedFile, modified_ns};
-use super::remote::Lookup;
-use super::walk::SourceFile;
+use super::remote_listing::Lookup;
+use super::source_file::SourceFile;
 use super::{portable_name, retried};
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;

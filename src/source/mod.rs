@@ -2,24 +2,32 @@
 
 pub mod braces;
 pub mod compression;
+pub mod file_list;
 pub mod files_from;
+pub mod found_files;
 pub mod globs;
 pub mod image_table;
 mod json_array;
 pub mod jsonl;
 pub mod labels;
+pub mod layout;
 pub mod lines;
 pub mod listing;
 mod members;
 pub mod metadata;
 pub(crate) mod missing_field;
 mod name;
+pub mod open;
 pub mod opened;
 mod pages;
 pub mod planned;
 #[cfg_attr(not(feature = "remote"), path = "no_remote.rs")]
 mod remote;
+#[cfg_attr(not(feature = "remote"), path = "no_remote_listing.rs")]
+mod remote_listing;
 pub mod skipped;
+pub mod source_file;
+pub mod split_by;
 pub mod splits;
 mod stored_values;
 pub mod stream;
@@ -37,7 +45,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 pub use name::portable_name;
-pub use planned::{PlannedFile, read_file};
+pub use open::read_file;
+pub use planned::PlannedFile;
 use rustix::io::Errno;
 
 use crate::decode::{is_unreadable_photo, sniff};

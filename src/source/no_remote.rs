@@ -4,9 +4,7 @@ use std::io;
 use std::ops::Range;
 
 use super::planned::PlannedFile;
-use super::walk::Listing;
 use crate::error::{Error, Result};
-use crate::options::SourceSpec;
 use crate::storage::ObjectUrl;
 
 /// There is none.
@@ -35,7 +33,7 @@ impl OpenedObject {
     }
 }
 
-fn refused<T>(url: &ObjectUrl) -> Result<T> {
+pub(super) fn refused<T>(url: &ObjectUrl) -> Result<T> {
     Err(Error::usage("this build of dsconvert cannot read from object storage")
         .at_path(url.as_path())
         .help("build it with the feature `remote`"))
@@ -47,28 +45,4 @@ pub(super) fn open(_planned: &PlannedFile, url: ObjectUrl) -> Result<OpenedObjec
 
 pub(super) fn look_at(url: &ObjectUrl) -> Result<Option<PlannedFile>> {
     refused(url)
-}
-
-pub(super) fn list(
-    _spec: &SourceSpec,
-    url: &ObjectUrl,
-    _source: u32,
-    _keep: &dyn Fn(&str) -> bool,
-    _listing: &mut Listing,
-) -> Result<()> {
-    refused(url)
-}
-
-/// Finds nothing.
-#[derive(Debug)]
-pub(super) struct Lookup(ObjectUrl);
-
-impl Lookup {
-    pub(super) fn new(url: ObjectUrl) -> Self {
-        Self(url)
-    }
-
-    pub(super) fn find(&mut self, _relative: &str) -> Result<Option<PlannedFile>> {
-        refused(&self.0)
-    }
 }

@@ -1,33 +1,17 @@
-//! The one way to open a source file.
+//! Source files as they were planned.
 //!
 //! A source may change while it is read. Its size and time of change are compared with the plan when it is opened and
 //! again after its last byte was read, so that no record is made of two states of a file; what changed is a failure to
-//! read it, never a defect of an item. Only regular files are read: opening a FIFO or a device never blocks. Of objects, the entity tag is
-//! compared with every answer of the store.
+//! read it, never a defect of an item. Of objects, the entity tag is compared with every answer of the store.
 
-use std::fs::{File, Metadata, OpenOptions};
-use std::io::Read;
-use std::ops::Range;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
-use rustix::io::Errno;
-use xxhash_rust::xxh3::Xxh3;
-
-use super::opened::OpenedFile;
-use super::{remote, retried};
 use crate::error::{Error, ErrorKind, Result};
-use crate::storage::ObjectUrl;
 
-/// Bytes of a file that are held while it is read piece by piece.
-const PIECE_BYTES: usize = 256 << 10;
-/// What a person can do about a source that cannot be read.
-const READ_HELP: &str = "make the file readable, then run the same command with --resume";
 /// What a person can do about a source that changed.
 pub(super) const CHANGED_HELP: &str = "leave the sources alone during a run; start again with --overwrite";
-/// Names of what the process was started with: these may be pipes that a shell has opened.
-const INHERITED: [&str; 3] = ["/dev/stdin", "/dev/fd", "/proc/self/fd"];
 
 /// A source file as it was when the run was planned.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,124 +34,6 @@ pub(super) fn modified_ns(meta: &Metadata) -> i128 {
 }
 
 impl PlannedFile {
-    /// The file at `path` as it is now, through any link.
-    ///
-    /// # Errors
-    ///
-    /// There is none, or it is not a regular file.
-    pub fn now(path: &Path) -> Result<Self> {
-        let meta = retried(|| std::fs::metadata(path)).map_err(|e| Error::io("look at the file", path, e))?;
-        check_regular(path, &meta)?;
-        Ok(Self::of(path, &meta))
-    }
-
-    fn of(path: &Path, meta: &Metadata) -> Self {
-        let modified_ns = modified_ns(meta);
-        Self { path: path.to_owned(), bytes: meta.len(), modified_ns, etag: None, follow_links: true }
-    }
-
-    /// Opens the file.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Io`]: it cannot be opened, is not a regular file (any more), or has changed since it was planned.
-    pub fn open(&self) -> Result<OpenedFile> {
-        if let Some(url) = ObjectUrl::parse(&self.path)? {
-            return Ok(OpenedFile::object(self, remote::open(self, url)?));
-        }
-        let file = open(&self.path, self.follow_links)?;
-        let meta = file.metadata().map_err(|e| Error::io("look at the file", &self.path, e))?;
-        check_regular(&self.path, &meta)?;
-        self.check(&meta)?;
-        Ok(OpenedFile::local(self, file, &meta))
-    }
-
-    /// The whole of the file.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Io`] when it cannot be read, is gone, or is not what it was: never the item's fault.
-    pub fn read(&self) -> Result<Vec<u8>> {
-        let opened = self.open().map_err(with_help)?;
-        self.read_opened(&opened)
-    }
-
-    /// Opens the file and requests its bytes, where waiting for them takes long: in object storage. `None` elsewhere, and when it cannot
-    /// be opened, which the next attempt says.
-    pub fn open_ahead(&self) -> Option<OpenedFile> {
-        self.open_range_ahead(0..self.bytes)
-    }
-
-    /// As [`Self::open_ahead`], where only `range` is read.
-    pub fn open_range_ahead(&self, range: Range<u64>) -> Option<OpenedFile> {
-        if !ObjectUrl::is_url(&self.path) {
-            return None;
-        }
-        let opened = self.open().ok()?;
-        opened.will_read(range).ok()?;
-        Some(opened)
-    }
-
-    /// As [`Self::read`], of the file that was opened before.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::read`].
-    pub fn read_opened(&self, opened: &OpenedFile) -> Result<Vec<u8>> {
-        let fail = |e| with_help(Error::io("read", &self.path, e));
-        // One byte more than planned, to meet the end without a reader that looks for more room.
-        let mut bytes = Vec::with_capacity(usize::try_from(self.bytes).unwrap_or(0).saturating_add(1));
-        let most = self.bytes.saturating_add(1);
-        while (bytes.len() as u64) < most {
-            let left = most - bytes.len() as u64;
-            if retried(|| opened.take(left).read_to_end(&mut bytes)).map_err(fail)? == 0 {
-                break;
-            }
-        }
-        if bytes.len() as u64 != self.bytes {
-            return Err(self.resized(bytes.len() as u64));
-        }
-        opened.check_unchanged()?;
-        Ok(bytes)
-    }
-
-    /// The first bytes of the file, at most `most`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::open`].
-    pub fn start(&self, most: u64) -> Result<Vec<u8>> {
-        let opened = self.open()?;
-        let mut start = Vec::new();
-        let range = 0..most.min(self.bytes);
-        opened.reader(range).read_to_end(&mut start).map_err(|e| Error::io("read", &self.path, e))?;
-        Ok(start)
-    }
-
-    /// XXH3-128 of the file.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::read`].
-    pub fn hash(&self) -> Result<u128> {
-        let opened = self.open()?;
-        let mut piece = vec![0; PIECE_BYTES];
-        let (mut hash, mut bytes) = (Xxh3::new(), 0);
-        loop {
-            match retried(|| opened.read_next(&mut piece)).map_err(|e| Error::io("read", &self.path, e))? {
-                0 if bytes == self.bytes => {
-                    opened.check_unchanged()?;
-                    return Ok(hash.digest128());
-                }
-                0 => return Err(self.resized(bytes)),
-                n => {
-                    hash.update(&piece[..n]);
-                    bytes += n as u64;
-                }
-            }
-        }
-    }
-
     pub(super) fn check(&self, now: &Metadata) -> Result<()> {
         if now.len() != self.bytes {
             return Err(self.resized(now.len()));
@@ -178,162 +44,13 @@ impl PlannedFile {
         Ok(())
     }
 
-    fn resized(&self, now: u64) -> Error {
+    pub(super) fn resized(&self, now: u64) -> Error {
         let planned = self.bytes;
         let what = format!("the file had {planned} bytes when the run was planned and has {now} now");
         changed(&self.path, what)
     }
 }
 
-/// The whole of a file that is not part of a plan: a list of files, a table, a tokenizer. Pipes that the process
-/// inherited (`/dev/fd/63`, which a shell makes of `<(…)`) are read to their end.
-///
-/// # Errors
-///
-/// [`ErrorKind::Io`]: it cannot be read, is not a regular file, or changed while it was read.
-pub fn read_file(path: &Path) -> Result<Vec<u8>> {
-    if let Some(url) = ObjectUrl::parse(path)? {
-        return match remote::look_at(&url)? {
-            Some(planned) => planned.read(),
-            None => Err(Error::usage("there is no such object").at_path(path)),
-        };
-    }
-    let inherited = INHERITED.iter().any(|name| path.starts_with(name));
-    if inherited && !std::fs::metadata(path).is_ok_and(|meta| meta.is_file()) {
-        return std::fs::read(path).map_err(|e| Error::io("read", path, e));
-    }
-    let file = open(path, true)?;
-    let meta = file.metadata().map_err(|e| Error::io("look at the file", path, e))?;
-    check_regular(path, &meta)?;
-    drop(file);
-    PlannedFile::of(path, &meta).read()
-}
-
-fn with_help(error: Error) -> Error {
-    if error.remedy().is_none() { error.help(READ_HELP) } else { error }
-}
-
-fn open(path: &Path, follow_links: bool) -> Result<File> {
-    // Of a FIFO, opening would wait for a writer.
-    let mut flags = OFlags::NONBLOCK;
-    if !follow_links {
-        flags |= OFlags::NOFOLLOW;
-    }
-    let open = || OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path);
-    retried(open).map_err(|e| {
-        let is_link = !follow_links && e.raw_os_error() == Some(Errno::LOOP.raw_os_error());
-        let is_device = e.raw_os_error() == Some(Errno::NXIO.raw_os_error());
-        match (is_link, is_device) {
-            (true, _) => {
-                changed(path, "the file was a regular file when the run was planned and is a link now")
-            }
-            (false, true) => not_regular(path),
-            (false, false) => Error::io("open", path, e),
-        }
-    })
-}
-
-fn check_regular(path: &Path, meta: &Metadata) -> Result<()> {
-    if meta.is_file() { Ok(()) } else { Err(not_regular(path)) }
-}
-
-fn not_regular(path: &Path) -> Error {
-    Error::new(ErrorKind::Io, "this is not a regular file, but a folder, FIFO, socket or device")
-        .at_path(path)
-        .help("name regular files; to read from a pipe, redirect it to standard input and name -")
-}
-
 pub(super) fn changed(path: &Path, what: impl Into<String>) -> Error {
     Error::new(ErrorKind::Io, what).at_path(path).help(CHANGED_HELP)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::{Duration, SystemTime};
-
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
-
-    use super::*;
-
-    fn file(dir: &Path, content: &str) -> PlannedFile {
-        let path = dir.join("a");
-        std::fs::write(&path, content).unwrap();
-        PlannedFile::now(&path).unwrap()
-    }
-
-    fn set_time(path: &Path, time: SystemTime) {
-        File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
-    }
-
-    #[track_caller]
-    fn fails<T: std::fmt::Debug>(result: Result<T>, what: &str) {
-        let error = result.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Io);
-        assert!(error.to_string().contains(what), "{error}");
-    }
-
-    #[test]
-    fn a_file_that_changed_since_the_plan_is_not_read() {
-        let dir = tempfile::tempdir().unwrap();
-        let planned = file(dir.path(), "hello");
-        assert_eq!(planned.read().unwrap(), b"hello");
-        assert_eq!(planned.hash().unwrap(), xxhash_rust::xxh3::xxh3_128(b"hello"));
-        // The same size at another time.
-        std::fs::write(&planned.path, "world").unwrap();
-        set_time(&planned.path, SystemTime::now() + Duration::from_secs(5));
-        fails(planned.read(), "written to");
-        fails(planned.hash(), "written to");
-        std::fs::write(&planned.path, "longer than before").unwrap();
-        fails(planned.read(), "had 5 bytes");
-        std::fs::remove_file(&planned.path).unwrap();
-        fails(planned.read(), "cannot open");
-    }
-
-    #[test]
-    fn a_file_that_changes_while_it_is_read_fails_at_its_end() {
-        let dir = tempfile::tempdir().unwrap();
-        let planned = file(dir.path(), "hello");
-        let opened = planned.open().unwrap();
-        opened.check_unchanged().unwrap();
-        std::fs::write(&planned.path, "world").unwrap();
-        set_time(&planned.path, SystemTime::now() + Duration::from_secs(5));
-        fails(opened.check_unchanged(), "written to");
-        // Another file of the same size and time in its place.
-        let planned = file(dir.path(), "hello");
-        let opened = planned.open().unwrap();
-        let other = dir.path().join("b");
-        std::fs::write(&other, "world").unwrap();
-        set_time(&other, std::fs::metadata(&planned.path).unwrap().modified().unwrap());
-        std::fs::rename(&other, &planned.path).unwrap();
-        fails(opened.check_unchanged(), "replaced");
-        let opened = PlannedFile::now(&planned.path).unwrap().open().unwrap();
-        std::fs::remove_file(&planned.path).unwrap();
-        fails(opened.check_unchanged(), "look at the file");
-    }
-
-    #[test]
-    fn what_is_no_regular_file_never_blocks() {
-        let dir = tempfile::tempdir().unwrap();
-        let planned = file(dir.path(), "");
-        std::fs::remove_file(&planned.path).unwrap();
-        mknodat(CWD, &planned.path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        fails(planned.read(), "regular file");
-        fails(read_file(&planned.path), "regular file");
-        std::fs::remove_file(&planned.path).unwrap();
-        let _socket = std::os::unix::net::UnixListener::bind(&planned.path).unwrap();
-        fails(planned.read(), "regular file");
-        fails(read_file(Path::new("/dev/zero")), "regular file");
-        fails(PlannedFile::now(Path::new("/dev/zero")), "regular file");
-    }
-
-    #[test]
-    fn a_file_that_became_a_link_is_not_followed() {
-        let dir = tempfile::tempdir().unwrap();
-        let planned = PlannedFile { follow_links: false, ..file(dir.path(), "hello") };
-        let other = dir.path().join("b");
-        std::fs::rename(&planned.path, &other).unwrap();
-        std::os::unix::fs::symlink(&other, &planned.path).unwrap();
-        fails(planned.read(), "link");
-        assert_eq!(PlannedFile { follow_links: true, ..planned }.read().unwrap(), b"hello");
-    }
 }

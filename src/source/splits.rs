@@ -5,14 +5,15 @@
 //! that names no split is in the default split, with a warning.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::Component;
 
 use serde::{Deserialize, Serialize};
 
-use super::labels::Layout;
+use super::file_list::ChosenFiles;
+use super::layout::Layout;
 use super::portable_name;
-use super::walk::SourceFile;
+use super::source_file::SourceFile;
+use super::split_by::SplitBy;
 use super::warning::Warning;
 use super::zip;
 use crate::error::{Error, Result};
@@ -37,37 +38,6 @@ const WORDS: [(&str, &str); 10] = [
 
 /// Names of folders that can hardly mean anything but splits.
 const USUAL: [&str; 5] = ["train", "val", "valid", "validation", "test"];
-
-/// What decides the split of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SplitBy {
-    /// Nothing: all files are in one split.
-    Nothing,
-    /// The labels of the sources.
-    SourceLabel,
-    /// The first-level folders.
-    Folder,
-    /// Names of shards: `data/SPLIT-00000-of-00001.parquet`.
-    ShardName,
-    /// Words in the names of folders, at any level.
-    FolderWord,
-    /// Words in the names of files.
-    FileName,
-}
-
-impl fmt::Display for SplitBy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Nothing => "by nothing",
-            Self::SourceLabel => "by the labels of the sources",
-            Self::Folder => "by first-level folders",
-            Self::ShardName => "by the names of shards",
-            Self::FolderWord => "by the names of folders",
-            Self::FileName => "by the names of files",
-        })
-    }
-}
 
 /// The splits of the files of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,12 +73,18 @@ impl Splits {
     /// # Errors
     ///
     /// [`Layout::Splits`] and a file that names no split; a folder that must be a split and cannot be called so.
-    pub fn find(files: &[&SourceFile], layout: Layout, names: Names) -> Result<(Self, Vec<Warning>)> {
+    pub fn find(files: &ChosenFiles<'_>, layout: Layout, names: Names) -> Result<(Self, Vec<Warning>)> {
         if matches!(layout, Layout::Flat | Layout::Labels) {
             return Ok((Self::none(), Vec::new()));
         }
         let mut warnings = Vec::new();
-        let labels: BTreeSet<&str> = files.iter().map(|f| label(f)).collect();
+        let mut labels = BTreeSet::new();
+        for file in files.iter() {
+            let label = label(&file);
+            if !labels.contains(label) {
+                labels.insert(label.to_owned());
+            }
+        }
         let of_labels: Vec<Option<&str>> = labels.iter().map(|l| split_named(l)).collect();
         let found = Self {
             words: names == Names::Words,
@@ -123,28 +99,37 @@ impl Splits {
         if by == SplitBy::Nothing && layout == Layout::Splits {
             found.by = SplitBy::Folder;
         }
-        let named: Vec<Option<String>> = files.iter().map(|f| found.name_of(f)).collect();
-        let unassigned = || files.iter().zip(&named).filter(|(_, name)| name.is_none()).map(|(f, _)| f);
+        let mut named = BTreeSet::new();
+        let (mut unassigned, mut example) = (0, None);
+        for file in files.iter() {
+            match found.name_of(&file) {
+                Some(name) => {
+                    named.insert(name);
+                }
+                None => {
+                    unassigned += 1;
+                    example.get_or_insert_with(|| file.origin.clone());
+                }
+            }
+        }
         if found.by != SplitBy::Nothing
-            && let Some(file) = unassigned().next()
+            && let Some(example) = &example
         {
             if layout == Layout::Splits {
-                return Err(Error::usage(format!("{:?} is in no folder of a split", file.origin))
+                return Err(Error::usage(format!("{example:?} is in no folder of a split"))
                     .help("move it into train, validation or test, or use another layout"));
             }
             warnings.push(Warning::UnassignedFiles {
                 by: found.by,
-                files: unassigned().count() as u64,
-                example: file.origin.clone(),
+                files: unassigned,
+                example: example.clone(),
                 split: found.default.clone(),
             });
         }
-        let default = unassigned().next().map(|_| found.default.clone());
-        found.names =
-            named.iter().flatten().cloned().chain(default).collect::<BTreeSet<_>>().into_iter().collect();
-        if found.names.is_empty() {
-            found.names.push(found.default.clone());
+        if example.is_some() || named.is_empty() {
+            named.insert(found.default.clone());
         }
+        found.names = named.into_iter().collect();
         for name in &found.names {
             check_split_name(name).map_err(|e| {
                 Error::usage(format!("a folder is to be a split: {e}"))
@@ -158,11 +143,11 @@ impl Splits {
     }
 
     /// What names the splits of `files`, in the order of how plain it is.
-    fn decide(&self, files: &[&SourceFile], labels: usize, of_labels: &[Option<&str>]) -> SplitBy {
+    fn decide(&self, files: &ChosenFiles<'_>, labels: usize, of_labels: &[Option<&str>]) -> SplitBy {
         if labels > 1 && of_labels.iter().all(Option::is_some) {
             return SplitBy::SourceLabel;
         }
-        let first: BTreeSet<String> = files.iter().filter_map(|f| folders(f).into_iter().next()).collect();
+        let first = distinct(files.iter().filter_map(|f| folders(&f).into_iter().next()));
         let meant: BTreeSet<&str> = first.iter().filter_map(|name| split_named(name)).collect();
         if meant.len() > 1 || (!meant.is_empty() && first.iter().all(|name| split_named(name).is_some())) {
             return SplitBy::Folder;
@@ -170,13 +155,13 @@ impl Splits {
         if !self.words {
             return SplitBy::Nothing;
         }
-        let shards: Vec<String> = files.iter().filter_map(|f| shard_split(f)).collect();
+        let shards: Vec<String> = files.iter().filter_map(|f| shard_split(&f)).collect();
         if !shards.is_empty() && shards.iter().all(|name| check_split_name(name).is_ok()) {
             return SplitBy::ShardName;
         }
-        if files.iter().any(|f| folder_word(f).is_some()) {
+        if files.iter().any(|f| folder_word(&f).is_some()) {
             SplitBy::FolderWord
-        } else if files.iter().any(|f| file_word(f).is_some()) {
+        } else if files.iter().any(|f| file_word(&f).is_some()) {
             SplitBy::FileName
         } else {
             SplitBy::Nothing
@@ -185,21 +170,22 @@ impl Splits {
 
     fn warn(
         &self,
-        files: &[&SourceFile],
-        labels: &BTreeSet<&str>,
+        files: &ChosenFiles<'_>,
+        labels: &BTreeSet<String>,
         of_labels: &[Option<&str>],
         warnings: &mut Vec<Warning>,
     ) {
         if self.by != SplitBy::SourceLabel && labels.len() > 1 && of_labels.iter().any(Option::is_some) {
             let labelled = |is_split: bool| {
                 let of_kind = labels.iter().zip(of_labels).filter(|(_, split)| split.is_some() == is_split);
-                of_kind.map(|(label, _)| (*label).to_owned()).collect()
+                of_kind.map(|(label, _)| label.clone()).collect()
             };
             warnings.push(Warning::MixedSourceLabels { splits: labelled(true), others: labelled(false) });
         }
         let mut unusual = BTreeMap::new();
         let mut strays = BTreeSet::new();
-        for file in files {
+        for file in files.iter() {
+            let file = &*file;
             match self.by {
                 SplitBy::Folder => {
                     let Some(name) = folders(file).into_iter().next() else { continue };
@@ -230,7 +216,7 @@ impl Splits {
             warnings.push(Warning::StrayFolders { folders: strays.into_iter().collect() });
         }
         if self.by == SplitBy::Nothing && self.default != DEFAULT_SPLIT {
-            let label = labels.iter().next().map_or_else(String::new, |label| (*label).to_owned());
+            let label = labels.iter().next().cloned().unwrap_or_default();
             warnings.push(Warning::SplitOfSource { label, split: self.default.clone() });
         }
     }
@@ -296,6 +282,13 @@ fn label(file: &SourceFile) -> &str {
 
 fn file_name(file: &SourceFile) -> Option<String> {
     file.origin.rsplit('/').next().map(str::to_owned)
+}
+
+/// The distinct `names`. Collecting a set would hold all of them first, of which there is one for each file.
+pub(super) fn distinct(names: impl Iterator<Item = String>) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    found.extend(names);
+    found
 }
 
 /// The split that `name` means as a whole.
@@ -373,8 +366,7 @@ mod tests {
 
     fn found(paths: &[&str], layout: Layout) -> Result<(SplitBy, Vec<String>, Vec<Warning>)> {
         let files = files(paths);
-        let files: Vec<_> = files.iter().collect();
-        let (splits, warnings) = Splits::find(&files, layout, Names::Words)?;
+        let (splits, warnings) = Splits::find(&ChosenFiles::all(&files[..]), layout, Names::Words)?;
         let of = files.iter().map(|f| splits.names[splits.of(f)].clone()).collect();
         Ok((splits.by, of, warnings))
     }

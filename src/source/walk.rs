@@ -12,145 +12,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
-use super::compression::Compression;
+use super::found_files::Listing;
 use super::listing::names_nothing;
-use super::opened::OpenedFile;
-use super::planned::{PlannedFile, modified_ns};
-use super::skipped::SkippedTypes;
-use super::stream::{Broken, Stream};
-use super::zip::ZipMember;
-use super::{portable_name, remote};
+use super::planned::modified_ns;
+use super::source_file::SourceFile;
+use super::{portable_name, remote_listing};
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::storage::{ObjectUrl, for_each_entry};
 
 /// Deepest folder nesting that is followed.
 const MAX_DEPTH: usize = 256;
-
-/// One file of a source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SourceFile {
-    /// Ordinal of the source.
-    pub source: u32,
-    /// Path under the source; empty when the source is itself a file.
-    #[serde(with = "crate::stored_path")]
-    pub relative: PathBuf,
-    /// Label of the source and relative path, with `/`: the origin of what the file holds.
-    pub origin: String,
-    /// Size in bytes.
-    pub bytes: u64,
-    /// Time of the last change, in nanoseconds since 1970: tells an unchanged file from a changed one.
-    pub modified_ns: i128,
-    /// Entity tag of an object, where its store has them: changes with the content.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub etag: Option<String>,
-    /// Where it is in a zip archive; `None` for a file of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub member: Option<Box<ZipMember>>,
-}
-
-impl SourceFile {
-    /// Where the file is now, or the archive that it is in.
-    pub fn path(&self, sources: &[SourceSpec]) -> PathBuf {
-        let root = &sources[self.source as usize].path;
-        let relative = match &self.member {
-            None => self.relative.clone(),
-            Some(member) => self.relative.components().take(member.archive_parts as usize).collect(),
-        };
-        if relative.as_os_str().is_empty() { root.clone() } else { root.join(relative) }
-    }
-
-    /// The file, or the archive that it is in, as it is to be opened. A source that is itself a file may be a link; others only
-    /// with `follow_links`.
-    pub fn planned(&self, sources: &[SourceSpec], follow_links: bool) -> PlannedFile {
-        let (bytes, is_named) = match &self.member {
-            None => (self.bytes, self.is_named()),
-            Some(member) => (member.archive_bytes, member.archive_parts == 0),
-        };
-        PlannedFile {
-            path: self.path(sources),
-            bytes,
-            modified_ns: self.modified_ns,
-            etag: self.etag.clone(),
-            follow_links: follow_links || is_named,
-        }
-    }
-
-    /// All bytes of the file.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be read or has changed; in an archive, it may also be damaged.
-    pub fn read(&self, sources: &[SourceSpec], follow_links: bool) -> Result<Vec<u8>, Broken> {
-        self.read_opened(sources, follow_links, None)
-    }
-
-    /// As [`Self::read`], of the file that [`Self::open_ahead`] has opened.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::read`].
-    pub fn read_opened(
-        &self,
-        sources: &[SourceSpec],
-        follow_links: bool,
-        opened: Option<&OpenedFile>,
-    ) -> Result<Vec<u8>, Broken> {
-        let planned = self.planned(sources, follow_links);
-        match (&self.member, opened) {
-            (None, None) => planned.read().map_err(Broken::Failed),
-            (None, Some(opened)) => planned.read_opened(opened).map_err(Broken::Failed),
-            (Some(member), None) => member.read(&planned),
-            (Some(member), Some(opened)) => member.read_opened(opened),
-        }
-    }
-
-    /// The content of the file, decompressed, to be read piece by piece; `opened` is what [`Self::open_ahead`] has opened.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be read or has changed. Damage shows when the stream is read.
-    pub fn stream(
-        &self,
-        sources: &[SourceSpec],
-        follow_links: bool,
-        opened: Option<OpenedFile>,
-        compression: Option<Compression>,
-    ) -> Result<Stream> {
-        let opened = opened.map_or_else(|| self.planned(sources, follow_links).open(), Ok)?;
-        match &self.member {
-            None => Stream::of(opened, compression),
-            Some(member) => Stream::of_member(opened, member, compression),
-        }
-    }
-
-    /// Opens the file and requests its bytes, where waiting for them takes long: see [`PlannedFile::open_ahead`].
-    pub fn open_ahead(&self, sources: &[SourceSpec], follow_links: bool) -> Option<OpenedFile> {
-        let planned = self.planned(sources, follow_links);
-        match &self.member {
-            None => planned.open_ahead(),
-            Some(member) => member.open_ahead(&planned),
-        }
-    }
-
-    /// Whether the source was named as a file.
-    pub fn is_named(&self) -> bool {
-        self.relative.as_os_str().is_empty()
-    }
-}
-
-/// What a walk found.
-#[derive(Debug, Default)]
-pub struct Listing {
-    /// Files that the filter kept, in order: sources as given, files by path.
-    pub files: Vec<SourceFile>,
-    /// Files left out: not kept by the filter, hidden, links that are not followed, sockets and devices.
-    pub skipped: SkippedTypes,
-    /// Addresses of objects that were left out because their keys are no paths. They count as skipped.
-    pub unusable: Vec<String>,
-}
 
 /// Lists the files of all `sources` that `keep` (given the file name) wants. Names that begin with a dot are skipped,
 /// except for a source itself.
@@ -162,7 +34,7 @@ pub fn list(sources: &[SourceSpec], follow_links: bool, keep: &dyn Fn(&str) -> b
     let mut listing = Listing::default();
     for (ordinal, source) in sources.iter().enumerate() {
         if let Some(url) = ObjectUrl::parse(&source.path)? {
-            remote::list(source, &url, ordinal as u32, keep, &mut listing)?;
+            remote_listing::list(source, &url, ordinal as u32, keep, &mut listing)?;
             continue;
         }
         let meta = std::fs::metadata(&source.path).map_err(|e| {
@@ -180,9 +52,9 @@ pub fn list(sources: &[SourceSpec], follow_links: bool, keep: &dyn Fn(&str) -> b
             listing: &mut listing,
         };
         if meta.is_dir() {
-            walk.folder(&source.path, Path::new(""), &source.label, &meta, 0)?;
+            walk.folder(&source.path, Path::new(""), &source.label, (meta.dev(), meta.ino()), 0)?;
         } else if meta.is_file() {
-            walk.file(PathBuf::new(), source.label.clone(), &meta);
+            walk.file(PathBuf::new(), source.label.clone(), meta.len(), modified_ns(&meta));
         } else {
             return Err(Error::usage(
                 "the source is neither a file nor a folder, but a FIFO, socket or device",
@@ -209,25 +81,26 @@ impl Walk<'_> {
         path: &Path,
         relative: &Path,
         origin: &str,
-        meta: &Metadata,
+        id: (u64, u64),
         depth: usize,
     ) -> Result<()> {
-        let id = (meta.dev(), meta.ino());
         if depth > MAX_DEPTH || !self.ancestors.insert(id) {
             return Err(Error::usage("symbolic links lead in a circle, or folders nest too deeply")
                 .at_path(path)
                 .help("remove the link, or run without --follow-symlinks"));
         }
-        for (name, meta) in self.entries(path)? {
+        for (name, entry) in self.entries(path)? {
             let text = portable_name(&name);
             let origin = format!("{origin}/{text}");
             let relative = relative.join(&name);
-            if meta.is_dir() {
-                self.folder(&path.join(&name), &relative, &origin, &meta, depth + 1)?;
-            } else if (self.keep)(&text) {
-                self.file(relative, origin, &meta);
-            } else {
-                self.listing.skipped.add(&text);
+            match entry {
+                Entry::Folder { id } => {
+                    self.folder(&path.join(&name), &relative, &origin, id, depth + 1)?;
+                }
+                Entry::File { bytes, modified_ns } if (self.keep)(&text) => {
+                    self.file(relative, origin, bytes, modified_ns);
+                }
+                Entry::File { .. } => self.listing.skipped.add(&text),
             }
         }
         self.ancestors.remove(&id);
@@ -235,7 +108,7 @@ impl Walk<'_> {
     }
 
     /// The entries of a folder that are files or folders, in order.
-    fn entries(&mut self, folder: &Path) -> Result<Vec<(OsString, Metadata)>> {
+    fn entries(&mut self, folder: &Path) -> Result<Vec<(OsString, Entry)>> {
         let mut entries = Vec::new();
         let fail = |e| Error::io("list the folder", folder, e);
         for_each_entry(folder, fail, |entry| {
@@ -254,27 +127,54 @@ impl Walk<'_> {
                     self.listing.skipped.add(&portable_name(&name));
                 }
             } else {
-                entries.push((name, meta));
+                entries.push((name, Entry::of(&meta)));
             }
             Ok(())
         })?;
-        entries.sort_by(|(a, am), (b, bm)| {
-            let key = |name: &OsString, dir: bool| [name.as_bytes(), if dir { b"/" } else { b"" }].concat();
-            key(a, am.is_dir()).cmp(&key(b, bm.is_dir()))
-        });
+        entries.sort_by(|(a, of_a), (b, of_b)| of_a.path(a).cmp(of_b.path(b)));
         Ok(entries)
     }
 
-    fn file(&mut self, relative: PathBuf, origin: String, meta: &Metadata) {
-        self.listing.files.push(SourceFile {
+    fn file(&mut self, relative: PathBuf, origin: String, bytes: u64, modified_ns: i128) {
+        self.listing.files.push(&SourceFile {
             source: self.source,
             relative,
             origin,
-            bytes: meta.len(),
-            modified_ns: modified_ns(meta),
+            bytes,
+            modified_ns,
             etag: None,
             member: None,
         });
+    }
+}
+
+/// What is known of an entry of a folder. All entries of one folder are in memory at a time.
+enum Entry {
+    File {
+        bytes: u64,
+        modified_ns: i128,
+    },
+    Folder {
+        /// Device and inode.
+        id: (u64, u64),
+    },
+}
+
+impl Entry {
+    fn of(meta: &Metadata) -> Self {
+        match meta.is_dir() {
+            true => Self::Folder { id: (meta.dev(), meta.ino()) },
+            false => Self::File { bytes: meta.len(), modified_ns: modified_ns(meta) },
+        }
+    }
+
+    /// The bytes of the path that starts with the entry called `name`.
+    fn path<'a>(&self, name: &'a OsString) -> impl Iterator<Item = &'a u8> {
+        let end: &[u8] = match self {
+            Self::Folder { .. } => b"/",
+            Self::File { .. } => b"",
+        };
+        name.as_bytes().iter().chain(end)
     }
 }
 
@@ -287,12 +187,7 @@ mod tests {
     }
 
     fn origins(path: &Path, follow: bool) -> Vec<String> {
-        list(&[spec(path)], follow, &|n| n.ends_with("jpg"))
-            .unwrap()
-            .files
-            .into_iter()
-            .map(|f| f.origin)
-            .collect()
+        list(&[spec(path)], follow, &|n| n.ends_with("jpg")).unwrap().files.iter().map(|f| f.origin).collect()
     }
 
     #[test]

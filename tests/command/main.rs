@@ -20,6 +20,7 @@ mod mistakes;
 mod open_files;
 mod output_directory;
 mod parts;
+mod remote_each_request;
 mod remote_output;
 mod remote_races;
 #[allow(unreachable_pub, reason = "this is a test, not a library")]

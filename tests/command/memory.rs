@@ -227,3 +227,25 @@ fn short_documents_are_converted_sorted_and_committed_in_their_memory() {
     assert_outcomes(&out, [360_000, 0, 40_000, 0]);
     assert!(peak < (64 << 20) + BESIDE_BYTES, "{} MiB", peak >> 20);
 }
+
+#[test]
+fn a_plan_holds_few_bytes_for_each_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let peak = |files: u64| {
+        let original = dir.path().join(format!("original-{files}"));
+        std::fs::write(&original, "the plan does not look into it").unwrap();
+        let source = dir.path().join(format!("photos-{files}"));
+        for file in 0..files {
+            let folder = source.join(format!("{:03}", file / 1000));
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::hard_link(&original, folder.join(format!("holiday-{file:06}.png"))).unwrap();
+        }
+        let mut plan = command(["plan", "images"]);
+        plan.arg(&source).arg("--out").arg(dir.path().join(format!("out-{files}"))).arg("--quiet");
+        peak_bytes(plan)
+    };
+    // A file may have 65,000 links.
+    let (Some(few), Some(many)) = (peak(10_000), peak(60_000)) else { return };
+    let each = many.saturating_sub(few) / 50_000;
+    assert!(each < 100, "{each} bytes a file");
+}

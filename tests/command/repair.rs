@@ -1,4 +1,4 @@
-//! `--resume=repair`: damaged shards of a committed dataset are made again, with the bytes that were committed.
+//! `--resume=repair`: damaged files of a committed dataset are made again, with the bytes that were committed.
 
 use std::path::{Path, PathBuf};
 
@@ -101,23 +101,89 @@ fn a_shard_that_comes_out_differently_is_not_replaced() {
 }
 
 #[test]
-fn the_tokenizer_is_written_again_and_indexes_are_not() {
+fn the_tokenizer_is_written_again() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    let tokenizer = fixture("tokenizers").join("bpe.json");
-    let options = format!("--tokenizer {}", tokenizer.display());
-    convert("text", &fixture("corpus"), &out, &options).exits(0);
+    let options =
+        |name: &str| format!("--tokenizer {} --resume=repair", fixture("tokenizers").join(name).display());
+    let repair = || convert("text", &fixture("corpus"), &out, &options("bpe.json"));
+    convert("text", &fixture("corpus"), &out, &options("bpe.json").replace("=repair", "")).exits(0);
     let whole = tree(&out);
-    let repair = || convert("text", &fixture("corpus"), &out, &format!("{options} --resume=repair"));
     flip(&out.join("tokenizer.json"));
     let repaired = repair().exits(0).says(&["is written again"]);
     assert!(repaired.stdout.contains("1 file made again"), "{}", repaired.stdout);
     assert_same(&tree(&out), &whole);
+}
 
-    let index = whole.keys().find(|name| name.contains(".lengths-")).unwrap();
+#[test]
+fn every_index_and_list_is_made_again_from_all_units() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, out) = dataset(dir.path());
+    let whole = tree(&out);
+    let repair = || convert("text", &source, &out, &format!("{TEXT} --resume=repair"));
+    let derived: Vec<&String> =
+        whole.keys().filter(|name| name.starts_with("index/") || name.ends_with(".jsonl")).collect();
+    // Two splits of three index files, the shard table, rejects and duplicates.
+    assert!(derived.len() >= 9, "{derived:?}");
+    for (i, name) in derived.iter().enumerate() {
+        // Another size is noticed by every run, other bytes by those that compare hashes.
+        match i % 3 {
+            0 => std::fs::write(out.join(name), b"short").unwrap(),
+            1 => std::fs::remove_file(out.join(name)).unwrap(),
+            _ if whole[*name].is_empty() => std::fs::write(out.join(name), b"{}").unwrap(),
+            _ => flip(&out.join(name)),
+        }
+    }
+    convert("text", &source, &out, &format!("{TEXT} --resume=verify")).exits(3).says(&["--resume=repair"]);
+    let repaired = repair().exits(0).says(&["index/shards.arrow", "made again from all units"]);
+    let made = format!("is repaired: {} files made again", derived.len());
+    assert!(repaired.stdout.contains(&made), "{}", repaired.stdout);
+    assert_same(&tree(&out), &whole);
+    verify(&out).exits(0);
+}
+
+#[test]
+fn without_the_shard_table_damaged_shards_are_found_and_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, out) = dataset(dir.path());
+    let whole = tree(&out);
+    let shards = shards(&out);
+    for damaged in ["index/shards.arrow", &shards[1]] {
+        flip(&out.join(damaged));
+    }
+    std::fs::remove_file(out.join(&shards[2])).unwrap();
+    let repaired = convert("text", &source, &out, &format!("{TEXT} --resume=repair")).exits(0);
+    assert!(repaired.stdout.contains("3 files made again"), "{}", repaired.stdout);
+    assert_same(&tree(&out), &whole);
+}
+
+#[test]
+fn an_index_that_comes_out_differently_is_not_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, out) = dataset(dir.path());
+    let index = "index/train.records-0000.arrow";
     flip(&out.join(index));
     let damaged = tree(&out);
-    repair().exits(3).says(&[index, "only shards and the tokenizer can be repaired"]);
+    // The same size, so that the plan is the same.
+    let text = std::fs::read_to_string(&source).unwrap();
+    std::fs::write(&source, text.replace(" w1", " w2")).unwrap();
+    convert("text", &source, &out, &format!("{TEXT} --resume=repair")).exits(3).says(&[
+        "do not come out as they were committed",
+        index,
+        "--overwrite",
+    ]);
+    assert_same(&tree(&out), &damaged);
+}
+
+#[test]
+fn a_damaged_manifest_is_not_repaired() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, out) = dataset(dir.path());
+    flip(&out.join("manifest.json"));
+    let damaged = tree(&out);
+    convert("text", &source, &out, &format!("{TEXT} --resume=repair"))
+        .exits(3)
+        .says(&["manifest.json", "a manifest cannot be repaired"]);
     assert_same(&tree(&out), &damaged);
 }
 
@@ -134,4 +200,87 @@ fn images_are_repaired_from_their_files() {
         .exits(0)
         .says(&["is missing: unit", "photos/"]);
     assert_same(&tree(&out), &whole);
+}
+
+/// Damages the first shard and an index, and has `inspect` repair them from `source`.
+fn repaired_by_the_manifest(source: &Path, out: &Path, format: &str) {
+    let whole = tree(out);
+    let shard = whole.keys().find(|name| name.ends_with(format) && !name.starts_with("index/")).unwrap();
+    flip(&out.join(shard));
+    flip(&out.join("index/shards.arrow"));
+    let inspect = |repair: bool| {
+        let mut command = command([Path::new("inspect"), out, Path::new("--verify")]);
+        if repair {
+            command.arg("--repair").arg(source);
+        }
+        Ran::of(command.output().unwrap())
+    };
+    inspect(false).exits(3);
+    let repaired = inspect(true).exits(0);
+    assert!(repaired.stdout.contains("whole"), "{}", repaired.stdout);
+    assert!(repaired.stderr.contains("is converted again, from "), "{}", repaired.stderr);
+    assert_same(&tree(out), &whole);
+}
+
+/// Every option that a manifest can hold comes back from it: one that did not would be refused.
+#[test]
+fn inspect_repairs_by_the_options_in_the_manifest() {
+    let dir = tempfile::tempdir().unwrap();
+    let (photos, text) = (fixture("photos"), dir.path().join("c.jsonl"));
+    let lines: String = (0..40)
+        .map(|i| format!("{{\"body\": \"words of {i} and more\", \"id\": \"k{i}\", \"n\": {i}}}\n"))
+        .collect();
+    std::fs::write(&text, lines).unwrap();
+    let images = [
+        "--resize shorter:32 --enlarge --filter bilinear --crop center:24x24 --color gray --icc drop --animated reject \
+         --encode png --lenient --max-pixels 5000000 --min-size 8 --max-aspect 9.5 --min-pixels 64 --layout flat \
+         --unit-bytes 65536 --shard-bytes 20000 --shard-records 9 --shuffle --seed 7 --split train=0.8,test=0.2 \
+         --format msgpack --follow-symlinks",
+        "--resize longer:30 --pad 40x30:#102030 --background black --encode keep --keep-metadata --layout labels \
+         --dedup bytes --format arrow",
+        "--resize exact:32x32 --color rgba --encode raw --format parquet",
+    ];
+    for (number, options) in images.into_iter().enumerate() {
+        let out = dir.path().join(format!("images-{number}"));
+        convert("images", &photos, &out, &format!("{options} --max-rejects 50%")).exits(0);
+        let format = manifest(&out)["format"].as_str().unwrap().to_owned();
+        repaired_by_the_manifest(&photos, &out, &format);
+    }
+    let tokenizer = fixture("tokenizers/bpe.json");
+    let texts = [
+        "--text-field body --key-field id --keep-fields n:int64 --max-document-bytes 4KiB --tokenizer bytes --normalize nfkc \
+         --invalid-utf8 replace --dedup exact --filter-length 2:500 --max-length 9 --overflow split:2 --input-format jsonl \
+         --unit-bytes 4KiB --format protobuf"
+            .to_owned(),
+        format!(
+            "--text-field body --tokenizer {} --special-in-text error --engine reference --verify-ids all --pack 32 \
+             --packing concat --max-reference-bytes 1MiB --format parquet",
+            tokenizer.display()
+        ),
+    ];
+    for (number, options) in texts.iter().enumerate() {
+        let out = dir.path().join(format!("text-{number}"));
+        convert("text", &text, &out, options).exits(0);
+        let format = manifest(&out)["format"].as_str().unwrap().to_owned();
+        let extension = if format == "protobuf" { "pb".to_owned() } else { format };
+        repaired_by_the_manifest(&text, &out, &extension);
+    }
+}
+
+#[test]
+fn what_the_manifest_does_not_hold_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, out) = (dir.path().join("c.txt"), dir.path().join("out"));
+    std::fs::write(&source, "some words").unwrap();
+    let list = dir.path().join("list");
+    std::fs::write(&list, "c.txt\n").unwrap();
+    convert("text", dir.path(), &out, &format!("--tokenizer bytes --files-from {}", list.display())).exits(0);
+    let damaged = out.join("index/shards.arrow");
+    flip(&damaged);
+    let inspect = |path: &Path, source: &Path| {
+        let arguments = [Path::new("inspect"), path, Path::new("--verify"), Path::new("--repair"), source];
+        Ran::of(command(arguments).output().unwrap())
+    };
+    inspect(&out, dir.path()).exits(3).says(&["from a list of files", "--resume=repair"]);
+    inspect(&out.join("train/train-000000-00.parquet"), dir.path()).exits(2).says(&["a single shard"]);
 }

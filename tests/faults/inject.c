@@ -13,23 +13,13 @@
  * Calls that do not go through libc are not seen: flock, which the binary makes by a raw system call, is the only one
  * that concerns files.
  */
-#define _GNU_SOURCE
+#include "intercept.h"
+
 #include <dirent.h>
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/types.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 enum kind { OPEN, READ, READDIR, WRITE, FSYNC, RENAME, UNLINK, STAT, MKDIR, CLOSE, MMAP, KINDS };
 
@@ -61,22 +51,10 @@ static void die(void)
         syscall(SYS_pause);
 }
 
-static int is_below(const char *path)
-{
-    const char *dirs = getenv("FAULT_DIRS");
-    while (dirs && *dirs) {
-        size_t length = strcspn(dirs, ":");
-        if (strncmp(path, dirs, length) == 0 && (path[length] == '/' || path[length] == 0))
-            return 1;
-        dirs += length + (dirs[length] == ':');
-    }
-    return 0;
-}
-
 /* Counts a call on `path`, and says what is to be done about it; sets errno for an error. */
 static enum action decide(enum kind kind, const char *path)
 {
-    if (!path || !is_below(path))
+    if (!path || !is_below(path, getenv("FAULT_DIRS")))
         return NONE;
     int n = __atomic_add_fetch(&counts[kind], 1, __ATOMIC_SEQ_CST);
     const char *wanted = getenv("FAULT_KIND");
@@ -100,24 +78,6 @@ static enum action decide(enum kind kind, const char *path)
     return ERROR;
 }
 
-/* The path of `name` in the open directory `dir`. */
-static const char *path_at(int dir, const char *name, char *buffer)
-{
-    if (!name || dir == AT_FDCWD || name[0] == '/')
-        return name;
-    char link[64];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", dir);
-    long length = syscall(SYS_readlinkat, AT_FDCWD, link, buffer, PATH_MAX - 1);
-    if (length < 0)
-        return NULL;
-    buffer[length] = 0;
-    if (*name && length + strlen(name) + 2 < PATH_MAX) {
-        buffer[length] = '/';
-        strcpy(buffer + length + 1, name);
-    }
-    return buffer;
-}
-
 static enum action decide_at(enum kind kind, int dir, const char *name)
 {
     char buffer[PATH_MAX];
@@ -132,12 +92,6 @@ static enum action decide_fd(enum kind kind, int fd)
     return fd < 0 ? NONE : decide_at(kind, fd, "");
 }
 
-/* The function that this one stands in front of. */
-#define NEXT(name)                                                                                                     \
-    static __typeof__(&name) next;                                                                                     \
-    if (!next)                                                                                                         \
-        next = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
-
 #define CALL(failed, decision, call)                                                                                   \
     enum action action = decision;                                                                                     \
     if (action == ERROR)                                                                                               \
@@ -146,15 +100,6 @@ static enum action decide_fd(enum kind kind, int fd)
     if (action == KILL_AFTER)                                                                                          \
         die();                                                                                                         \
     return result
-
-#define MODE()                                                                                                         \
-    mode_t mode = 0;                                                                                                   \
-    if (flags & (O_CREAT | __O_TMPFILE)) {                                                                             \
-        va_list arguments;                                                                                             \
-        va_start(arguments, flags);                                                                                    \
-        mode = va_arg(arguments, mode_t);                                                                              \
-        va_end(arguments);                                                                                             \
-    }
 
 int open(const char *path, int flags, ...)
 {

@@ -52,6 +52,25 @@ impl fmt::Display for Fault {
     }
 }
 
+impl Fault {
+    /// Has the library inject it into `command`.
+    fn ask(&self, command: &mut Command) {
+        let Self { kind, nth, action } = self;
+        command.env("FAULT_KIND", kind).env("FAULT_NTH", nth.to_string());
+        match action {
+            Action::Error { errno, always } => {
+                command.env("FAULT_ERRNO", errno.to_string());
+                if *always {
+                    command.env("FAULT_ALWAYS", "1");
+                }
+            }
+            Action::Short => drop(command.env("FAULT_ACTION", "short")),
+            Action::KillBefore => drop(command.env("FAULT_ACTION", "kill-before")),
+            Action::KillAfter => drop(command.env("FAULT_ACTION", "kill-after")),
+        }
+    }
+}
+
 /// How a run ended.
 #[derive(Debug)]
 pub struct Ran {
@@ -62,53 +81,74 @@ pub struct Ran {
     pub log: String,
 }
 
-/// The compiled `inject.c`.
-pub struct Library(PathBuf);
+/// The compiled `inject.c` and `record.c`.
+pub struct Library {
+    inject: PathBuf,
+    record: PathBuf,
+}
 
 impl Library {
-    /// Compiles it into `dir`.
+    /// Compiles them into `dir`.
     pub fn compile(dir: &Path) -> Self {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults/inject.c");
-        let library = dir.join("inject.so");
-        let mut command = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
-        command
-            .args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
-            .arg(&library)
-            .arg(source)
-            .arg("-ldl");
-        assert!(command.status().unwrap().success(), "{command:?}");
-        Self(library)
+        let compiled = |name: &str| {
+            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults").join(name);
+            let library = dir.join(name).with_extension("so");
+            let mut command = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
+            command
+                .args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
+                .arg(&library)
+                .arg(source)
+                .arg("-ldl");
+            assert!(command.status().unwrap().success(), "{command:?}");
+            library
+        };
+        Self { inject: compiled("inject.c"), record: compiled("record.c") }
     }
 
     /// Runs the binary with `args`. Calls on files below `dirs` are counted or, with `fault`, fail.
     pub fn run(&self, args: &[String], dirs: &[&Path], fault: Option<&Fault>, log: &Path) -> Ran {
         let dirs: Vec<&str> = dirs.iter().map(|dir| dir.to_str().unwrap()).collect();
         let mut command = command(args);
-        command.env("LD_PRELOAD", &self.0).env("FAULT_DIRS", dirs.join(":")).env("FAULT_LOG", log);
-        if let Some(Fault { kind, nth, action }) = fault {
-            command.env("FAULT_KIND", kind).env("FAULT_NTH", nth.to_string());
-            match action {
-                Action::Error { errno, always } => {
-                    command.env("FAULT_ERRNO", errno.to_string());
-                    if *always {
-                        command.env("FAULT_ALWAYS", "1");
-                    }
-                }
-                Action::Short => drop(command.env("FAULT_ACTION", "short")),
-                Action::KillBefore => drop(command.env("FAULT_ACTION", "kill-before")),
-                Action::KillAfter => drop(command.env("FAULT_ACTION", "kill-after")),
-            }
+        command.env("LD_PRELOAD", &self.inject).env("FAULT_DIRS", dirs.join(":")).env("FAULT_LOG", log);
+        if let Some(fault) = fault {
+            fault.ask(&mut command);
         }
         let _ = std::fs::remove_file(log);
         let mut ran = run(command);
         ran.log = std::fs::read_to_string(log).unwrap_or_default();
         ran
     }
+
+    /// The binary with `args`, whose calls that change files below `dir` are appended to `log`.
+    pub fn recorded(&self, args: &[String], dir: &Path, log: &Path) -> Command {
+        let mut command = command(args);
+        command.env("LD_PRELOAD", &self.record).env("RECORD_DIR", dir).env("RECORD_LOG", log);
+        command
+    }
+
+    /// Runs the same, with a fault at a call on a file below `dir`.
+    pub fn recorded_until(&self, args: &[String], dir: &Path, log: &Path, fault: &Fault) -> Ran {
+        let mut command = self.recorded(args, dir, log);
+        // A process that is killed after a call is killed after the record of it.
+        let mut both = self.inject.clone().into_os_string();
+        both.push(":");
+        both.push(&self.record);
+        command.env("LD_PRELOAD", both).env("FAULT_DIRS", dir);
+        fault.ask(&mut command);
+        run(command)
+    }
 }
 
 /// Runs the binary undisturbed.
 pub fn run_plainly(args: &[String]) -> Ran {
     run(command(args))
+}
+
+/// Runs commands at the same time.
+pub fn start_all(commands: impl IntoIterator<Item = Command>) -> Vec<Ran> {
+    let running: Vec<_> =
+        commands.into_iter().map(|command| std::thread::spawn(move || run(command))).collect();
+    running.into_iter().map(|run| run.join().unwrap()).collect()
 }
 
 /// Starts the binary undisturbed.

@@ -11,13 +11,21 @@
 //! DSCONVERT_FAULTS=all cargo test --test faults -- --nocapture
 //! ```
 //!
+//! The power may fail, too: the calls of a run are recorded (`record.c`) and replayed on a model of a disk (`disk.rs`) that
+//! loses what was not synced.
+//!
 //! `DSCONVERT_FAULTS_SEED` chooses another sample, `DSCONVERT_FAULTS_ONLY` scenarios whose name contains it.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 #![allow(clippy::panic, clippy::unwrap_used, reason = "this is a test")]
 #![allow(unreachable_pub, reason = "this is a test, not a library")]
 
+mod disk;
 mod inject;
+mod power;
+mod power_cases;
+mod random;
+mod record;
 mod scenario;
 mod sources;
 #[path = "../shared/tree.rs"]
@@ -28,6 +36,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use inject::{Action, Fault, KINDS, Library};
+use power::{Cuts, Tried};
+use random::Random;
 use scenario::Scenario;
 
 /// Runs at the same time.
@@ -90,11 +100,8 @@ fn chosen(
     extent: Extent,
     seed: u64,
 ) -> Vec<Fault> {
-    let mut state = xxhash_rust::xxh3::xxh3_64_with_seed(scenario.name.as_bytes(), seed);
-    let mut random = |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % below
-    };
+    let mut random = Random::new(&scenario.name, seed);
+    let mut random = |below: usize| random.below(below);
     let calls = KINDS.iter().flat_map(|&kind| {
         let count = counts.get(kind).copied().unwrap_or_default();
         (1..=count).map(move |nth| (kind, nth))
@@ -184,4 +191,40 @@ fn no_fault_leaves_a_dataset_that_is_not_whole() {
     println!("| all | {calls} | {total} | | | | |");
     let failures = failures.into_inner().unwrap();
     assert!(failures.is_empty(), "{} of {total} faults:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn no_power_cut_leaves_a_dataset_that_is_not_whole() {
+    let cuts = match std::env::var("DSCONVERT_FAULTS").as_deref() {
+        Ok("every") => Cuts { finished: None, kills: None },
+        Ok("all") => Cuts { finished: Some(60), kills: None },
+        _ => Cuts { finished: Some(8), kills: Some(6) },
+    };
+    let seed = std::env::var("DSCONVERT_FAULTS_SEED").map_or(0, |seed| seed.parse().unwrap());
+    let only = std::env::var("DSCONVERT_FAULTS_ONLY").unwrap_or_default();
+    let memory = std::path::Path::new("/dev/shm");
+    let root = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+    let library = Library::compile(root.path());
+    let mut cases = power_cases::all(root.path(), &library);
+    cases.retain(|case| case.name.contains(&only));
+    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    println!("| case | recordings | calls | contents checked | finished from |");
+    println!("|---|---|---|---|---|");
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let disk = root.path().join(format!("disk-{thread}"));
+            let (cases, library, next, failures) = (&cases, &library, &next, &failures);
+            scope.spawn(move || {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let tried = case.try_all(library, &disk, cuts, seed);
+                    let Tried { recordings, calls, checked, finished, .. } = tried;
+                    println!("| {} | {recordings} | {calls} | {checked} | {finished} |", case.name);
+                    assert!(checked > 100 && finished > 0, "{}: {tried:?}", case.name);
+                    failures.lock().unwrap().extend(tried.failures);
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().unwrap();
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }

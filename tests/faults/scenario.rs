@@ -49,6 +49,8 @@ enum Before {
     Finished,
     /// The dataset with an altered first shard, and without its last one.
     Damaged,
+    /// The same, and its shard table is altered.
+    DamagedIndex,
     /// A dataset of other options.
     Other(&'static str),
     /// The same, while it was being overwritten and was killed at this share of its unlinks, in percent.
@@ -73,11 +75,13 @@ pub struct Scenario {
     whole: Tree,
 }
 
-const TEXT: &str = "--tokenizer bytes --unit-bytes 4096 --shard-records 8";
-const RICH: &str = "--tokenizer bytes --unit-bytes 4096 --shard-records 4 --dedup exact --shuffle --pack 64 \
+/// The index that lists all shards.
+pub const SHARD_TABLE: &str = "index/shards.arrow";
+pub const TEXT: &str = "--tokenizer bytes --unit-bytes 4096 --shard-records 8";
+pub const RICH: &str = "--tokenizer bytes --unit-bytes 4096 --shard-records 4 --dedup exact --shuffle --pack 64 \
                     --filter-length 4:400 --split train=0.7,validation=0.3 --max-rejects 50%";
-const KEYED: &str = "--tokenizer bytes --unit-bytes 4096 --key-field id --keep-fields id:int64";
-const IMAGES: &str = "--unit-bytes 4096 --shard-records 2 --encode keep --max-rejects 50%";
+pub const KEYED: &str = "--tokenizer bytes --unit-bytes 4096 --key-field id --keep-fields id:int64";
+pub const IMAGES: &str = "--unit-bytes 4096 --shard-records 2 --encode keep --max-rejects 50%";
 const COPIES: &str = "--unit-bytes 4096 --encode keep --max-rejects 50% --dedup bytes --shuffle";
 
 /// All scenarios, small enough that every call of a run can fail.
@@ -85,7 +89,7 @@ pub fn all(root: &Path) -> Vec<Scenario> {
     let text = root.join("text");
     let tables = root.join("tables");
     let images = root.join("images");
-    write_text(&text);
+    write_text(&text, 2);
     write_tables(&tables);
     write_images(&images);
     let mut all = Vec::new();
@@ -125,11 +129,13 @@ pub fn all(root: &Path) -> Vec<Scenario> {
             all.push(scenario.of(tested, &format!("{tested:?} {kind} {options}").to_lowercase()));
         }
     }
-    for (format, options, kind, source) in
-        [("msgpack", RICH, "text", &text), ("parquet", IMAGES, "images", &images)]
-    {
+    for (format, options, kind, source, before) in [
+        ("msgpack", RICH, "text", &text, Before::Damaged),
+        ("parquet", IMAGES, "images", &images, Before::Damaged),
+        ("arrow", RICH, "text", &text, Before::DamagedIndex),
+    ] {
         let options = format!("{options} --format {format}");
-        let scenario = Scenario::new(root, kind, source, &options, Before::Damaged, false);
+        let scenario = Scenario::new(root, kind, source, &options, before, false);
         all.push(scenario.of(Tested::Repair, &format!("repair {kind} {options}")));
     }
     let mut add = |kind, source: &Path, options: &str, before, every_call| {
@@ -158,7 +164,7 @@ impl Scenario {
         let doing = match &before {
             Before::Nothing | Before::Planned | Before::Converted => "convert".to_owned(),
             Before::KilledRun(at) => format!("resume after a kill at {at}%"),
-            Before::Finished | Before::Damaged => "resume when finished".to_owned(),
+            Before::Finished | Before::Damaged | Before::DamagedIndex => "resume when finished".to_owned(),
             Before::Other(_) => "overwrite".to_owned(),
             Before::KilledOverwrite(_, at) => format!("resume an overwrite killed at {at}%"),
         };
@@ -278,14 +284,12 @@ impl Scenario {
             Before::Finished => copy(&out, &template),
             Before::Damaged => {
                 copy(&out, &template);
-                let is_shard = |name: &&String| name.contains("-0000") && !name.starts_with("index/");
-                let mut shards = self.whole.iter().filter(|(name, _)| is_shard(name));
-                let (first, bytes) = shards.next().unwrap();
-                let (last, _) = shards.next_back().unwrap();
-                let mut altered = bytes.clone();
-                altered[bytes.len() / 2] ^= 1;
-                std::fs::write(template.join(first), altered).unwrap();
-                std::fs::remove_file(template.join(last)).unwrap();
+                damage(&template);
+            }
+            Before::DamagedIndex => {
+                copy(&out, &template);
+                damage(&template);
+                alter(&template.join(SHARD_TABLE));
             }
             Before::KilledRun(percent) => killed(&options, "", "rename", percent, None),
             Before::Other(other) | Before::KilledOverwrite(other, _) => {
@@ -410,41 +414,60 @@ impl Scenario {
     }
 }
 
+/// Alters the first shard of a dataset, and removes the last one.
+pub fn damage(dataset: &Path) {
+    let files = tree(dataset);
+    let is_shard = |name: &&String| name.contains("-0000") && !name.starts_with("index/");
+    let mut shards = files.iter().filter(|(name, _)| is_shard(name));
+    let (first, _) = shards.next().unwrap();
+    let (last, _) = shards.next_back().unwrap();
+    alter(&dataset.join(first));
+    std::fs::remove_file(dataset.join(last)).unwrap();
+}
+
+/// Alters a byte in the middle of a file.
+pub fn alter(path: &Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
+
 fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
 
-fn run_command(out: &Path) -> Vec<String> {
+pub fn run_command(out: &Path) -> Vec<String> {
     words(&["run", &path(out), "--threads", "1"])
 }
 
-fn merge_command(out: &Path) -> Vec<String> {
+pub fn merge_command(out: &Path) -> Vec<String> {
     words(&["merge", &path(out), "--threads", "1", "--max-rejects", "50%"])
 }
 
-fn told(what: &str, ran: &Ran) -> String {
+pub fn told(what: &str, ran: &Ran) -> String {
     format!("{what} ({:?}; {}; {})", ran.status, ran.log.trim(), ran.stderr.trim().replace('\n', " "))
 }
 
 /// The files that only one has, or that differ.
-fn differences(a: &Tree, b: &Tree) -> String {
+pub fn differences(a: &Tree, b: &Tree) -> String {
     let names: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
     let names = names.into_iter().filter(|name| a.get(*name) != b.get(*name));
     names.map(|name| format!("{name} ({:?} bytes)", a.get(name).map(Vec::len))).collect::<Vec<_>>().join(", ")
 }
 
-fn path(path: &Path) -> String {
+pub fn path(path: &Path) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-fn remove(dir: &Path) {
+pub fn remove(dir: &Path) {
     match std::fs::remove_dir_all(dir) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => panic!("{}: {e}", dir.display()),
         _ => {}
     }
 }
 
-fn copy(from: &Path, to: &Path) {
+pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();

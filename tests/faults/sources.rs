@@ -4,13 +4,13 @@ use std::path::Path;
 
 use crate::tree::tree;
 
-/// Documents, some of them the same, one of them no JSON, in two files.
-pub fn write_text(dir: &Path) {
+/// Documents in files of 1.5 kB, some of them the same as others in the same two files.
+pub fn write_text(dir: &Path, files: usize) {
     std::fs::create_dir_all(dir).unwrap();
-    for file in 0..2 {
+    for file in 0..files {
         let mut text = String::new();
         for i in 0..14 {
-            let body = format!("document {} ", i % 11).repeat(i % 11 + 1);
+            let body = format!("document {} ", i % 11 + file / 2 * 11).repeat(i % 11 + 1);
             let id = file * 100 + i;
             text.push_str(&serde_json::json!({ "id": id, "text": body }).to_string());
             text.push('\n');

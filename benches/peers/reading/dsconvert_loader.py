@@ -25,3 +25,10 @@ def token_epochs(path, workers):
         path, batch_size=BATCH_DOCUMENTS, bucket="none", fields=["input_ids"], as_torch=True
     )
     return lambda: (batch["input_ids"] for batch in loader)
+
+
+def remote_epochs(url, endpoint, cache, workers):
+    options = {"endpoint_url": endpoint, "region": "us-east-1", "aws_access_key_id": "test", "aws_secret_access_key": "test"}
+    split = dsconvert.open(url, "train", storage_options=options, cache_dir=cache)
+    loader = dsconvert.Loader(split, batch_size=BATCH_IMAGES, seed=1, fields=["image"], decode=False)
+    return lambda: (batch["image"] for batch in loader)

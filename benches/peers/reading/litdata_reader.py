@@ -1,9 +1,13 @@
-"""LitData: optimised chunks on this disk."""
+"""LitData: optimised chunks on this disk or in object storage."""
 
 import litdata
 import numpy as np
+from litdata.streaming import downloader
 
 from common import BATCH_DOCUMENTS, BATCH_IMAGES, pad, stack
+
+# LitData has no option for servers without TLS. Worker processes that are spawned import this, too.
+getattr(downloader, "_OBSTORE_CLIENT_OPTIONS", {})["allow_http"] = "true"
 
 
 def _write(rows, out):
@@ -43,3 +47,19 @@ def _pad(rows):
 
 def token_epochs(path, workers):
     return _epochs(path, workers, BATCH_DOCUMENTS, _pad)
+
+
+def _bytes(rows):
+    return [row["image"] for row in rows]
+
+
+def remote_epochs(url, endpoint, cache, workers):
+    options = {"endpoint_url": endpoint, "region_name": "us-east-1"}
+    # By default, little of the cache is used on a disk with less than 50 GB free.
+    dataset = litdata.StreamingDataset(
+        url, str(cache), shuffle=True, storage_options=options, max_cache_size="10GB"
+    )
+    loader = litdata.StreamingDataLoader(
+        dataset, batch_size=BATCH_IMAGES, num_workers=workers, collate_fn=_bytes
+    )
+    return lambda: loader

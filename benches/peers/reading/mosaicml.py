@@ -1,4 +1,6 @@
-"""MosaicML StreamingDataset: MDS shards on this disk."""
+"""MosaicML StreamingDataset: MDS shards on this disk or in object storage."""
+
+import os
 
 from streaming import MDSWriter, StreamingDataset
 from streaming.base.util import clean_stale_shared_memory
@@ -46,3 +48,17 @@ def _pad(rows):
 
 def token_epochs(path, workers):
     return _epochs(path, workers, BATCH_DOCUMENTS, _pad)
+
+
+def _bytes(rows):
+    return [row["image"] for row in rows]
+
+
+def remote_epochs(url, endpoint, cache, workers):
+    clean_stale_shared_memory()
+    os.environ["S3_ENDPOINT_URL"] = endpoint
+    dataset = StreamingDataset(remote=url, local=str(cache), shuffle=True, batch_size=BATCH_IMAGES)
+    loader = DataLoader(
+        dataset, BATCH_IMAGES, num_workers=workers, collate_fn=_bytes, persistent_workers=workers > 0
+    )
+    return lambda: loader

@@ -4,13 +4,11 @@
 //! next record after the last one will want the neighbours too: they are decoded together and kept. Random access never
 //! comes here, so it pays nothing.
 //!
-//! The lock is never waited for (see [`shards`](super::shards)) and not held while anything is read.
+//! The lock is never waited for (see [`shards`](super::shards)).
 
 use std::sync::Mutex;
 
-use super::iter::block_end;
 use super::record::Record;
-use super::split::Split;
 
 /// Records that were read ahead.
 #[derive(Debug, Default)]
@@ -26,32 +24,34 @@ struct State {
     block: Vec<Record>,
 }
 
+/// What is known of a record that is asked for.
+pub(super) enum Sought {
+    /// It was read ahead.
+    Found(Record),
+    /// It comes after the last one, so those after it will be wanted as well.
+    Continues,
+    /// Nothing.
+    Alone,
+}
+
 impl Ahead {
-    /// The record `record`, when it continues a sequence and can be read. `most_bytes` bounds what is kept.
-    pub(super) fn get(&self, split: &Split, record: u64, most_bytes: u64) -> Option<Record> {
-        if most_bytes == 0 || record >= split.len() {
-            return None;
+    /// Looks for `record`, and remembers that it was asked for.
+    pub(super) fn seek(&self, record: u64) -> Sought {
+        let Ok(mut state) = self.state.try_lock() else { return Sought::Alone };
+        let continues = record > 0 && state.next == record;
+        state.next = record.saturating_add(1);
+        let place = record.checked_sub(state.block.first().map_or(u64::MAX, Record::ordinal));
+        match place.and_then(|place| state.block.get(usize::try_from(place).ok()?)) {
+            Some(found) => Sought::Found(found.clone()),
+            None if continues => Sought::Continues,
+            None => Sought::Alone,
         }
-        {
-            let mut state = self.state.try_lock().ok()?;
-            let continues = record > 0 && state.next == record;
-            state.next = record + 1; // at most the number of records
-            let place = record.checked_sub(state.block.first().map_or(u64::MAX, Record::ordinal));
-            if let Some(found) = place.and_then(|place| state.block.get(usize::try_from(place).ok()?)) {
-                return Some(found.clone());
-            }
-            if !continues {
-                return None;
-            }
-        }
-        let end = block_end(split, record..split.len(), most_bytes).ok()?;
-        let ordinals: Vec<u64> = (record..end).collect();
-        // Up to the first that cannot be read: that one gives its error when it is asked for.
-        let block: Vec<Record> = split.get_each(&ordinals).ok()?.into_iter().map_while(Result::ok).collect();
-        let first = block.first().cloned();
+    }
+
+    /// Keeps consecutive records, instead of those that were kept.
+    pub(super) fn keep(&self, block: Vec<Record>) {
         if let Ok(mut state) = self.state.try_lock() {
             state.block = block;
         }
-        first
     }
 }

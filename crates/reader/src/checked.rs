@@ -9,8 +9,8 @@ use dsconvert_dataset::error::{Error, Result};
 use dsconvert_dataset::index::IndexFile;
 use dsconvert_dataset::storage::Blob;
 
+use super::common::Common;
 use super::hash::check_sha256;
-use super::split::Split;
 
 /// The parts of the indexes of a split that were hashed.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ impl CheckedIndexes {
     }
 }
 
-impl Split {
+impl Common {
     /// Compares `blobs` with the hashes of `files`, unless that was done (`done`) or checksums are not verified. Threads
     /// that come at the same time do it twice, because a lock could be held for ever in the child of a fork.
     pub(super) fn check_files<'a>(
@@ -41,7 +41,7 @@ impl Split {
         blobs: impl Iterator<Item = &'a Blob>,
         files: &[IndexFile],
     ) -> Result<()> {
-        if done.load(Ordering::Acquire) || !self.state.common.options.verifies() {
+        if done.load(Ordering::Acquire) || !self.options.verifies() {
             return Ok(());
         }
         let mut files = files.iter();

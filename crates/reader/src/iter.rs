@@ -1,11 +1,12 @@
 //! Reading records in order.
 
 use std::iter::FusedIterator;
-use std::ops::Range;
+use std::ops::{Bound, Range, RangeBounds};
 
-use dsconvert_dataset::error::Result;
+use dsconvert_dataset::error::{Error, ErrorKind, Result};
 use dsconvert_dataset::format::Format;
 
+use super::ahead::Sought;
 use super::record::Record;
 use super::split::Split;
 
@@ -28,7 +29,7 @@ pub struct Records {
 }
 
 impl Records {
-    pub(super) fn new(split: Split, range: Range<u64>) -> Self {
+    fn new(split: Split, range: Range<u64>) -> Self {
         Self { split, rest: range, block: Vec::new().into_iter() }
     }
 
@@ -46,9 +47,59 @@ impl Records {
     }
 }
 
+impl Split {
+    /// All records in order. Each shard and row group is read once; see [`Records`].
+    pub fn iter(&self) -> Records {
+        Records::new(self.clone(), 0..self.len())
+    }
+
+    /// The records whose ordinals are in `range`, in order.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::OutOfRange`] when there are not so many records.
+    pub fn iter_range(&self, range: impl RangeBounds<u64>) -> Result<Records> {
+        let start = match range.start_bound() {
+            Bound::Included(&start) => start,
+            Bound::Excluded(&start) => start.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&end) => end.saturating_add(1),
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => self.len(),
+        };
+        if start > end || end > self.len() {
+            let what = format!("split {:?} has {} records, not {start}..{end}", self.name(), self.len());
+            return Err(Error::new(ErrorKind::OutOfRange, what));
+        }
+        Ok(Records::new(self.clone(), start..end))
+    }
+
+    /// The record with the ordinal `record`, when it continues a sequence and can be read; those after it are read with it, as many
+    /// as `most_bytes` allow.
+    pub(super) fn get_ahead(&self, record: u64, most_bytes: u64) -> Option<Record> {
+        if most_bytes == 0 || record >= self.len() {
+            return None;
+        }
+        match self.ahead().seek(record) {
+            Sought::Found(found) => return Some(found),
+            Sought::Alone => return None,
+            Sought::Continues => {}
+        }
+        let end = block_end(self, record..self.len(), most_bytes).ok()?;
+        let ordinals: Vec<u64> = (record..end).collect();
+        // Up to the first that cannot be read: that one gives its error when it is asked for.
+        let block: Vec<Record> = self.get_each(&ordinals).ok()?.into_iter().map_while(Result::ok).collect();
+        let first = block.first().cloned();
+        self.ahead().keep(block);
+        first
+    }
+}
+
 /// Where a block ends that begins with the first of `records` (not empty): at the end of its row group or record batch,
 /// or before it has more than `most_bytes` or [`BLOCK_RECORDS`], but not before it has one record.
-pub(super) fn block_end(split: &Split, records: Range<u64>, most_bytes: u64) -> Result<u64> {
+fn block_end(split: &Split, records: Range<u64>, most_bytes: u64) -> Result<u64> {
     let start = records.start;
     let most = records.end.min(start.saturating_add(BLOCK_RECORDS));
     let grouped = matches!(split.format(), Format::Parquet | Format::Arrow);

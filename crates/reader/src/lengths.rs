@@ -17,7 +17,7 @@ impl Split {
     pub fn length_index(&self) -> Result<&LengthIndex> {
         let index = self.histogram_index()?;
         let files = self.info().map_or(&[][..], |s| &s.length_index);
-        self.check_files(&self.state.checked.permutation, index.permutation_blobs(), files)?;
+        self.state.common.check_files(&self.state.checked.permutation, index.permutation_blobs(), files)?;
         Ok(index)
     }
 
@@ -25,7 +25,7 @@ impl Split {
     pub(super) fn histogram_index(&self) -> Result<&LengthIndex> {
         let index = self.unchecked_length_index()?;
         let files = self.info().map_or(&[][..], |s| std::slice::from_ref(&s.length_histogram));
-        self.check_files(&self.state.checked.histogram, index.histogram_blobs(), files)?;
+        self.state.common.check_files(&self.state.checked.histogram, index.histogram_blobs(), files)?;
         Ok(index)
     }
 

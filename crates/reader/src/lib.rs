@@ -59,6 +59,7 @@ mod ahead;
 pub mod batch;
 mod check;
 mod checked;
+mod common;
 mod dataset;
 #[cfg(feature = "decode")]
 pub mod decode;
@@ -68,6 +69,7 @@ mod iter;
 mod lend;
 mod lengths;
 pub mod loader;
+mod open_options;
 mod record;
 mod shard_file;
 mod shards;
@@ -79,14 +81,13 @@ mod tests;
 mod verify;
 mod warm;
 
-pub use dataset::{
-    DEFAULT_MAPPED_SHARDS, DEFAULT_OPEN_SHARDS, DEFAULT_READ_AHEAD_BYTES, Dataset, OpenOptions,
-};
+pub use dataset::Dataset;
 pub use describe::{
     DatasetDescription, Description, HistogramBucket, MAX_HISTOGRAM_BUCKETS, ShardDescription,
     SplitDescription, describe,
 };
 pub use iter::Records;
+pub use open_options::{DEFAULT_MAPPED_SHARDS, DEFAULT_OPEN_SHARDS, DEFAULT_READ_AHEAD_BYTES, OpenOptions};
 pub use record::Record;
 pub use shard_file::ShardFile;
 pub use split::Split;

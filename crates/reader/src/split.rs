@@ -1,7 +1,6 @@
 //! One split of an opened dataset: finding, reading and checking records.
 
 use std::fmt;
-use std::ops::{Bound, RangeBounds};
 use std::sync::{Arc, OnceLock};
 
 use dsconvert_dataset::error::{Error, ErrorKind, Result};
@@ -14,8 +13,7 @@ use dsconvert_dataset::schema::Schema;
 use super::ahead::Ahead;
 use super::check::check_record;
 use super::checked::CheckedIndexes;
-use super::dataset::Common;
-use super::iter::Records;
+use super::common::Common;
 use super::record::Record;
 use super::shards::OpenShards;
 
@@ -122,6 +120,10 @@ impl Split {
         format!("{}/{}", self.state.common.manifest.fingerprint, self.name())
     }
 
+    pub(super) fn ahead(&self) -> &Ahead {
+        &self.view.ahead
+    }
+
     /// The place in a stored record of the field at `place` of a record of this handle.
     pub(super) fn stored_place(&self, place: usize) -> Option<usize> {
         match &self.view.columns {
@@ -183,7 +185,7 @@ impl Split {
     pub fn record_index(&self) -> Result<&RecordIndex> {
         let index = self.unchecked_record_index()?;
         let files = self.info().map_or(&[][..], |s| &s.record_index);
-        self.check_files(&self.state.checked.records, index.blobs(), files)?;
+        self.state.common.check_files(&self.state.checked.records, index.blobs(), files)?;
         Ok(index)
     }
 
@@ -228,7 +230,7 @@ impl Split {
     pub fn get(&self, record: u64) -> Result<Record> {
         // Only parquet has something to gain: its records are compressed together.
         if self.format() == Format::Parquet
-            && let Some(record) = self.view.ahead.get(self, record, self.state.common.options.ahead_bytes())
+            && let Some(record) = self.get_ahead(record, self.state.common.options.ahead_bytes())
         {
             return Ok(record);
         }
@@ -301,34 +303,6 @@ impl Split {
             None => reader.get_many(at),
             Some(columns) => reader.get_columns(at, &columns),
         }
-    }
-
-    /// All records in order. Each shard and row group is read once; see [`Records`].
-    pub fn iter(&self) -> Records {
-        Records::new(self.clone(), 0..self.len())
-    }
-
-    /// The records whose ordinals are in `range`, in order.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::OutOfRange`] when there are not so many records.
-    pub fn iter_range(&self, range: impl RangeBounds<u64>) -> Result<Records> {
-        let start = match range.start_bound() {
-            Bound::Included(&start) => start,
-            Bound::Excluded(&start) => start.saturating_add(1),
-            Bound::Unbounded => 0,
-        };
-        let end = match range.end_bound() {
-            Bound::Included(&end) => end.saturating_add(1),
-            Bound::Excluded(&end) => end,
-            Bound::Unbounded => self.len(),
-        };
-        if start > end || end > self.len() {
-            let what = format!("split {:?} has {} records, not {start}..{end}", self.name(), self.len());
-            return Err(Error::new(ErrorKind::OutOfRange, what));
-        }
-        Ok(Records::new(self.clone(), start..end))
     }
 
     pub(super) fn check_range(&self, record: u64) -> Result<()> {

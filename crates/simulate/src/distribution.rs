@@ -2,8 +2,8 @@
 
 use crate::error::Error;
 use crate::math::{exp, ln, sqrt};
-use crate::options::{MAX_CV, MAX_TIME_NS};
 use crate::random::{Random, Stream};
+use crate::time::{MAX_CV, MAX_TIME_NS};
 
 /// Family of a distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -14,6 +14,7 @@ mod run;
 mod svg;
 mod sweep;
 mod text;
+mod time;
 mod trace;
 mod verdict;
 
@@ -21,14 +22,12 @@ pub use distribution::{Shape, TimeDistribution};
 pub use engine::simulate;
 pub use error::Error;
 pub use load::{LoadTimes, SlowRuns};
-pub use options::{
-    MAX_BATCHES, MAX_CV, MAX_PREFETCH, MAX_QUEUE, MAX_RUN_NS, MAX_TIME_NS, MAX_WORKERS, Options, Order, Stop,
-    ns_from_ms,
-};
+pub use options::{MAX_BATCHES, MAX_PREFETCH, MAX_QUEUE, MAX_RUN_NS, MAX_WORKERS, Options, Order, Stop};
 pub use page::{MAX_PAGE_BATCHES, page_html};
 pub use report::{Queue, Report, Stalls};
 pub use run::{Batch, Event, EventKind, Run};
 pub use svg::timeline_svg;
 pub use sweep::{Sweep, SweepParameter, SweepPoint, SweepRange};
+pub use time::{MAX_CV, MAX_TIME_NS, ns_from_ms};
 pub use trace::LoadTrace;
 pub use verdict::{Bottleneck, STALL_TOLERANCE, Verdict};

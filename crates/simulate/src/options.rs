@@ -3,6 +3,7 @@
 use crate::distribution::TimeDistribution;
 use crate::error::Error;
 use crate::load::{LoadTimes, SlowRuns};
+use crate::time::{MAX_TIME_NS, ns_from_ms};
 
 /// The most workers that can be simulated.
 pub const MAX_WORKERS: u32 = 1024;
@@ -10,17 +11,10 @@ pub const MAX_WORKERS: u32 = 1024;
 pub const MAX_PREFETCH: u32 = 256;
 /// The largest shared queue.
 pub const MAX_QUEUE: u32 = MAX_WORKERS * MAX_PREFETCH;
-/// The longest single time: one hour.
-pub const MAX_TIME_NS: u64 = 3_600_000_000_000;
 /// The longest run: 1,000,000 s. Times stay below 2⁵³ ns, so that JavaScript represents them exactly.
 pub const MAX_RUN_NS: u64 = 1_000_000_000_000_000;
 /// The most batches that one run delivers.
 pub const MAX_BATCHES: u64 = 1_000_000;
-/// The largest coefficient of variation.
-pub const MAX_CV: f64 = 10.0;
-
-const NS_PER_MS: f64 = 1e6;
-
 /// How batches are assigned to workers and delivered to the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
@@ -100,22 +94,6 @@ pub struct Options {
     pub seed: u64,
     /// End of the run.
     pub stop: Stop,
-}
-
-/// Converts milliseconds to nanoseconds, for the option named `option`.
-///
-/// # Errors
-///
-/// If `ms` is negative, not finite, or more than an hour.
-pub fn ns_from_ms(option: &'static str, ms: f64) -> Result<u64, Error> {
-    let most = MAX_TIME_NS as f64 / NS_PER_MS;
-    if !ms.is_finite() || ms < 0.0 {
-        return Err(Error::new(option, format!("{ms} is not a number of milliseconds of at least 0")));
-    }
-    if ms > most {
-        return Err(Error::new(option, format!("{ms} ms is above the maximum of {most} ms (one hour)")));
-    }
-    Ok((ms * NS_PER_MS + 0.5).floor() as u64)
 }
 
 impl Options {

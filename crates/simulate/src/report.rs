@@ -67,8 +67,15 @@ fn clipped(from: Option<u64>, to: Option<u64>, end: u64) -> u64 {
     from.map_or(0, |from| to.unwrap_or(end).min(end).saturating_sub(from))
 }
 
+impl Run {
+    /// Summary of the run.
+    pub fn report(&self) -> Report {
+        Report::of(self)
+    }
+}
+
 impl Report {
-    pub(crate) fn of(run: &Run) -> Self {
+    fn of(run: &Run) -> Self {
         let end = run.end_ns;
         let duration = end.max(1) as f64;
         let (mut computing, mut transferring, mut loading, mut queued, mut held) = (0, 0, 0, 0, 0);

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use crate::options::Options;
-use crate::report::Report;
 
 /// One batch on its way from a worker to the model. Times are `None` if the run ended before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -163,10 +162,5 @@ impl Run {
             }
             (None, _) => ns,
         }
-    }
-
-    /// Summary of the run.
-    pub fn report(&self) -> Report {
-        Report::of(self)
     }
 }

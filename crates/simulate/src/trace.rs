@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::distribution::round_ns;
 use crate::error::Error;
-use crate::options::{MAX_TIME_NS, ns_from_ms};
+use crate::time::{MAX_TIME_NS, ns_from_ms};
 
 /// The most load times of a trace.
 const MAX_TRACE: usize = 10_000_000;

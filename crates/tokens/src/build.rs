@@ -1,9 +1,9 @@
 //! Making a [`Tokenizer`]: what is added around a document, which engine works.
 
 use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, available_parallelism};
+use std::thread::available_parallelism;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -214,27 +214,22 @@ impl Tokenizer {
     }
 }
 
-/// Does both, at the same time where there is more than one processor.
+/// Does both, at the same time where there is more than one processor and a thread to be had.
 fn both<A, B: Send>(one: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -> (A, B) {
-    if available_parallelism().is_ok_and(|count| count.get() == 1) {
+    let is_single = available_parallelism().is_ok_and(|count| count.get() == 1);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).thread_name(|_| "tables".to_owned());
+    let Some(pool) = (!is_single).then(|| pool.build().ok()).flatten() else {
         return (one(), other());
-    }
-    // Where no thread can be started, this one takes the work back.
-    let other = Mutex::new(Some(other));
-    let take = || other.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let (one, made) = std::thread::scope(|scope| {
-        let made = Builder::new()
-            .name("tables".to_owned())
-            .spawn_scoped(scope, || caught(|| take().map(|other| other())))
-            .ok();
-        let one = one();
-        let made = made.map(|made| made.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        (one, made.and_then(|made| made.unwrap_or_else(|panic| resume_unwind(Box::new(panic)))))
+    };
+    let mut made = None;
+    let one = pool.in_place_scope(|scope| {
+        scope.spawn(|_| made = Some(caught(other)));
+        one()
     });
-    match (made, take()) {
-        (Some(made), _) => (one, made),
-        (None, Some(other)) => (one, other()),
-        (None, None) => resume_unwind(Box::new("a thread has lost its work")),
+    match made {
+        Some(Ok(made)) => (one, made),
+        Some(Err(panic)) => resume_unwind(Box::new(panic)),
+        None => resume_unwind(Box::new("a thread has lost its work")),
     }
 }
 

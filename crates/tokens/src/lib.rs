@@ -14,6 +14,7 @@ mod id_set;
 mod ids;
 mod info;
 mod load;
+mod masks;
 mod options;
 mod outline;
 mod panics;

@@ -1,10 +1,7 @@
 //! The state of one thread.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-
 use crate::engine::fast::buffers::Buffers;
-use crate::sentencepiece::SentencePieceBuffers;
+use crate::sentencepiece::buffers::SentencePieceBuffers;
 
 /// Buffers and the word cache of one thread.
 ///
@@ -16,30 +13,20 @@ pub struct Scratch {
     sentencepiece: Option<Box<SentencePieceBuffers>>,
     /// Ids that are being made.
     pub(crate) ids: Vec<u32>,
-    /// Number of other threads that are idle.
-    pub(crate) idle: Arc<AtomicUsize>,
 }
 
 impl Scratch {
     /// For the tokenizer with this serial number.
     pub(crate) fn new(serial: u64) -> Self {
-        Self { serial, buffers: None, sentencepiece: None, ids: Vec::new(), idle: Arc::default() }
-    }
-
-    /// Encodes long texts with the help of additional threads, at most as many as `idle` holds at the time. A caller with its own
-    /// thread pool keeps there how many of its threads have nothing to do; the default of 0 starts none.
-    #[must_use]
-    pub fn with_idle(mut self, idle: Arc<AtomicUsize>) -> Self {
-        self.idle = idle;
-        self
+        Self { serial, buffers: None, sentencepiece: None, ids: Vec::new() }
     }
 
     /// Replaces buffers that a panic may have left half modified.
     pub fn renew(&mut self) {
-        *self = self.sibling().with_idle(Arc::clone(&self.idle));
+        *self = self.sibling();
     }
 
-    /// An empty one for the same tokenizer, without idle threads.
+    /// An empty one for the same tokenizer.
     pub(crate) fn sibling(&self) -> Self {
         Self::new(self.serial)
     }
@@ -47,7 +34,7 @@ impl Scratch {
     /// Empties it unless it is of the tokenizer with this serial number.
     pub(crate) fn claim(&mut self, serial: u64) {
         if self.serial != serial {
-            *self = Self::new(serial).with_idle(Arc::clone(&self.idle));
+            *self = Self::new(serial);
         }
     }
 

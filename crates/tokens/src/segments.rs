@@ -1,4 +1,5 @@
-//! The ids of a whole text. A long one is encoded segment by segment, with the help of idle threads.
+//! The ids of a whole text. A long one is encoded segment by segment, with the help of the idle threads
+//! of the pool in which this is called.
 //!
 //! The engine decides where a text can be divided ([`Engine::divide`]), and the ids are the same however it is divided and
 //! whichever thread encodes a segment. The `u32` ids of an engine take more memory than the caller's [`IdSink`] may need, so those
@@ -8,8 +9,6 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use std::thread::Builder;
 
 use crate::engine::fast::between_words::between_words;
 use crate::engine::{Engine, Outcome};
@@ -71,11 +70,6 @@ impl<'a> Divided<'a> {
         Self { engine, text, segments, next: AtomicUsize::new(0), made: Mutex::default() }
     }
 
-    /// Number of segments that no thread has started.
-    fn left(&self) -> usize {
-        self.segments.len().saturating_sub(self.next.load(Ordering::Relaxed))
-    }
-
     fn made(&self) -> MutexGuard<'_, BTreeMap<usize, Made>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -102,6 +96,11 @@ pub(crate) struct SegmentEncoder<'a> {
     pub(crate) suffix: &'a [u32],
     /// Control tokens that text must not become.
     pub(crate) hidden: &'a IdSet,
+}
+
+/// Number of other threads of the pool in which this is called; 0 elsewhere.
+fn helpers() -> usize {
+    rayon::current_thread_index().map_or(0, |_| rayon::current_num_threads() - 1)
 }
 
 impl SegmentEncoder<'_> {
@@ -171,26 +170,25 @@ impl SegmentEncoder<'_> {
                 given += 1;
             }
         };
-        let going_on = std::thread::scope(|scope| {
-            let mut helpers = 0;
+        let mut encode_own = |scratch: &mut Scratch| {
             let mut going_on = Ok(true);
             while matches!(going_on, Ok(true)) && self.encode_next(divided, scratch) {
-                while helpers < scratch.idle.load(Ordering::Relaxed).min(divided.left()) {
-                    let sibling = scratch.sibling();
-                    let help = move || {
-                        let mut scratch = sibling;
-                        while self.encode_next(divided, &mut scratch) {}
-                    };
-                    if Builder::new().name("segments".to_owned()).spawn_scoped(scope, help).is_err() {
-                        break;
-                    }
-                    helpers += 1;
-                }
                 going_on = give();
             }
             divided.next.store(divided.segments.len(), Ordering::Relaxed);
             going_on
-        })?;
+        };
+        let going_on = match helpers().min(divided.segments.len() - 1) {
+            0 => encode_own(scratch),
+            // A thread that has nothing else to do takes one of these; what nobody takes ends at once.
+            helpers => rayon::in_place_scope(|scope| {
+                for _ in 0..helpers {
+                    let mut scratch = scratch.sibling();
+                    scope.spawn(move |_| while self.encode_next(divided, &mut scratch) {});
+                }
+                encode_own(scratch)
+            }),
+        }?;
         if !going_on || !give()? {
             return Ok(None);
         }

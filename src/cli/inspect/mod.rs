@@ -5,6 +5,7 @@ mod classes;
 mod describe;
 mod record;
 mod records;
+mod repair;
 mod report;
 mod verify;
 
@@ -16,8 +17,9 @@ use std::path::{Path, PathBuf};
 
 use self::classes::ClassCounts;
 use super::{Ending, print};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::options::default_threads;
+use crate::printable::printable;
 use crate::reader::{Dataset, Split, describe as describe_path};
 use crate::storage::{Access, stat};
 
@@ -60,6 +62,13 @@ pub(super) struct Args {
     /// Compares all checksums, decodes every record, and compares indexes and counts.
     #[arg(long)]
     verify: bool,
+
+    /// With --verify: make damaged files again from the sources, with the bytes that were committed
+    ///
+    /// The options are taken from the manifest, and the units of damaged shards are converted again. Sources that have
+    /// changed, and files that come out with other bytes, are refused.
+    #[arg(long, value_name = "SRC", num_args = 1.., requires = "verify", conflicts_with = "json")]
+    repair: Option<Vec<PathBuf>>,
 
     /// Write README.md into the directory: a card with which the Hugging Face Hub and load_dataset open it as it is
     ///
@@ -111,7 +120,7 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
     let access = if args.no_mmap { Access::Read } else { Access::Map };
     let mut out = BufWriter::new(io::stdout().lock());
     let ending = if args.verify {
-        verify::exec(&args.path, access, args.threads.unwrap_or_else(default_threads), args.json, &mut out)?
+        verify_and_repair(args, access, &mut out)?
     } else if args.card {
         card::exec(&args.path, access, &mut out)?;
         Ending::Fine
@@ -135,6 +144,31 @@ pub(super) fn exec(args: &Args) -> Result<Ending> {
     Ok(ending)
 }
 
+/// Verifies, and repairs what is wrong if that is wanted.
+fn verify_and_repair(args: &Args, access: Access, out: &mut Out) -> Result<Ending> {
+    let threads = args.threads.unwrap_or_else(default_threads);
+    let Some(sources) = &args.repair else {
+        return verify::exec(&args.path, access, threads, args.json, out);
+    };
+    if is_shard(&args.path)? {
+        return Err(Error::usage("a single shard cannot be repaired")
+            .at_path(&args.path)
+            .help("name its dataset"));
+    }
+    match verify::exec(&args.path, access, threads, false, out) {
+        Ok(Ending::Fine) => return Ok(Ending::Fine),
+        Ok(_) => {}
+        // Without its shard table, a dataset cannot even be opened.
+        Err(error) if error.kind() == ErrorKind::Corrupt => {
+            writeln!(out, "{}", printable(&error.to_string())).map_err(print_error)?;
+        }
+        Err(error) => return Err(error),
+    }
+    out.flush().map_err(print_error)?;
+    repair::exec(dir_of(&args.path)?, sources, args.threads)?;
+    verify::exec(&args.path, access, threads, false, out)
+}
+
 /// Whether `path` is a shard rather than a dataset.
 fn is_shard(path: &Path) -> Result<bool> {
     Ok(is_file(path)? && path.file_name().is_none_or(|name| name != crate::manifest::MANIFEST_NAME))
@@ -144,9 +178,14 @@ fn is_file(path: &Path) -> Result<bool> {
     Ok(stat(path)?.is_some_and(|meta| meta.is_file()))
 }
 
+/// The directory of the dataset at `path`, which may also name its manifest.
+fn dir_of(path: &Path) -> Result<&Path> {
+    Ok(if is_file(path)? { path.parent().unwrap_or(path) } else { path })
+}
+
 /// The dataset at `path`, which may also name its manifest.
 fn open_dataset(path: &Path, access: Access) -> Result<Dataset> {
-    let dir = if is_file(path)? { path.parent().unwrap_or(path) } else { path };
+    let dir = dir_of(path)?;
     crate::reader::OpenOptions::new().access(access).open(dir)
 }
 

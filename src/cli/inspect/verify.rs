@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::printable::{printable, printable_path};
 use crate::reader::{Record, ShardFile, VerifyOptions, verify};
 use crate::storage::Access;
-use crate::transform::image::{Encode, ImageOptions, ImageTransform, Outcome, Scratch};
+use crate::transform::image::{Encode, ImageOptions, ImageOutcome, ImageScratch, ImageTransform};
 
 /// Runs it.
 pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out: &mut Out) -> Result<Ending> {
@@ -56,9 +56,9 @@ pub(super) fn exec(path: &Path, access: Access, threads: usize, json: bool, out:
             writeln!(out, "and {more} more files not of this dataset").map_err(print_error)?;
         }
         if !report.problems.is_empty() {
-            let help =
-                "to make damaged shards again: run the command that made the dataset with --resume=repair";
-            writeln!(out, "{help}").map_err(print_error)?;
+            let path = printable_path(path);
+            writeln!(out, "to repair it from its sources: dsconvert inspect {path} --verify --repair SRC…")
+                .map_err(print_error)?;
         }
         let verdict = if report.is_ok() { "whole" } else { "NOT WHOLE" };
         writeln!(
@@ -131,13 +131,13 @@ fn check_image(record: &Record, transform: &ImageTransform, raw: Option<u64>) ->
             found => Err(format!("the image has {found} samples, its size asks for {expected}")),
         };
     }
-    match transform.convert(&Bytes::clone(image), &mut Scratch::new()) {
-        Ok(Outcome::Converted(found)) if (found.width, found.height) == (width, height) => Ok(()),
-        Ok(Outcome::Converted(found)) => Err(format!(
+    match transform.convert(&Bytes::clone(image), &mut ImageScratch::new()) {
+        Ok(ImageOutcome::Converted(found)) if (found.width, found.height) == (width, height) => Ok(()),
+        Ok(ImageOutcome::Converted(found)) => Err(format!(
             "the image has {}×{} pixels, its fields say {width}×{height}",
             found.width, found.height
         )),
-        Ok(Outcome::Filtered(_)) => Ok(()),
+        Ok(ImageOutcome::Filtered(_)) => Ok(()),
         Err(reject) => Err(format!("the image does not decode: {}", reject.message)),
     }
 }

@@ -1,19 +1,21 @@
 //! Images on their way into records.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::feed::FilesTask;
+use super::class_ordinals::ClassOrdinals;
+use super::feed::FileFeed;
 use super::image_fields::ImageField;
 use super::job::ImagesJob;
 use super::row::ImageRow;
-use super::tables::{ClassOrdinals, TableTask};
-use super::tars::TarTask;
+use super::tables::TableFeed;
+use super::tars::TarFeed;
+use super::task::{FilesTask, Task};
 use crate::error::Result;
 use crate::options::RunOptions;
 use crate::panics::contained;
@@ -21,26 +23,18 @@ use crate::pipeline::conversion::{Conversion, Converting, Feed};
 use crate::pipeline::dedup::{Candidate, duplicates};
 use crate::pipeline::memory::{Pool, Shares};
 use crate::pipeline::outcome::{Outcome, Outcomes};
-use crate::pipeline::progress::Stop;
 use crate::pipeline::stage::Stages;
+use crate::pipeline::stop::Stop;
 use crate::pipeline::testing::item_panic_point;
+use crate::pipeline::workers::Workers;
 use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{FieldType, LABEL};
 use crate::source::listing::Detail;
+use crate::source::source_file::SourceFile;
 use crate::source::stream::Broken;
-use crate::source::walk::SourceFile;
+use crate::source::webdataset::is_tar;
 use crate::threads;
-use crate::transform::image::{self as transform, DEFAULT_KEPT_BYTES, Header, Scratch};
-
-/// A piece of work.
-pub(in crate::pipeline) enum Task {
-    /// Files.
-    Files(FilesTask),
-    /// Samples of a tar file.
-    Tar(TarTask),
-    /// Rows of a Parquet file.
-    Table(TableTask),
-}
+use crate::transform::image::{self as transform, DEFAULT_KEPT_BYTES, Header, ImageScratch};
 
 /// An image with all that is known of it.
 pub(super) struct Item {
@@ -67,22 +61,20 @@ pub(in crate::pipeline) struct Images<'a> {
 
 impl Conversion for Images<'_> {
     type Task = Task;
-    type Scratch = Scratch;
+    type Scratch = ImageScratch;
 
-    fn scratch(&self, _idle: &Arc<AtomicUsize>) -> Scratch {
-        Scratch::keeping(self.kept_bytes)
+    fn scratch(&self) -> ImageScratch {
+        ImageScratch::keeping(self.kept_bytes)
     }
 
-    fn prepare(&self, work: &Path, threads: usize, stop: &Stop) -> Result<()> {
+    fn prepare(&self, work: &Path, workers: &Workers, stop: &Stop) -> Result<()> {
         let job = self.job;
         if job.options.dedup.is_some() {
             let whole = |ordinal: &usize| job.details.get(*ordinal).is_none_or(|d| d.defect.is_none());
-            let candidate = |ordinal: usize| {
-                let file = &job.files[ordinal];
-                Candidate { planned: job.planned(file), ordinal }
-            };
-            let candidates = (0..job.files.len()).filter(whole).map(candidate).collect();
-            let found = duplicates(candidates, work, threads, stop)?;
+            let candidates = (0..).zip(&job.files).filter(|(ordinal, _)| whole(ordinal));
+            let candidate = |(ordinal, file)| Candidate { planned: job.planned(&file), ordinal };
+            let candidates = candidates.map(candidate).collect();
+            let found = duplicates(candidates, work, workers, stop)?;
             self.duplicates.get_or_init(|| found);
         }
         Ok(())
@@ -93,10 +85,10 @@ impl Conversion for Images<'_> {
     }
 
     fn open(&self, unit: u32, _careful: bool) -> Result<Box<dyn Feed<Task> + '_>> {
-        self.job.feed(self.job.units[unit as usize].clone())
+        feed(self.job, self.job.units[unit as usize].clone())
     }
 
-    fn convert(&self, task: Task, scratch: &mut Scratch, out: &mut Outcomes) -> Result<Converting> {
+    fn convert(&self, task: Task, scratch: &mut ImageScratch, out: &mut Outcomes) -> Result<Converting> {
         match task {
             Task::Files(task) => self.files(task, scratch, out)?,
             Task::Tar(task) => self.tar(task, scratch, out),
@@ -104,6 +96,16 @@ impl Conversion for Images<'_> {
         }
         Ok(Converting::Done)
     }
+}
+
+/// The tasks of a unit: of one container, or of several files.
+pub(super) fn feed(job: &ImagesJob, files: Range<usize>) -> Result<Box<dyn Feed<Task> + '_>> {
+    let first = job.file(files.start)?;
+    Ok(match job.is_container(&first) {
+        true if is_tar(&first.origin) => Box::new(TarFeed::open(job, files.start)?),
+        true => Box::new(TableFeed::open(job, files.start)?),
+        false => Box::new(FileFeed::new(job, files)),
+    })
 }
 
 impl<'a> Images<'a> {
@@ -118,10 +120,10 @@ impl<'a> Images<'a> {
         }
     }
 
-    fn files(&self, task: FilesTask, scratch: &mut Scratch, out: &mut Outcomes) -> Result<()> {
-        let FilesTask { files, opened } = task;
+    fn files(&self, task: FilesTask, scratch: &mut ImageScratch, out: &mut Outcomes) -> Result<()> {
+        let FilesTask { first, files, opened } = task;
         let mut opened = opened.into_iter();
-        for (ordinal, file) in files.clone().zip(&self.job.files[files]) {
+        for (ordinal, file) in (first..).zip(&files) {
             let opened = opened.next().flatten();
             let detail = self.job.details.get(ordinal);
             if let Some(defect) = detail.and_then(|d| d.defect.as_deref()) {
@@ -158,7 +160,7 @@ impl<'a> Images<'a> {
             }
             let split = self.job.split_of(file);
             if let Some(&first) = self.duplicates.get().and_then(|found| found.get(&ordinal)) {
-                let (origin, of) = (file.origin.clone(), self.job.files[first].origin.clone());
+                let (origin, of) = (file.origin.clone(), self.job.file(first)?.origin);
                 out.list.push(Outcome::Duplicate { split, origin, of });
                 continue;
             }
@@ -178,7 +180,7 @@ impl<'a> Images<'a> {
         detail: Option<&Detail>,
         split: u16,
         bytes: &Bytes,
-        scratch: &mut Scratch,
+        scratch: &mut ImageScratch,
         out: &mut Outcomes,
     ) -> Result<Outcome, Reject> {
         let label = match self.job.folders.label_of(file) {
@@ -203,7 +205,11 @@ impl<'a> Images<'a> {
 
     /// Converts a large image on a thread of its own. The allocator keeps for each thread what that thread has freed; so
     /// it keeps it for as many threads as there are large images under way, and not for every worker that ever met one.
-    fn convert_apart(&self, bytes: &Bytes, scratch: &mut Scratch) -> Result<transform::Outcome, Reject> {
+    fn convert_apart(
+        &self,
+        bytes: &Bytes,
+        scratch: &mut ImageScratch,
+    ) -> Result<transform::ImageOutcome, Reject> {
         let apart = std::thread::scope(|scope| {
             let convert = || self.job.transform.convert(bytes, scratch);
             let apart = threads::named("large image").spawn_scoped(scope, convert).ok()?;
@@ -218,8 +224,8 @@ impl<'a> Images<'a> {
         &self,
         bytes: &Bytes,
         header: &Header,
-        scratch: &mut Scratch,
-    ) -> Result<transform::Outcome, Reject> {
+        scratch: &mut ImageScratch,
+    ) -> Result<transform::ImageOutcome, Reject> {
         let _held = self.pixels.wait_for(header.memory_bytes);
         if header.memory_bytes > self.kept_bytes as u64 {
             self.convert_apart(bytes, scratch)
@@ -234,7 +240,7 @@ impl<'a> Images<'a> {
         field: &ImageField,
         bytes: &Bytes,
         image: &Header,
-        scratch: &mut Scratch,
+        scratch: &mut ImageScratch,
     ) -> Result<Bytes, Reject> {
         let of_member = |reject: Reject| {
             Reject::new(reject.code, format!("the member {:?}: {}", field.member, reject.message))
@@ -252,9 +258,9 @@ impl<'a> Images<'a> {
             return Err(of_member(Reject::new(RejectCode::InvalidValue, message)));
         }
         match self.convert_within(bytes, &header, scratch).map_err(of_member)? {
-            transform::Outcome::Converted(image) => Ok(image.bytes),
+            transform::ImageOutcome::Converted(image) => Ok(image.bytes),
             // Of the size of its image, which is not filtered.
-            transform::Outcome::Filtered(reason) => {
+            transform::ImageOutcome::Filtered(reason) => {
                 Err(of_member(Reject::new(RejectCode::InvalidValue, reason.name())))
             }
         }
@@ -265,7 +271,7 @@ impl<'a> Images<'a> {
         &self,
         sample: Item,
         split: u16,
-        scratch: &mut Scratch,
+        scratch: &mut ImageScratch,
         out: &mut Outcomes,
     ) -> Result<Outcome, Reject> {
         let Item { origin, bytes, label, values: mut more, further } = sample;
@@ -276,10 +282,10 @@ impl<'a> Images<'a> {
         })?;
         let header = self.job.transform.peek(bytes)?;
         let image = match self.convert_within(bytes, &header, scratch)? {
-            transform::Outcome::Filtered(reason) => {
+            transform::ImageOutcome::Filtered(reason) => {
                 return Ok(Outcome::Filtered { split, origin, reason: reason.name().to_owned() });
             }
-            transform::Outcome::Converted(image) => image,
+            transform::ImageOutcome::Converted(image) => image,
         };
         if image.passthrough {
             out.note("passed_through");

@@ -1,28 +1,32 @@
 //! Runs of files: units and tasks.
 
+use std::borrow::Borrow;
 use std::ops::Range;
 
-use crate::source::walk::SourceFile;
+use crate::source::source_file::SourceFile;
 
 /// Cuts the listing into runs of at most `max_files` files and about `max_bytes` bytes; some files stand alone.
 pub(super) fn divide(
-    files: &[SourceFile],
+    files: impl Iterator<Item = impl Borrow<SourceFile>>,
     max_files: usize,
     max_bytes: u64,
     alone: impl Fn(&SourceFile) -> bool,
 ) -> Vec<Range<usize>> {
     let mut units = Vec::new();
-    let (mut start, mut bytes) = (0, 0);
-    for (i, file) in files.iter().enumerate() {
-        let apart = i > start && (alone(file) || alone(&files[i - 1]));
-        if i > start && (apart || i - start == max_files || bytes + file.bytes > max_bytes) {
-            units.push(start..i);
-            (start, bytes) = (i, 0);
+    let (mut start, mut end, mut bytes, mut was_alone) = (0, 0, 0, false);
+    for file in files {
+        let file = file.borrow();
+        let is_alone = alone(file);
+        let is_full = is_alone || was_alone || end - start == max_files || bytes + file.bytes > max_bytes;
+        if end > start && is_full {
+            units.push(start..end);
+            (start, bytes) = (end, 0);
         }
+        (end, was_alone) = (end + 1, is_alone);
         bytes += file.bytes;
     }
-    if start < files.len() {
-        units.push(start..files.len());
+    if start < end {
+        units.push(start..end);
     }
     units
 }
@@ -45,9 +49,9 @@ mod tests {
                 member: None,
             })
             .collect();
-        assert_eq!(divide(&files, 3, 6, |_| false), [0..2, 2..4, 4..5, 5..6]);
-        assert_eq!(divide(&files, 2, 100, |_| false), [0..2, 2..4, 4..6]);
-        assert_eq!(divide(&files, 9, 100, |f| f.bytes > 4), [0..1, 1..4, 4..5, 5..6]);
-        assert!(divide(&[], 2, 100, |_| false).is_empty());
+        assert_eq!(divide(files.iter(), 3, 6, |_| false), [0..2, 2..4, 4..5, 5..6]);
+        assert_eq!(divide(files.iter(), 2, 100, |_| false), [0..2, 2..4, 4..6]);
+        assert_eq!(divide(files.iter(), 9, 100, |f| f.bytes > 4), [0..1, 1..4, 4..5, 5..6]);
+        assert!(divide(files[..0].iter(), 2, 100, |_| false).is_empty());
     }
 }

@@ -2,55 +2,61 @@
 
 use std::ops::Range;
 
-use super::convert::Task;
 use super::divide::divide;
 use super::job::ImagesJob;
+use super::task::{FilesTask, Task};
 use crate::error::Result;
 use crate::pipeline::conversion::Feed;
-use crate::source::opened::OpenedFile;
+use crate::source::file_list::Iter;
 
 /// Files of one task.
 const TASK_FILES: usize = 8;
 /// Source bytes of one task, unless one file alone has more.
 const TASK_BYTES: u64 = 1 << 20;
 
-/// Files to be converted, by ordinal.
-#[derive(Default)]
-pub(in crate::pipeline) struct FilesTask {
-    pub(super) files: Range<usize>,
-    /// One per file, or none: files in object storage, whose bytes are on their way while other tasks are converted.
-    pub(super) opened: Vec<Option<OpenedFile>>,
-}
-
 /// Groups of files.
 pub(super) struct FileFeed<'a> {
     job: &'a ImagesJob,
-    tasks: std::vec::IntoIter<Range<usize>>,
+    /// Ordinal of the next file, which is the first of the next task.
+    next: usize,
+    files: Iter<'a>,
+    tasks: std::vec::IntoIter<PlannedTask>,
 }
 
 impl<'a> FileFeed<'a> {
     pub(super) fn new(job: &'a ImagesJob, files: Range<usize>) -> Self {
-        let start = files.start;
-        let tasks = divide(&job.files[files], TASK_FILES, TASK_BYTES, |_| false);
-        let tasks: Vec<_> = tasks.into_iter().map(|task| start + task.start..start + task.end).collect();
-        Self { job, tasks: tasks.into_iter() }
+        let tasks = divide(job.files.range(files.clone()), TASK_FILES, TASK_BYTES, |_| false);
+        let mut sizes = job.files.range(files.clone()).map(|file| file.bytes);
+        let tasks: Vec<_> = tasks
+            .into_iter()
+            .map(|task| PlannedTask {
+                bytes: sizes.by_ref().take(task.len()).sum::<u64>() * 2,
+                files: task.len(),
+            })
+            .collect();
+        Self { job, next: files.start, files: job.files.range(files), tasks: tasks.into_iter() }
     }
+}
 
+/// A task that is not made yet.
+struct PlannedTask {
     /// Bytes that the task holds: its files, and about as much again for the records.
-    fn bytes(&self, task: &Range<usize>) -> u64 {
-        self.job.files[task.clone()].iter().map(|f| f.bytes).sum::<u64>() * 2
-    }
+    bytes: u64,
+    /// Number of files.
+    files: usize,
 }
 
 impl Feed<Task> for FileFeed<'_> {
     fn next_bytes(&self) -> u64 {
-        self.tasks.as_slice().first().map_or(0, |task| self.bytes(task))
+        self.tasks.as_slice().first().map_or(0, |task| task.bytes)
     }
 
     fn next(&mut self) -> Result<Option<(Task, u64)>> {
         Ok(self.tasks.next().map(|task| {
-            let bytes = self.bytes(&task);
-            (Task::Files(FilesTask { opened: self.job.open_ahead(task.clone()), files: task }), bytes)
+            let files: Vec<_> = self.files.by_ref().take(task.files).collect();
+            let first = self.next;
+            self.next += files.len();
+            (Task::Files(FilesTask { first, opened: self.job.open_ahead(first, &files), files }), task.bytes)
         }))
     }
 }

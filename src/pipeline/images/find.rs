@@ -6,22 +6,27 @@ use std::path::PathBuf;
 use serde_json::json;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::find_tables::{FoundTables, find_tables};
 use super::image_fields::{ImageField, ImageFields, look_into};
 use super::options::{ImagesOptions, Naming};
-use super::tables::{FoundTables, find_tables};
-use super::tars::tar_fields;
+use super::tar_fields::tar_fields;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::SourceSpec;
 use crate::printable::printable;
 use crate::schema::{Field, Kind};
 use crate::source::begins_as_any_image;
+use crate::source::file_list::{ChosenFiles, FileList};
+use crate::source::found_files::Listing;
 use crate::source::image_table::is_parquet;
-use crate::source::labels::{Folders, Layout};
+use crate::source::labels::Folders;
+use crate::source::layout::Layout;
 use crate::source::listing::Detail;
 use crate::source::metadata::{BESIDE_NAMES, Metadata, list_beside};
 use crate::source::skipped::SkippedTypes;
-use crate::source::splits::{Names, SplitBy};
-use crate::source::walk::{Listing, SourceFile, list};
+use crate::source::source_file::SourceFile;
+use crate::source::split_by::SplitBy;
+use crate::source::splits::Names;
+use crate::source::walk::list;
 use crate::source::warning::Warning;
 use crate::source::webdataset::is_tar;
 use crate::source::zip::{Archives, ExpandedListing, is_archive, is_image_name};
@@ -33,7 +38,7 @@ const SNIFFED_FILES: usize = 16;
 /// What the sources hold.
 #[derive(Default)]
 pub(super) struct FoundImages {
-    pub(super) files: Vec<SourceFile>,
+    pub(super) files: FileList,
     /// One per file, or none at all.
     pub(super) details: Vec<Detail>,
     pub(super) skipped: SkippedTypes,
@@ -62,14 +67,13 @@ impl FoundImages {
     /// even without labels, unless folders are asked for.
     pub(super) fn folders(&self, options: &ImagesOptions) -> Result<Folders> {
         let layout = options.layout;
-        let placed: Vec<&SourceFile> = match self.walked {
+        let placed = match self.walked {
             true => images_among(&self.files, options, self.image_tables),
             // What has no safe path is in no folder either.
-            false => self.files.iter().filter(|f| !f.is_named()).collect(),
+            false => ChosenFiles::filtered(&self.files, |f| !f.is_named()),
         };
         let is_table = |f: &SourceFile| self.image_tables && is_parquet(&f.origin);
-        let is_image = |f: &&SourceFile| !(self.walked && (is_tar(&f.origin) || is_table(f)));
-        let images: Vec<&SourceFile> = placed.iter().copied().filter(is_image).collect();
+        let images = placed.also(|f| !(self.walked && (is_tar(&f.origin) || is_table(f))));
         // What the name of one image says of a split is chance; a tar file is named for what is in it.
         let names = if images.is_empty() && !placed.is_empty() { Names::Words } else { Names::Folders };
         let mut folders = Folders::of(&placed, layout, names)?;
@@ -102,40 +106,33 @@ impl FoundImages {
 
 /// The files that may be images or tar files: what lies beside them says nothing of splits and classes. Where no name in
 /// a folder is that of an image, some of its files are looked into.
-fn images_among<'a>(
-    files: &'a [SourceFile],
-    options: &ImagesOptions,
-    image_tables: bool,
-) -> Vec<&'a SourceFile> {
+fn images_among<'a>(files: &'a FileList, options: &ImagesOptions, image_tables: bool) -> ChosenFiles<'a> {
     let by_name = |f: &SourceFile| {
         let name = f.origin.rsplit('/').next().unwrap_or_default();
         is_tar(name) || has_image_extension(name) || (image_tables && is_parquet(name))
     };
     let planned = |file: &SourceFile| file.planned(&options.sources, options.follow_symlinks);
     let mut named = HashSet::new();
-    for file in files.iter().filter(|f| by_name(f)) {
-        named.insert(parent(file));
-    }
-    // Files looked into and whether one of them is an image, by folder.
-    let mut looked: HashMap<&str, (usize, bool)> = HashMap::new();
-    let mut kept = Vec::new();
-    for file in files {
-        let is_image = by_name(file)
-            || (!named.contains(parent(file)) && {
-                let (count, found) = looked.entry(parent(file)).or_default();
-                if !*found && *count < SNIFFED_FILES {
-                    *count += 1;
-                    // A file that cannot be read is a failure of the run, not of the plan.
-                    *found = begins_as_any_image(&planned(file)).unwrap_or(true);
-                }
-                // A folder with more files may have images among the others.
-                *found || *count == SNIFFED_FILES
-            });
-        if is_image {
-            kept.push(file);
+    for file in files.iter().filter(by_name) {
+        if !named.contains(parent(&file)) {
+            named.insert(parent(&file).to_owned());
         }
     }
-    kept
+    // Files looked into and whether one of them is an image, by folder.
+    let mut looked: HashMap<String, (usize, bool)> = HashMap::new();
+    ChosenFiles::filtered(files, |file| {
+        if by_name(file) || named.contains(parent(file)) {
+            return by_name(file);
+        }
+        let (count, found) = looked.entry(parent(file).to_owned()).or_default();
+        if !*found && *count < SNIFFED_FILES {
+            *count += 1;
+            // A file that cannot be read is a failure of the run, not of the plan.
+            *found = begins_as_any_image(&planned(file)).unwrap_or(true);
+        }
+        // A folder with more files may have images among the others.
+        *found || *count == SNIFFED_FILES
+    })
 }
 
 /// Whether the file is one that describes the images beside it.
@@ -165,6 +162,7 @@ pub(super) fn find(options: &ImagesOptions) -> Result<FoundImages> {
         Naming::Walk | Naming::WalkOnly => walk(options),
         Naming::FilesFrom(from) => {
             let (files, details) = from.list(one_folder(&options.sources)?, options.follow_symlinks)?;
+            let files = files.into_iter().collect();
             Ok(FoundImages { files, details, ..FoundImages::default() })
         }
         Naming::Metadata(table) => {
@@ -184,7 +182,7 @@ pub(super) fn find(options: &ImagesOptions) -> Result<FoundImages> {
 fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let sources = &options.sources;
     let listing = list(sources, options.follow_symlinks, &|_| true)?;
-    crate::pipeline::check_origins(&listing.files, sources)?;
+    crate::pipeline::check_origins((&listing.files).into(), sources)?;
     let image_tables = find_tables(&listing.files, options)?;
     let mut warnings: Vec<Warning> = Warning::of_keys(&listing.unusable).into_iter().collect();
     let listing = match image_tables {
@@ -193,11 +191,11 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     };
     let tars = listing.files.iter().any(|f| is_tar(&f.origin));
     let in_archives = listing.files.iter().any(|f| f.member.is_some());
-    let mut tables: Vec<&SourceFile> = listing.files.iter().filter(|f| is_table(f)).collect();
+    let mut tables: Vec<SourceFile> = listing.files.iter().filter(is_table).collect();
     if options.naming == Naming::WalkOnly {
         tables.clear();
     } else if tars || in_archives || image_tables.is_some() {
-        let skipped = |table: &SourceFile| Warning::MetadataSkipped { path: table.path(sources) };
+        let skipped = |table: SourceFile| Warning::MetadataSkipped { path: table.path(sources) };
         warnings.extend(tables.drain(..).map(skipped));
     }
     if let Some(found) = image_tables {
@@ -206,10 +204,9 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     if tables.is_empty() {
         let (files, skipped) = (listing.files, listing.skipped);
         // Given classes are those of samples where there are no folders that could be classes.
-        let is_in_tar = |f: &&SourceFile| is_tar(&f.origin);
         let is_labelled = tars
             && options.layout != Layout::Labels
-            && images_among(&files, options, false).iter().all(is_in_tar);
+            && images_among(&files, options, false).iter().all(|f| is_tar(&f.origin));
         let class_names = options.classes.clone().filter(|_| is_labelled);
         let (image_fields, mut fields) = match tars {
             true => (image_fields(&files, options)?, tar_fields(class_names.is_some())),
@@ -225,7 +222,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
     let origins: HashSet<&str> = named.files.iter().map(|f| f.origin.as_str()).collect();
     let in_no_row = |f: &SourceFile| !origins.contains(f.origin.as_str());
     let images = images_among(&listing.files, options, false);
-    let mut left_out = images.into_iter().filter(|f| in_no_row(f));
+    let mut left_out = images.iter().filter(|f| in_no_row(f));
     if let Some(first) = left_out.next() {
         let (images, example) = (1 + left_out.count() as u64, first.origin.clone());
         warnings.push(Warning::ImagesWithoutRow { images, example });
@@ -237,7 +234,7 @@ fn walk(options: &ImagesOptions) -> Result<FoundImages> {
 }
 
 /// The further images of samples in tar files.
-fn image_fields(files: &[SourceFile], options: &ImagesOptions) -> Result<Vec<ImageField>> {
+fn image_fields(files: &FileList, options: &ImagesOptions) -> Result<Vec<ImageField>> {
     let mut tars = files.iter().filter(|f| is_tar(&f.origin));
     match (&options.image_fields, tars.next()) {
         (ImageFields::Listed(fields), _) => Ok(fields.clone()),
@@ -270,7 +267,7 @@ fn of_tables(
     sources: &[SourceSpec],
 ) -> Result<FoundImages> {
     let FoundTables { fields, class_names, left_out, others } = found;
-    let is_other = |f: &&SourceFile| {
+    let is_other = |f: &SourceFile| {
         is_tar(&f.origin) || has_image_extension(&f.origin) || (f.is_named() && is_archive(f, sources))
     };
     if let Some(other) = listing.files.iter().find(is_other) {
@@ -282,12 +279,12 @@ fn of_tables(
         warnings.push(Warning::ColumnsLeftOut { columns: left_out });
     }
     let mut skipped = listing.skipped;
-    let mut files = Vec::new();
-    for (at, file) in listing.files.into_iter().enumerate() {
+    let mut files = FileList::default();
+    for (at, file) in listing.files.iter().enumerate() {
         if others.contains(&at) || is_archive(&file, sources) {
             skipped.add(&file.origin);
         } else {
-            files.push(file);
+            files.push(&file);
         }
     }
     let (walked, image_tables) = (true, true);
@@ -298,6 +295,7 @@ fn of_tables(
 impl FoundImages {
     fn of(metadata: Metadata) -> Self {
         let Metadata { files, details, fields, class_names, content } = metadata;
+        let files = files.into_iter().collect();
         Self { files, details, fields, class_names, content: Some(content), ..Self::default() }
     }
 }
@@ -315,11 +313,11 @@ fn one_folder(sources: &[SourceSpec]) -> Result<&SourceSpec> {
 }
 
 /// Puts the files in an order that `seed` decides.
-pub(super) fn shuffle(files: &mut Vec<SourceFile>, details: &mut Vec<Detail>, seed: u64) {
+pub(super) fn shuffle(files: &mut FileList, details: &mut Vec<Detail>, seed: u64) {
     let detailed = !details.is_empty();
     let missing = files.len() - details.len();
     let all = std::mem::take(details).into_iter().chain(std::iter::repeat_n(Detail::default(), missing));
-    let mut pairs: Vec<_> = std::mem::take(files).into_iter().zip(all).collect();
+    let mut pairs: Vec<_> = std::mem::take(files).iter().zip(all).collect();
     pairs.sort_by_cached_key(|(f, _)| (xxh3_64_with_seed(f.origin.as_bytes(), seed), f.origin.clone()));
     (*files, *details) = pairs.into_iter().unzip();
     if !detailed {

@@ -4,31 +4,23 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::convert::{Images, Task};
 use super::divide::divide;
-use super::feed::FileFeed;
 use super::find::{describe, find, shuffle, tables_help};
 use super::image_fields::{ImageField, ImageFields};
 use super::options::ImagesOptions;
-use super::tables::TableFeed;
-use super::tars::TarFeed;
 use crate::error::{Error, Result};
-use crate::options::{OutputOptions, RunOptions, check_sources, is_remote};
-use crate::pipeline::conversion::Feed;
-use crate::pipeline::parts::store_plan;
-use crate::pipeline::plan::PlanSummary;
-use crate::pipeline::progress::{Progress, Stop};
-use crate::pipeline::run::{Job, Report, run};
+use crate::options::{OutputOptions, check_sources, is_remote};
 use crate::pipeline::splits_twice;
-use crate::schema::{Kind, LABEL, Schema};
+use crate::schema::Schema;
 use crate::source::PlannedFile;
 use crate::source::braces;
+use crate::source::file_list::FileList;
 use crate::source::image_table::is_parquet;
 use crate::source::labels::Folders;
 use crate::source::listing::Detail;
 use crate::source::opened::OpenedFile;
 use crate::source::skipped::SkippedTypes;
-use crate::source::walk::SourceFile;
+use crate::source::source_file::SourceFile;
 use crate::source::webdataset::is_tar;
 use crate::transform::image::ImageTransform;
 
@@ -45,7 +37,7 @@ pub struct ImagesJob {
     /// Semantic options as the manifest shows them.
     pub(super) described: serde_json::Value,
     /// In record order.
-    pub(super) files: Vec<SourceFile>,
+    pub(super) files: FileList,
     /// One per file when files are named one by one, otherwise empty.
     pub(super) details: Vec<Detail>,
     /// Whether the files are those of a walk, and not named by a list or by rows.
@@ -102,7 +94,7 @@ impl ImagesJob {
         let (walked, image_tables) = (found.walked, found.image_tables);
         let is_container =
             |f: &SourceFile| walked && (is_tar(&f.origin) || (image_tables && is_parquet(&f.origin)));
-        if options.dedup.is_some() && files.iter().any(|file| file.member.is_some() || is_container(file)) {
+        if options.dedup.is_some() && files.iter().any(|file| file.member.is_some() || is_container(&file)) {
             return Err(Error::usage(
                 "--dedup compares files, and cannot look into tar, Parquet or zip files",
             )
@@ -113,7 +105,7 @@ impl ImagesJob {
         }
         Ok(Self {
             described,
-            units: divide(&files, UNIT_FILES, unit_bytes(&options.output), is_container),
+            units: divide(files.iter(), UNIT_FILES, unit_bytes(&options.output), is_container),
             skipped,
             tables: found.tables,
             walked,
@@ -135,30 +127,24 @@ impl ImagesJob {
         self.walked && (is_tar(&file.origin) || (self.image_tables && is_parquet(&file.origin)))
     }
 
-    /// The tasks of a unit: of one container, or of several files.
-    pub(super) fn feed(&self, files: Range<usize>) -> Result<Box<dyn Feed<Task> + '_>> {
-        let first = &self.files[files.start];
-        Ok(match self.is_container(first) {
-            true if is_tar(&first.origin) => Box::new(TarFeed::open(self, files.start)?),
-            true => Box::new(TableFeed::open(self, files.start)?),
-            false => Box::new(FileFeed::new(self, files)),
-        })
+    /// The file with this ordinal.
+    pub(super) fn file(&self, ordinal: usize) -> Result<SourceFile> {
+        self.files.get(ordinal).ok_or_else(|| Error::internal("a unit has a file that is not in the plan"))
     }
 
     pub(super) fn planned(&self, file: &SourceFile) -> PlannedFile {
         file.planned(&self.options.sources, self.options.follow_symlinks)
     }
 
-    /// Requests the bytes of `files`, where waiting for them takes long.
-    pub(super) fn open_ahead(&self, files: Range<usize>) -> Vec<Option<OpenedFile>> {
+    /// Requests the bytes of `files`, where waiting for them takes long. The first one has the ordinal `first`.
+    pub(super) fn open_ahead(&self, first: usize, files: &[SourceFile]) -> Vec<Option<OpenedFile>> {
         if !is_remote(&self.options.sources) {
             return Vec::new();
         }
         let is_whole = |ordinal: usize| self.details.get(ordinal).is_none_or(|d| d.defect.is_none());
-        let open = |ordinal: usize| {
-            self.files[ordinal].open_ahead(&self.options.sources, self.options.follow_symlinks)
-        };
-        files.map(|ordinal| is_whole(ordinal).then(|| open(ordinal)).flatten()).collect()
+        let open = |file: &SourceFile| file.open_ahead(&self.options.sources, self.options.follow_symlinks);
+        let open = |(ordinal, file)| is_whole(ordinal).then(|| open(file)).flatten();
+        (first..).zip(files).map(open).collect()
     }
 
     pub(super) fn split_of(&self, file: &SourceFile) -> u16 {
@@ -179,40 +165,4 @@ impl ImagesJob {
 /// Source bytes at which a unit is full.
 pub(super) fn unit_bytes(output: &OutputOptions) -> u64 {
     output.unit_bytes.unwrap_or(UNIT_BYTES)
-}
-
-impl Job for ImagesJob {
-    fn summary(&self) -> PlanSummary {
-        PlanSummary {
-            kind: Kind::Images.name(),
-            files: self.files.len() as u64,
-            items: (!self.files.iter().any(|f| self.is_container(f))).then_some(self.files.len() as u64),
-            bytes: self.files.iter().map(|f| f.bytes).sum(),
-            skipped: self.skipped.clone(),
-            units: self.units.len() as u32,
-            splits: self.splits.clone(),
-            split_by: self.options.output.split.is_none().then_some(self.folders.splits.by),
-            split_files: self.options.output.split.is_none().then(|| {
-                let mut counts = vec![0; self.splits.len()];
-                self.files.iter().for_each(|f| counts[usize::from(self.split_of(f))] += 1);
-                counts
-            }),
-            classes: self.schema.index_of(LABEL).map(|_| self.schema.class_names.clone()),
-            metadata: self.tables.clone(),
-            fields: {
-                let fields = self.schema.fields.iter().rev().take(self.extra_fields).rev();
-                fields.map(|field| field.name.clone()).collect()
-            },
-            image_fields: self.image_fields.iter().map(|f| format!("{} ({})", f.name, f.ty.name())).collect(),
-            warnings: self.folders.warnings.clone(),
-        }
-    }
-
-    fn run(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Report> {
-        run(self, &Images::new(self, options), options, progress, stop)
-    }
-
-    fn store(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<u32> {
-        store_plan(self, &Images::new(self, options), options, progress, stop)
-    }
 }

@@ -1,21 +1,28 @@
 //! Images: one item per file, found by a walk or named by a list.
 //!
 //! ```text
-//! sources ─▶ files (find) ─▶ units (job) ─▶ tasks (feed, tars, tables) ─▶ records (convert)
+//! sources ─▶ files (find) ─▶ units (job) ─▶ tasks (feed, tars, tables) ─▶ records (convert, convert_tar, convert_table)
 //! ```
 
+mod class_ordinals;
 mod convert;
+mod convert_table;
+mod convert_tar;
 mod divide;
 mod feed;
 mod find;
+mod find_tables;
 mod image_fields;
 mod job;
 mod options;
 mod predict;
 mod row;
+mod run;
 mod stored;
 mod tables;
+mod tar_fields;
 mod tars;
+mod task;
 
 pub(super) use self::convert::Images;
 pub use self::image_fields::{ImageField, ImageFields};

@@ -6,7 +6,7 @@ use super::image_fields::ImageFields;
 use crate::options::{OutputOptions, SourceSpec};
 use crate::pipeline::dedup::Dedup;
 use crate::source::files_from::FilesFrom;
-use crate::source::labels::Layout;
+use crate::source::layout::Layout;
 use crate::source::metadata::MetadataFile;
 use crate::transform::image::ImageOptions;
 

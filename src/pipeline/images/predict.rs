@@ -5,19 +5,22 @@
 //! by the same order, the first samples are taken. The two kinds are estimated apart, files by their number and tar files
 //! by their bytes, and added up.
 
+use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::time::Instant;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::convert::{Images, Task};
-use super::feed::FilesTask;
+use super::convert::{Images, feed};
 use super::job::ImagesJob;
+use super::task::{FilesTask, Task};
 use crate::error::Result;
 use crate::options::RunOptions;
 use crate::pipeline::estimate::Estimate;
 use crate::pipeline::predict::{Prediction, SampleRun, SampleTask, Stratum, check_sample, shards_of};
-use crate::pipeline::progress::Stop;
+use crate::pipeline::stop::Stop;
+use crate::pipeline::workers::Workers;
+use crate::source::source_file::SourceFile;
 
 /// Sets the order of the sample apart from other uses of hashed origins.
 const SAMPLE_SALT: u64 = 0x5341_4d50_4c45_3031;
@@ -33,31 +36,25 @@ impl ImagesJob {
     /// A sample of fewer than [`MIN_SAMPLE`](crate::pipeline::MIN_SAMPLE) items; sources that cannot be read.
     pub fn predict(&self, sample: u64, run: &RunOptions, stop: &Stop) -> Result<Prediction> {
         check_sample(sample)?;
+        let workers = Workers::start(run.threads)?;
         let images = Images::new(self, run);
-        let (files, tars): (Vec<usize>, Vec<usize>) =
-            (0..self.files.len()).partition(|&i| !self.is_container(&self.files[i]));
-        let bytes = |list: &[usize]| list.iter().map(|&i| self.files[i].bytes).sum::<u64>() as f64;
-        let (file_bytes, tar_bytes) = (bytes(&files), bytes(&tars));
-        let share = if tars.is_empty() { 1.0 } else { file_bytes / (file_bytes + tar_bytes) };
+        let tars = self.files.iter().filter(|file| self.is_container(file));
+        let (tars, tar_bytes) = tars.fold((0, 0), |(count, bytes), file| (count + 1, bytes + file.bytes));
+        let (files, file_bytes) =
+            (self.files.len() - tars, self.files.bytes().saturating_sub(tar_bytes) as f64);
+        let tar_bytes = tar_bytes as f64;
+        let share = if tars == 0 { 1.0 } else { file_bytes / (file_bytes + tar_bytes) };
         let of_files = (sample as f64 * share).ceil() as usize;
-        let mut sampled = SampleRun::new(
-            &images,
-            run.threads,
-            self.options.output.format,
-            &self.schema,
-            self.splits.len(),
-        )?;
-        let mut taken = self.first_by_hash(&files, of_files);
+        let mut sampled =
+            SampleRun::new(&images, &workers, self.options.output.format, &self.schema, self.splits.len())?;
+        let mut taken = self.first_by_hash(of_files, |file| !self.is_container(file));
         taken.sort_unstable();
-        let pieces = taken.into_iter().map(|i| {
-            Ok(SampleTask {
-                size: 1.0,
-                seconds: 0.0,
-                tasks: vec![Task::Files(FilesTask { files: i..i + 1, ..FilesTask::default() })],
-            })
+        let pieces = taken.into_iter().map(|first| {
+            let task = FilesTask { first, files: vec![self.file(first)?], ..FilesTask::default() };
+            Ok(SampleTask { size: 1.0, seconds: 0.0, tasks: vec![Task::Files(task)] })
         });
-        let files = Stratum { size: files.len() as f64, seen: sampled.convert(pieces, stop)? };
-        let chosen = self.first_by_hash(&tars, SAMPLED_TARS);
+        let files = Stratum { size: files as f64, seen: sampled.convert(pieces, stop)? };
+        let chosen = self.first_by_hash(SAMPLED_TARS, |file| self.is_container(file));
         let each = (sample as usize).saturating_sub(of_files).div_ceil(chosen.len().max(1));
         let mut tars = Stratum { size: tar_bytes, seen: Vec::new() };
         for ordinal in chosen {
@@ -68,15 +65,17 @@ impl ImagesJob {
         })
     }
 
-    /// The first `count` of `files` in the order of the hash of their origins.
-    fn first_by_hash(&self, files: &[usize], count: usize) -> Vec<usize> {
-        let rank = |&i: &usize| (xxh3_64_with_seed(self.files[i].origin.as_bytes(), SAMPLE_SALT), i);
-        let mut files = files.to_vec();
-        if count < files.len() {
-            files.select_nth_unstable_by_key(count, rank);
-            files.truncate(count);
+    /// Ordinals of the first `count` of the files that `is_wanted` keeps, in the order of the hash of their origins.
+    fn first_by_hash(&self, count: usize, is_wanted: impl Fn(&SourceFile) -> bool) -> Vec<usize> {
+        // The largest hash is on top.
+        let mut first = BinaryHeap::new();
+        for (ordinal, file) in self.files.iter().enumerate().filter(|(_, file)| is_wanted(file)) {
+            first.push((xxh3_64_with_seed(file.origin.as_bytes(), SAMPLE_SALT), ordinal));
+            if first.len() > count {
+                first.pop();
+            }
         }
-        files
+        first.into_sorted_vec().into_iter().map(|(_, ordinal)| ordinal).collect()
     }
 
     /// Tasks with the first `items` items of a tar or Parquet file, about; each with the bytes it stands for and the seconds that
@@ -86,7 +85,7 @@ impl ImagesJob {
         ordinal: usize,
         items: usize,
     ) -> Result<impl Iterator<Item = Result<SampleTask<Task>>> + Send> {
-        let mut feed = self.feed(ordinal..ordinal + 1)?;
+        let mut feed = feed(self, ordinal..ordinal + 1)?;
         let mut left = items;
         Ok(std::iter::from_fn(move || {
             if left == 0 {
@@ -118,13 +117,12 @@ fn shards(
     records_per_byte: f64,
 ) -> Estimate {
     let of_unit = |unit: &Range<usize>| -> Vec<f64> {
-        let files_of_unit = &job.files[unit.clone()];
-        if job.is_container(&files_of_unit[0]) {
-            let size = files_of_unit[0].bytes as f64;
+        if let Some(first) = job.files.get(unit.start).filter(|first| job.is_container(first)) {
+            let size = first.bytes as f64;
             return (0..job.splits.len()).map(|split| tars.mean_bytes(size, Some(split))).collect();
         }
         let mut count = vec![0u64; job.splits.len()];
-        files_of_unit.iter().for_each(|file| count[usize::from(job.split_of(file))] += 1);
+        job.files.range(unit.clone()).for_each(|file| count[usize::from(job.split_of(&file))] += 1);
         count.iter().map(|&n| files.mean_bytes(n as f64, None)).collect()
     };
     shards_of(job.units.iter().flat_map(of_unit).collect(), bytes, &job.options.output, records_per_byte)

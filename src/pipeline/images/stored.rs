@@ -12,8 +12,9 @@ use super::options::ImagesOptions;
 use crate::error::Result;
 use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter, OpenedJob, StoredJob};
 use crate::schema::{Kind, Schema};
+use crate::source::file_list::SourceFiles;
 use crate::source::labels::Folders;
-use crate::source::walk::SourceFile;
+use crate::source::source_file::SourceFile;
 use crate::transform::image::ImageTransform;
 
 /// What a stored job holds beside its header and listing.
@@ -50,12 +51,13 @@ impl StoredJob for ImagesJob {
         })
     }
 
-    fn files(&self) -> &[SourceFile] {
-        &self.files
+    fn files(&self) -> SourceFiles<'_> {
+        SourceFiles::List(&self.files)
     }
 
-    fn files_of_unit(&self, unit: u32) -> &[SourceFile] {
-        self.units.get(unit as usize).and_then(|files| self.files.get(files.clone())).unwrap_or_default()
+    fn files_of_unit(&self, unit: u32) -> Vec<SourceFile> {
+        let files = self.units.get(unit as usize).map(|files| self.files.range(files.clone()));
+        files.into_iter().flatten().collect()
     }
 
     fn tokenizer_json(&self) -> Option<&[u8]> {

@@ -10,7 +10,7 @@ use crate::index::{Segment, ShardEntry, ShardTable};
 use crate::manifest::{MANIFEST_NAME, Manifest, open_listed};
 use crate::pipeline::finished::UnitResult;
 use crate::pipeline::output::WORK_NAME;
-use crate::pipeline::progress::Stop;
+use crate::pipeline::stop::Stop;
 use crate::storage::{Access, Written, create_dir, resolve};
 
 impl Remote {

@@ -13,7 +13,7 @@ use crate::pipeline::dedup::FILE_NAME as DUPLICATES_NAME;
 use crate::pipeline::job_file::JOB_NAME;
 use crate::pipeline::output::{Start, WORK_NAME};
 use crate::pipeline::plan::{PLAN_NAME, Plan};
-use crate::pipeline::progress::Stop;
+use crate::pipeline::stop::Stop;
 use crate::storage::lstat;
 use crate::storage::objects::Created;
 

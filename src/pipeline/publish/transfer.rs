@@ -4,12 +4,11 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::remote::Remote;
 use crate::error::{Error, ErrorKind, Result};
-use crate::pipeline::progress::Stop;
-use crate::pipeline::workers::on_threads;
+use crate::pipeline::stop::Stop;
+use crate::pipeline::workers;
 use crate::storage::objects::is_cut_short;
 use crate::storage::{NewFile, Written};
 
@@ -113,17 +112,5 @@ pub(super) fn for_all<T: Sync>(
     stop: &Stop,
     each: impl Fn(&T) -> Result<()> + Sync,
 ) -> Result<()> {
-    let next = AtomicUsize::new(0);
-    let work = || -> Result<()> {
-        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
-            stop.check()?;
-            // After a failure the others end with their present item.
-            each(item).inspect_err(|_| next.store(items.len(), Ordering::Relaxed))?;
-        }
-        Ok(())
-    };
-    match items.len() {
-        0 => Ok(()),
-        count => on_threads(REQUESTS.min(count), doing, stop, &work),
-    }
+    workers::for_all(items, REQUESTS, doing, stop, each)
 }

@@ -7,9 +7,10 @@ use std::sync::{Mutex, PoisonError};
 use super::remote::Remote;
 use super::transfer::for_all;
 use crate::error::{Error, Result};
+use crate::pipeline::finished::shard_path;
 use crate::pipeline::finished::{RESULT_NAME, UnitDirs, UnitFile, UnitResult, UnitState, difference};
-use crate::pipeline::output::{WORK_NAME, shard_path};
-use crate::pipeline::progress::Stop;
+use crate::pipeline::output::WORK_NAME;
+use crate::pipeline::stop::Stop;
 use crate::storage::{Written, create_dir, remove_dir_all, write_file};
 
 /// Shards and units that are sent at a time. Each takes up to 40 MiB of memory.
@@ -47,24 +48,22 @@ impl Remote {
         Ok(Listing(found.collect()))
     }
 
-    /// The states of `units`, of `planned` in all, under the plan `plan`.
+    /// Calls `found` with the states of `units`, of `planned` in all, under the plan `plan`.
     pub(in crate::pipeline) fn check_units(
         &self,
         units: &[u32],
         planned: u32,
         plan: &str,
         stop: &Stop,
-    ) -> Result<BTreeMap<u32, UnitState>> {
+        found: &(dyn Fn(u32, UnitState) + Sync),
+    ) -> Result<()> {
         // A part of a large plan asks for its own units, so that a thousand parts do not list everything each.
         let is_share = units.len() * LISTED_SHARE >= planned as usize;
         let listing = is_share.then(|| self.listing(None)).transpose()?;
-        let found = Mutex::new(BTreeMap::new());
         for_all(units, "checking finished units", stop, |&unit| {
-            let state = self.check_unit(unit, plan, listing.as_ref())?;
-            found.lock().unwrap_or_else(PoisonError::into_inner).insert(unit, state);
+            found(unit, self.check_unit(unit, plan, listing.as_ref())?);
             Ok(())
-        })?;
-        Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
+        })
     }
 
     fn check_unit(&self, unit: u32, plan: &str, listing: Option<&Listing>) -> Result<UnitState> {

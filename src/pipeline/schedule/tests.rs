@@ -1,13 +1,14 @@
 //! Panics and impossible answers of a conversion end the run, and never hang it.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::error::ErrorKind;
 use crate::format::Format;
+use crate::pipeline::conversion::{Converting, Feed};
 use crate::pipeline::finished::UnitDirs;
-use crate::pipeline::outcome::Converted;
+use crate::pipeline::outcome::{Converted, Outcome, Outcomes};
 use crate::pipeline::stage::Stages;
 use crate::pipeline::unit::UnitOptions;
 use crate::sample::{Ids, Record, Value};
@@ -59,7 +60,7 @@ impl Conversion for Faulty<'_> {
     type Task = u64;
     type Scratch = ();
 
-    fn scratch(&self, _: &Arc<AtomicUsize>) {
+    fn scratch(&self) {
         assert_ne!(self.fails, Fails::InScratch, "the scratch fails");
     }
 
@@ -111,7 +112,7 @@ fn run_with(fails: Fails, threads: usize) -> (Result<FailedUnits>, u64) {
     let sink = |unit| UnitSink::create(unit, &dirs, &options, Stages::default());
     let schedule = Schedule {
         conversion: &conversion,
-        threads,
+        workers: &Workers::start(threads).unwrap(),
         memory: Pool::new(100),
         progress: &progress,
         stop: &stop,

@@ -2,25 +2,28 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::TextJob;
-use super::dedup::{self, Duplicates, DuplicatesFile};
-use super::feed::{PartFeed, Task};
-use super::items::{Document, Items, Place};
+use super::dedup;
+use super::duplicates_file::{Duplicates, DuplicatesFile};
+use super::feed::PartFeed;
+use super::items::{Document, Items};
 use super::options::{Overflow, TextInput, TextOptions};
 use super::pack::PackDocuments;
+use super::place::Place;
 use super::row::{TextRow, piece_name};
+use super::task::Task;
 use crate::error::{Error, ErrorKind, Result};
 use crate::panics::caught;
 use crate::pipeline::conversion::{Conversion, Converting, Feed};
 use crate::pipeline::outcome::{Converted, Member, Outcome, Outcomes};
-use crate::pipeline::progress::Stop;
 use crate::pipeline::stage::Stages;
+use crate::pipeline::stop::Stop;
 use crate::pipeline::testing::item_panic_point;
+use crate::pipeline::workers::Workers;
 use crate::sample::{Ids, PackedIds, Reject, RejectCode, Text, Value};
 use crate::transform::text::{EncodeStats, PackedIdSink, Scratch, StoredIds, id_width, rejected};
 
@@ -41,23 +44,21 @@ impl<'a> Texts<'a> {
 pub(in crate::pipeline) struct Worker {
     tokens: Scratch,
     ids: PackedIds,
-    /// For a text without its escapes.
-    text: Vec<u8>,
 }
 
 impl Conversion for Texts<'_> {
     type Task = Task;
     type Scratch = Worker;
 
-    fn scratch(&self, idle: &Arc<AtomicUsize>) -> Worker {
+    fn scratch(&self) -> Worker {
         let tokenizer = &self.job.options.tokenizer;
-        let tokens = tokenizer.scratch().with_idle(Arc::clone(idle));
-        Worker { tokens, ids: PackedIds::new(id_width(tokenizer)), text: Vec::new() }
+        let tokens = tokenizer.scratch();
+        Worker { tokens, ids: PackedIds::new(id_width(tokenizer)) }
     }
 
-    fn prepare(&self, work: &Path, threads: usize, stop: &Stop) -> Result<()> {
+    fn prepare(&self, work: &Path, workers: &Workers, stop: &Stop) -> Result<()> {
         if self.job.options.dedup {
-            let found = dedup::find(self.job, work, threads, stop)?;
+            let found = dedup::find(self.job, work, workers, stop)?;
             self.duplicates.get_or_init(|| found);
         }
         Ok(())
@@ -84,7 +85,7 @@ impl Conversion for Texts<'_> {
             out.note("units_redone");
         }
         let duplicates = std::mem::take(&mut task.duplicates);
-        let Worker { tokens, ids, text } = worker;
+        let Worker { tokens, ids } = worker;
         let member = MemberCount { start: task.member, converted: 0 };
         let mut documents =
             Documents { job: self.job, tokens, ids, careful: task.careful, duplicates, member };
@@ -92,7 +93,7 @@ impl Conversion for Texts<'_> {
         let file = &self.job.details[self.job.parts[task.part].file];
         let is_member = self.job.files[self.job.parts[task.part].file].member.is_some();
         let is_compressed = file.kind.compression.is_some() || is_member;
-        let converting = self.job.take_apart(task, text, &mut documents, out)?;
+        let converting = self.job.take_apart(task, &mut documents, out)?;
         out.member = match is_compressed {
             true => Member { starts, converted: documents.member.converted, damaged },
             false => Member { starts: true, ..Member::default() },

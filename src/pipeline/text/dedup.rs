@@ -5,7 +5,7 @@
 //! cannot be read from the middle. The hashes are sorted on disk, and what they say is kept there, unit by unit.
 
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -13,114 +13,27 @@ use std::sync::{Mutex, PoisonError};
 use sha2::{Digest, Sha256};
 
 use super::TextJob;
+use super::duplicates_file::{DuplicatesFile, PAIR_BYTES, PLACE_BYTES, bytes_of, place};
 use super::feed::PartFeed;
-use super::items::{Document, Items, Place};
+use super::items::{Document, Items};
+use super::place::Place;
 use crate::error::{Error, Result};
 use crate::index::sort::ExternalSort;
 use crate::pipeline::conversion::{Converting, Feed};
 use crate::pipeline::dedup::{FILE_NAME, is_kept, keep};
 use crate::pipeline::memory::SORT_BYTES;
 use crate::pipeline::outcome::Outcomes;
-use crate::pipeline::progress::Stop;
-use crate::pipeline::workers::on_threads;
+use crate::pipeline::stop::Stop;
+use crate::pipeline::workers::Workers;
 use crate::sample::Reject;
 use crate::storage::NewFile;
 
 const HASH_BYTES: usize = 32;
-/// A place: part and mark, big-endian, so that places sort in the order of the records.
-const PLACE_BYTES: usize = 4 + 8;
 /// Hash and place of a document.
 const TEXT_BYTES: usize = HASH_BYTES + PLACE_BYTES;
-/// Place of a duplicate, and of the document that stays.
-const PAIR_BYTES: usize = 2 * PLACE_BYTES;
-
-/// Duplicates, ascending, with the documents that stay.
-#[derive(Default)]
-pub(in crate::pipeline) struct Duplicates(Vec<(Place, Place)>);
-
-impl Duplicates {
-    /// The document that stays instead of the one at `place`.
-    pub(super) fn of(&self, place: Place) -> Option<Place> {
-        let at = self.0.binary_search_by_key(&place, |(duplicate, _)| *duplicate).ok()?;
-        self.0.get(at).map(|(_, first)| *first)
-    }
-}
-
-/// The duplicates of all units, in a file.
-pub(super) struct DuplicatesFile {
-    path: PathBuf,
-    /// Where the pairs of each unit begin, and where the last one ends.
-    starts: Vec<u64>,
-}
-
-impl DuplicatesFile {
-    /// The duplicates of `unit`.
-    pub(super) fn unit(&self, unit: u32) -> Result<DuplicatesReader> {
-        let fail = |e| Error::io("read the duplicates", &self.path, e);
-        let start_of = |unit: usize| self.starts.get(unit).copied().unwrap_or_default();
-        let (start, end) = (start_of(unit as usize), start_of(unit as usize + 1));
-        let mut file = File::open(&self.path).map_err(fail)?;
-        file.seek(SeekFrom::Start(start * PAIR_BYTES as u64)).map_err(fail)?;
-        let (path, left) = (self.path.clone(), end.saturating_sub(start));
-        Ok(DuplicatesReader { path, file: BufReader::new(file), left, next: None })
-    }
-}
-
-/// The duplicates of a unit, one after the other: however many there are, few are held at a time.
-pub(super) struct DuplicatesReader {
-    path: PathBuf,
-    file: BufReader<File>,
-    /// Pairs that are not read yet.
-    left: u64,
-    next: Option<(Place, Place)>,
-}
-
-impl DuplicatesReader {
-    /// The duplicates that stand before `end` and were not given yet.
-    pub(super) fn before(&mut self, end: Place) -> Result<Duplicates> {
-        let mut found = Vec::new();
-        loop {
-            let pair = match self.next.take() {
-                Some(pair) => pair,
-                None if self.left == 0 => break,
-                None => self.read()?,
-            };
-            if pair.0 >= end {
-                self.next = Some(pair);
-                break;
-            }
-            found.push(pair);
-        }
-        Ok(Duplicates(found))
-    }
-
-    fn read(&mut self) -> Result<(Place, Place)> {
-        let mut pair = [0; PAIR_BYTES];
-        let fail = |e| Error::io("read the duplicates", &self.path, e);
-        self.file.read_exact(&mut pair).map_err(fail)?;
-        self.left -= 1;
-        let (duplicate, first) = pair.split_at(PLACE_BYTES);
-        Ok((place(duplicate), place(first)))
-    }
-}
-
-fn bytes_of(place: Place) -> [u8; PLACE_BYTES] {
-    let mut bytes = [0; PLACE_BYTES];
-    bytes[..4].copy_from_slice(&(place.part as u32).to_be_bytes());
-    // Offsets and rows are below 2⁶⁴ − 1; 0 stands for the whole file.
-    bytes[4..].copy_from_slice(&place.mark.map_or(0, |mark| mark.saturating_add(1)).to_be_bytes());
-    bytes
-}
-
-fn place(bytes: &[u8]) -> Place {
-    let part = u32::from_be_bytes(std::array::from_fn(|i| bytes[i])) as usize;
-    let mark = u64::from_be_bytes(std::array::from_fn(|i| bytes[4 + i]));
-    Place { part, mark: mark.checked_sub(1) }
-}
-
 /// Looks through all units for duplicates; of equal documents, the first in the order of the records stays. What an
 /// earlier attempt at the same plan has found is used again.
-pub(super) fn find(job: &TextJob, work: &Path, threads: usize, stop: &Stop) -> Result<DuplicatesFile> {
+pub(super) fn find(job: &TextJob, work: &Path, workers: &Workers, stop: &Stop) -> Result<DuplicatesFile> {
     let path = work.join(FILE_NAME);
     if is_kept(&path)? {
         return found_before(job, path);
@@ -128,20 +41,19 @@ pub(super) fn find(job: &TextJob, work: &Path, threads: usize, stop: &Stop) -> R
     let texts = Mutex::new(ExternalSort::<TEXT_BYTES>::new(work, SORT_BYTES));
     let next = AtomicUsize::new(0);
     let hash_units = || -> Result<()> {
-        let mut buffer = Vec::new();
         while let Some(parts) = job.units.get(next.fetch_add(1, Ordering::Relaxed)) {
             let mut feed = PartFeed::new(job, parts.clone(), false, None);
             while let Some((task, _)) = feed.next()? {
                 stop.check()?;
                 let mut hashes = Hashes { job, rows: Vec::new() };
-                job.take_apart(task, &mut buffer, &mut hashes, &mut Outcomes::default())?;
+                job.take_apart(task, &mut hashes, &mut Outcomes::default())?;
                 let mut texts = texts.lock().unwrap_or_else(PoisonError::into_inner);
                 hashes.rows.into_iter().try_for_each(|row| texts.push(row))?;
             }
         }
         Ok(())
     };
-    on_threads(threads, "looking for duplicates", stop, &hash_units)?;
+    workers.on_all("looking for duplicates", stop, hash_units)?;
     let mut pairs = ExternalSort::<PAIR_BYTES>::new(work, SORT_BYTES);
     let mut first: Option<[u8; TEXT_BYTES]> = None;
     for row in texts.into_inner().unwrap_or_else(PoisonError::into_inner).finish()? {

@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use super::TextJob;
-use super::dedup::{Duplicates, DuplicatesReader};
-use super::items::Place;
-use super::parts::{self, Reader, Step, Work};
+use super::duplicates_file::{Duplicates, DuplicatesReader};
+use super::parts::{self, Reader, Step};
+use super::place::Place;
+use super::task::Task;
 use crate::error::Result;
 use crate::options::is_remote;
 use crate::pipeline::conversion::Feed;
@@ -14,22 +15,6 @@ use crate::source::opened::OpenedFile;
 /// Files in object storage that are opened before their turn, and the bytes that they may hold.
 const FILES_AHEAD: usize = 32;
 const BYTES_AHEAD: u64 = 32 << 20;
-
-/// A piece of work.
-pub(in crate::pipeline) struct Task {
-    /// Ordinal of the part.
-    pub(super) part: usize,
-    pub(super) work: Work,
-    /// Start of a compressed member, as in [`Step`].
-    pub(super) member: Option<u64>,
-    /// Bytes of the file that it stands for.
-    pub(super) source_bytes: u64,
-    pub(super) careful: bool,
-    /// The first one of its unit.
-    pub(super) is_first: bool,
-    /// Those among its documents, with `--dedup`.
-    pub(super) duplicates: Duplicates,
-}
 
 /// Pieces of the parts of a unit.
 pub(super) struct PartFeed<'a> {

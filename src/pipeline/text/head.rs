@@ -10,11 +10,11 @@ use super::plan::TextFile;
 use crate::error::{Error, Result};
 use crate::options::SourceSpec;
 use crate::source::missing_field::{quoted, suggestion};
+use crate::source::source_file::SourceFile;
 use crate::source::stream::Stream;
 use crate::source::text::json::Path;
 use crate::source::text::kind::Format;
 use crate::source::text::rows;
-use crate::source::walk::SourceFile;
 use crate::source::warning::Warning;
 
 /// Rows that are looked at in all.

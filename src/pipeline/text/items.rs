@@ -6,8 +6,9 @@ use std::time::Instant;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::TextJob;
-use super::feed::Task;
 use super::parts::Work;
+use super::place::Place;
+use super::task::Task;
 use crate::error::Result;
 use crate::panics::contained;
 use crate::pipeline::conversion::Converting;
@@ -20,17 +21,6 @@ use crate::source::opened::OpenedFile;
 use crate::source::stream::Broken;
 use crate::source::text::cut::{Rule, lines};
 use crate::source::text::kind::{Documents, Format};
-
-/// Most bytes of a text that its buffer keeps room for.
-const KEPT_TEXT: usize = 4 << 20;
-
-/// Where a document stands: in which part, and at which byte or row of its file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
-    pub(super) part: usize,
-    /// `None` for the whole file.
-    pub(super) mark: Option<u64>,
-}
 
 /// A document of a source, before anything is done to its text.
 pub(super) struct Document<'a> {
@@ -57,7 +47,7 @@ impl TextJob {
         }
     }
 
-    /// Takes a task apart; texts with escapes go through `buffer`.
+    /// Takes a task apart.
     ///
     /// # Errors
     ///
@@ -65,7 +55,6 @@ impl TextJob {
     pub(super) fn take_apart(
         &self,
         task: Task,
-        buffer: &mut Vec<u8>,
         items: &mut impl Items,
         out: &mut Outcomes,
     ) -> Result<Converting> {
@@ -81,12 +70,7 @@ impl TextJob {
             Work::Piece(Piece::Lines { offset, bytes }) => {
                 out.read(&bytes);
                 match self.details[self.parts[part].file].kind.format {
-                    Format::JsonLines | Format::Json => {
-                        let converting = self.json_lines(part, offset, &bytes, buffer, items, out);
-                        buffer.truncate(KEPT_TEXT);
-                        buffer.shrink_to(KEPT_TEXT);
-                        converting
-                    }
+                    Format::JsonLines | Format::Json => self.json_lines(part, offset, &bytes, items, out),
                     _ => self.texts(part, offset, &bytes, items, out),
                 }
             }
@@ -197,7 +181,6 @@ impl TextJob {
         part: usize,
         offset: u64,
         bytes: &[u8],
-        buffer: &mut Vec<u8>,
         items: &mut impl Items,
         out: &mut Outcomes,
     ) -> Converting {
@@ -208,7 +191,7 @@ impl TextJob {
                 Err(reject) => items.item(place, Err(reject), out),
                 Ok(()) => {
                     let line = without_mark(start, line.strip_suffix(b"\n").unwrap_or(line));
-                    self.json_line(place, line, buffer, items, out)
+                    self.json_line(place, line, items, out)
                 }
             };
             if converting == Converting::RedoUnit {
@@ -218,14 +201,7 @@ impl TextJob {
         Converting::Done
     }
 
-    fn json_line(
-        &self,
-        place: Place,
-        line: &[u8],
-        buffer: &mut Vec<u8>,
-        items: &mut impl Items,
-        out: &mut Outcomes,
-    ) -> Converting {
+    fn json_line(&self, place: Place, line: &[u8], items: &mut impl Items, out: &mut Outcomes) -> Converting {
         let replaced = match self.options.replace_invalid_utf8 {
             true => self.utf8(line, "the line", out),
             // Looked at by the parser, which names the line.
@@ -239,7 +215,7 @@ impl TextJob {
             None => {
                 let options = &self.options;
                 let fields = Fields { text: &options.text_field, key: options.key_field.as_deref() };
-                let found = contained(|| jsonl::parse(line, fields, buffer));
+                let found = contained(|| jsonl::parse(line, fields));
                 found.map(|found| Document { key: found.key, text: found.text, kept: Vec::new() })
             }
             Some(wanted) => {

@@ -6,16 +6,19 @@
 
 mod convert;
 mod dedup;
+mod duplicates_file;
 mod feed;
 mod head;
 mod items;
 mod options;
 mod pack;
 mod parts;
+mod place;
 mod plan;
 mod predict;
 mod row;
 mod stored;
+mod task;
 #[cfg(test)]
 mod tests;
 
@@ -30,21 +33,23 @@ pub use self::options::{
 use self::plan::{Extent, Part, TextFile};
 use crate::error::{Error, Result};
 use crate::options::{Existing, OutputOptions, RunOptions, SourceSpec};
-use crate::pipeline::parts::store_plan;
 use crate::pipeline::plan::PlanSummary;
-use crate::pipeline::progress::{Progress, Stop};
-use crate::pipeline::run::{Job, Report, run};
+use crate::pipeline::progress::Progress;
+use crate::pipeline::run::{Job, Report, run, store_plan};
 use crate::pipeline::splits_twice;
+use crate::pipeline::stop::Stop;
 use crate::schema::{Field, FieldType, Kind, Schema};
 use crate::source::PlannedFile;
+use crate::source::file_list::ChosenFiles;
 use crate::source::opened::OpenedFile;
 use crate::source::skipped::SkippedTypes;
-use crate::source::splits::{Names, SplitBy, Splits};
+use crate::source::source_file::SourceFile;
+use crate::source::split_by::SplitBy;
+use crate::source::splits::{Names, Splits};
 use crate::source::stream::Stream;
 use crate::source::text::cut::Rule;
 use crate::source::text::json;
 use crate::source::text::kind::{Documents, Format};
-use crate::source::walk::SourceFile;
 use crate::source::warning::Warning;
 use crate::transform::text::id_width;
 
@@ -97,7 +102,7 @@ impl TextJob {
     pub fn plan(options: TextOptions) -> Result<Self> {
         options.check()?;
         let found = plan::find(&options, unit_bytes(&options.output))?;
-        let all: Vec<&SourceFile> = found.files.iter().collect();
+        let all = ChosenFiles::all(&found.files[..]);
         let (given, mut warnings) = Splits::find(&all, options.layout, Names::Words)?;
         let (splits, split_by, file_splits) = match &options.output.split {
             Some(_) if given.are_given() => return Err(splits_twice(&given, "flat")),
@@ -106,7 +111,7 @@ impl TextJob {
                 (spec.names().map(str::to_owned).collect(), None, Vec::new())
             }
             None => {
-                let of_files = all.iter().map(|file| given.of(file) as u16).collect();
+                let of_files = all.iter().map(|file| given.of(&file) as u16).collect();
                 (given.names, Some(given.by), of_files)
             }
         };

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::options::{OutputOptions, SourceSpec, check_sources};
 use crate::packing::Packing;
 use crate::source::files_from::FilesFrom;
-use crate::source::labels::Layout;
+use crate::source::layout::Layout;
 use crate::source::metadata::Keep;
 use crate::source::text::kind::{Documents, FileKind, Format};
 use crate::transform::text::{Normalize, Tokenizer};

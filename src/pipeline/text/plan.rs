@@ -14,12 +14,13 @@ use crate::sample::{Reject, RejectCode};
 use crate::schema::{Field, FieldType, Kind};
 use crate::source::listing::nothing;
 use crate::source::skipped::SkippedTypes;
+use crate::source::source_file::SourceFile;
 use crate::source::stream::{Broken, Stream};
 use crate::source::table::arrow::Batches;
 use crate::source::table::parquet::ParquetFile;
 use crate::source::text::columns::{Columns, WantedColumns};
 use crate::source::text::kind::{Documents, FileKind, Format};
-use crate::source::walk::{SourceFile, list};
+use crate::source::walk::list;
 use crate::source::warning::Warning;
 use crate::source::zip::{Archives, ExpandedListing, is_archive, is_zip};
 use crate::source::{PlannedFile, braces, globs};
@@ -82,7 +83,7 @@ pub(super) struct PlannedText {
     /// One per file.
     pub(super) details: Vec<TextFile>,
     pub(super) skipped: SkippedTypes,
-    /// As in [`Listing`](crate::source::walk::Listing).
+    /// As in [`Listing`](crate::source::found_files::Listing).
     pub(super) unusable: Vec<String>,
     /// What the search decided and may not be meant.
     pub(super) warnings: Vec<Warning>,
@@ -97,7 +98,7 @@ pub(super) struct PlannedText {
 /// Lists the sources and divides them into units of about `unit_bytes`.
 pub(super) fn find(options: &TextOptions, unit_bytes: u64) -> Result<PlannedText> {
     let Listed { sources, files, defects, skipped, unusable, warnings } = listed(options)?;
-    crate::pipeline::check_origins(&files, &sources)?;
+    crate::pipeline::check_origins(files[..].into(), &sources)?;
     let mut types: Vec<Option<FieldType>> = options.keep_fields.iter().map(|k| k.ty).collect();
     let shuffle = options.output.shuffle;
     let part_bytes = if shuffle { unit_bytes.min(SHUFFLE_PIECE_BYTES) } else { unit_bytes };
@@ -192,7 +193,7 @@ fn listed(options: &TextOptions) -> Result<Listed> {
             let ExpandedListing { listing, left_out, .. } = archives.expand(listing)?;
             let mut skipped = listing.skipped;
             skipped.extend(&matches.skipped);
-            let (files, unusable) = (listing.files, listing.unusable);
+            let (files, unusable) = (listing.files.iter().collect(), listing.unusable);
             let left_out = left_out.map(|example| Warning::ArchivesSkipped { kind: Kind::Text, example });
             let warnings = left_out.into_iter().collect();
             Ok(Listed { sources: matches.sources, files, defects: Vec::new(), skipped, unusable, warnings })

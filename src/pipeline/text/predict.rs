@@ -12,18 +12,19 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::TextJob;
 use super::convert::Texts;
-use super::dedup::Duplicates;
-use super::feed::Task;
+use super::duplicates_file::Duplicates;
 use super::options::TextInput;
 use super::parts::{Reader, Step, Work};
 use super::plan::{Extent, Part};
+use super::task::Task;
 use crate::error::{Error, Result};
 use crate::options::RunOptions;
 use crate::pipeline::estimate::Estimate;
 use crate::pipeline::predict::{
     Prediction, SampleRun, SampleTask, Stratum, check_sample, shards_of, total_length,
 };
-use crate::pipeline::progress::Stop;
+use crate::pipeline::stop::Stop;
+use crate::pipeline::workers::Workers;
 use crate::source::stream::Broken;
 use crate::source::table::parquet::ParquetFile;
 use crate::source::text::kind::{FileKind, Format};
@@ -63,10 +64,10 @@ impl TextJob {
             return Err(Error::usage("a sample of standard input would be missing in the run")
                 .help("write it to a file first"));
         }
+        let workers = Workers::start(run.threads)?;
         let texts = Texts::new(self);
         let output = &self.options.output;
-        let mut sampled =
-            SampleRun::new(&texts, run.threads, output.format, &self.schema, self.splits.len())?;
+        let mut sampled = SampleRun::new(&texts, &workers, output.format, &self.schema, self.splits.len())?;
         let groups = self.groups();
         let source_bytes: u64 = groups.iter().map(|group| group.source_bytes).sum();
         let mut strata = Vec::new();

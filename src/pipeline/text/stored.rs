@@ -12,11 +12,12 @@ use super::{TextJob, TextOptions, items, unit_bytes, wanted_members};
 use crate::error::{Error, Result};
 use crate::pipeline::job_file::{JobHeader, JobReader, JobWriter, OpenedJob, StoredJob};
 use crate::schema::{Field, Kind, Schema};
-use crate::source::labels::Layout;
+use crate::source::file_list::SourceFiles;
+use crate::source::layout::Layout;
 use crate::source::metadata::Keep;
-use crate::source::splits::SplitBy;
+use crate::source::source_file::SourceFile;
+use crate::source::split_by::SplitBy;
 use crate::source::text::kind::{Documents, FileKind};
-use crate::source::walk::SourceFile;
 use crate::transform::text::{Normalize, Tokenizer, TokenizerOptions, usage_error};
 
 /// What a stored job holds beside its header and listing. One line per file and one per part follow.
@@ -66,17 +67,17 @@ impl StoredJob for TextJob {
         })
     }
 
-    fn files(&self) -> &[SourceFile] {
-        &self.files
+    fn files(&self) -> SourceFiles<'_> {
+        SourceFiles::Slice(&self.files)
     }
 
-    fn files_of_unit(&self, unit: u32) -> &[SourceFile] {
+    fn files_of_unit(&self, unit: u32) -> Vec<SourceFile> {
         let parts = self.units.get(unit as usize).and_then(|parts| self.parts.get(parts.clone()));
         match parts {
             Some([first, .., last] | [first @ last]) => {
-                self.files.get(first.file..=last.file).unwrap_or_default()
+                self.files.get(first.file..=last.file).unwrap_or_default().to_vec()
             }
-            _ => &[],
+            _ => Vec::new(),
         }
     }
 
@@ -142,7 +143,7 @@ impl StoredJob for TextJob {
             wanted: wanted_members(&options, &fields),
             options,
             sources: header.sources,
-            files,
+            files: files.iter().collect(),
             details,
             skipped: header.skipped,
             splits: header.splits,

@@ -4,7 +4,7 @@ use super::*;
 use crate::options::{DEFAULT_MEMORY_BYTES, MaxRejects, OutputOptions};
 use crate::pipeline::{ImageFields, ImagesJob, ImagesOptions, Naming};
 use crate::source::files_from::FilesFrom;
-use crate::source::labels::Layout;
+use crate::source::layout::Layout;
 use crate::source::metadata::MetadataFile;
 use crate::transform::image::ImageOptions;
 use crate::transform::text::{Tokenizer, TokenizerOptions, Verify};

@@ -5,7 +5,7 @@ use super::parts::{add, heading, numbers, pairs};
 use crate::report::escape::escape;
 use crate::report::format::{bytes, count, percent, plural, seconds, short};
 use crate::report::gather::DatasetReport;
-use crate::report::run::{RunReport, StageTimes};
+use crate::report::run::{ActivityTimes, RunReport};
 
 pub(super) fn section(out: &mut String, report: &DatasetReport, run: &RunReport) {
     heading(out, "run", "Run");
@@ -103,7 +103,7 @@ pub(super) fn sane(time: f64) -> f64 {
 }
 
 /// Shares of the workers' time, as a bar with a key.
-pub(super) fn worker_times(out: &mut String, times: &StageTimes, on: &str) {
+pub(super) fn worker_times(out: &mut String, times: &ActivityTimes, on: &str) {
     let stages = times.of_workers();
     let all: f64 = stages.iter().map(|stage| sane(stage.1)).sum();
     if all <= 0.0 {

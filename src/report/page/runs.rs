@@ -8,7 +8,7 @@ use super::run::{is_of_other_dataset, per_second, retries, sane, worker_times};
 use crate::report::escape::clipped;
 use crate::report::format::{bytes, count, percent, plural, seconds, short};
 use crate::report::gather::DatasetReport;
-use crate::report::run::{RunReport, StageTimes};
+use crate::report::run::{ActivityTimes, RunReport};
 
 /// Rows of the table of parts. Of more parts, the slowest are shown.
 const MAX_ROWS: usize = 200;
@@ -61,7 +61,7 @@ fn warnings(out: &mut String, report: &DatasetReport, runs: &[RunReport]) {
 
 /// Sums over all runs.
 struct Sums {
-    times: StageTimes,
+    times: ActivityTimes,
     /// When the first run started.
     started_at: f64,
     /// From the start of the first run to the end of the last one.
@@ -75,7 +75,7 @@ struct Sums {
 
 impl Sums {
     fn of(runs: &[RunReport]) -> Self {
-        let mut times = StageTimes::default();
+        let mut times = ActivityTimes::default();
         for run in runs {
             let of = &run.thread_seconds;
             times.read += sane(of.read);
@@ -138,7 +138,7 @@ fn table(out: &mut String, runs: &[RunReport], started_at: f64) {
     for name in ["start", "time", "units", "items", "items", "source", "shards"] {
         add(out, format_args!("<th scope=\"col\" class=\"n\">{name}</th>"));
     }
-    for (name, _) in StageTimes::default().of_workers() {
+    for (name, _) in ActivityTimes::default().of_workers() {
         add(out, format_args!("<th scope=\"col\" class=\"n\">{name}</th>"));
     }
     out.push_str("<th scope=\"col\" class=\"n\">peak memory</th><th scope=\"col\" class=\"n\">retries</th></tr></thead><tbody>\n");

@@ -19,7 +19,7 @@ pub use self::part::PartUnits;
 use crate::error::{Error, Result};
 use crate::manifest::{Counts, Split};
 use crate::options::RunOptions;
-use crate::pipeline::{Phase, Progress, Report, Stage};
+use crate::pipeline::{Activity, Phase, Progress, Report};
 use crate::schema::Kind;
 use crate::source::retries;
 
@@ -50,7 +50,7 @@ pub struct RunReport {
     /// Wall-clock time of the phases of the run, in seconds.
     pub seconds: Phases,
     /// Time that all threads together spent while units were converted, in seconds.
-    pub thread_seconds: StageTimes,
+    pub thread_seconds: ActivityTimes,
     /// Items, source bytes and output bytes per second of the whole run; source bytes are those that this run read.
     pub rates: Rates,
     /// Outcomes of all items of the dataset. This and the following counts of a part are those of the units it converted.
@@ -106,7 +106,7 @@ pub struct Phases {
 /// Seconds that threads spent in each stage of converting units.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct StageTimes {
+pub struct ActivityTimes {
     /// Reading source files and cutting them into items.
     pub read: f64,
     /// Decoding, resizing and encoding images; tokenizing documents.
@@ -119,7 +119,7 @@ pub struct StageTimes {
     pub wait: f64,
 }
 
-impl StageTimes {
+impl ActivityTimes {
     /// Names and times of what workers did.
     pub fn of_workers(&self) -> [(&'static str, f64); 4] {
         [
@@ -158,7 +158,7 @@ impl Default for RunReport {
             was_complete: false,
             part: None,
             seconds: Phases::default(),
-            thread_seconds: StageTimes::default(),
+            thread_seconds: ActivityTimes::default(),
             rates: Rates::default(),
             counts: Counts::default(),
             reject_codes: BTreeMap::new(),
@@ -220,7 +220,7 @@ impl RunReport {
         total: Duration,
     ) -> Self {
         let phase = |phase| progress.phase_time(phase).as_secs_f64();
-        let stage = |stage| progress.stage_time(stage).as_secs_f64();
+        let stage = |stage| progress.activity_time(stage).as_secs_f64();
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self {
             run_report: RUN_REPORT_VERSION,
@@ -234,12 +234,12 @@ impl RunReport {
                 commit: phase(Phase::Commit),
                 total: total.as_secs_f64(),
             },
-            thread_seconds: StageTimes {
-                read: stage(Stage::Read),
-                transform: stage(Stage::Transform),
-                write: stage(Stage::Write),
-                sync: stage(Stage::Sync),
-                wait: stage(Stage::Wait),
+            thread_seconds: ActivityTimes {
+                read: stage(Activity::Read),
+                transform: stage(Activity::Transform),
+                write: stage(Activity::Write),
+                sync: stage(Activity::Sync),
+                wait: stage(Activity::Wait),
             },
             items: progress.snapshot().items,
             peak_memory_bytes: peak_memory_bytes(),

@@ -8,7 +8,7 @@ use crate::sample::{Reject, RejectCode, Value};
 use crate::schema::{Field, FieldType};
 use crate::source::listing::Detail;
 use crate::source::missing_field::no_column;
-use crate::source::walk::SourceFile;
+use crate::source::source_file::SourceFile;
 
 /// The columns whose values become lists.
 pub(super) struct ListFields {

@@ -26,7 +26,7 @@ pub use self::placed::{BESIDE_NAMES, list_beside};
 use self::placed::{PlacedTable, list_tables};
 pub(super) use self::value::{from_json, from_text};
 use super::listing::Detail;
-use super::walk::SourceFile;
+use super::source_file::SourceFile;
 use super::{folder_of, read_file};
 use crate::error::{Error, Result};
 use crate::options::{SourceSpec, check_local};

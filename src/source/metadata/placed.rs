@@ -18,7 +18,7 @@ use crate::sample::{Reject, RejectCode};
 use crate::schema::LABEL;
 use crate::source::listing::{Detail, Resolver, check_named_once, nothing, number_repeats};
 use crate::source::portable_name;
-use crate::source::walk::SourceFile;
+use crate::source::source_file::SourceFile;
 
 /// Names of the tables beside images that describe them, as Hugging Face `datasets` (`ImageFolder`) has them.
 pub const BESIDE_NAMES: [&str; 3] = ["metadata.csv", "metadata.jsonl", "metadata.parquet"];
@@ -40,7 +40,7 @@ pub(super) struct PlacedTable {
 ///
 /// As [`super::MetadataFile::list`], and tables whose columns differ.
 pub fn list_beside(
-    tables: &[&SourceFile],
+    tables: &[SourceFile],
     sources: &[SourceSpec],
     follow_links: bool,
     classes: Option<&[String]>,

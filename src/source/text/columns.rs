@@ -103,7 +103,12 @@ impl Columns {
         text(batch.column(self.text), row).map_or(0, |text| text.len() as u64)
     }
 
-    fn row<'a>(&self, batch: &'a RecordBatch, row: usize, fields: &[Field]) -> Result<TextRow<'a>, Reject> {
+    fn row<'a>(
+        &self,
+        batch: &'a RecordBatch,
+        row: usize,
+        fields: &[Field],
+    ) -> Result<DocumentRow<'a>, Reject> {
         let null = |name: &str| Reject::new(RejectCode::MissingField, format!("the field {name:?} is null"));
         let name = |at: usize| batch.schema().field(at).name().clone();
         let key = match self.key.map(|at| (at, json(batch.column(at), row))) {
@@ -115,7 +120,7 @@ impl Columns {
         let text = text(batch.column(self.text), row).ok_or_else(|| null(&name(self.text)))?;
         let kept = self.kept.iter().zip(fields);
         let kept = kept.map(|(&at, field)| cell(batch.column(at), row, field.ty)).collect();
-        Ok(TextRow { text: text.into(), key, kept })
+        Ok(DocumentRow { text: text.into(), key, kept })
     }
 
     /// Takes the first rows out of `rows`: as many as have `target_bytes` of text, at most `most`, at least one. Also gives the
@@ -138,14 +143,14 @@ impl Columns {
         &'a self,
         rows: &'a RowBatch,
         fields: &'a [Field],
-    ) -> impl Iterator<Item = Result<TextRow<'a>, Reject>> {
+    ) -> impl Iterator<Item = Result<DocumentRow<'a>, Reject>> {
         (0..rows.len()).map(|row| self.row(rows.batch(), row, fields))
     }
 }
 
 /// A document of a table.
 #[derive(Debug, PartialEq)]
-pub struct TextRow<'a> {
+pub struct DocumentRow<'a> {
     /// The text.
     pub text: Cow<'a, str>,
     /// The key, when one was wanted.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use csv::{ByteRecord, Reader, ReaderBuilder};
 
-use super::columns::TextRow;
+use super::columns::DocumentRow;
 use super::cut::Rule;
 use super::kind::Format;
 use crate::sample::{Reject, RejectCode, Value};
@@ -98,7 +98,7 @@ impl Header {
         piece: &[u8],
         fields: &[Field],
         lossy: bool,
-        mut each: impl FnMut(usize, Result<TextRow<'_>, Reject>) -> bool,
+        mut each: impl FnMut(usize, Result<DocumentRow<'_>, Reject>) -> bool,
     ) {
         let mut reader = reader(self.format, piece);
         let mut record = ByteRecord::new();
@@ -120,7 +120,12 @@ impl Header {
         }
     }
 
-    fn row<'a>(&self, record: &'a ByteRecord, fields: &[Field], lossy: bool) -> Result<TextRow<'a>, Reject> {
+    fn row<'a>(
+        &self,
+        record: &'a ByteRecord,
+        fields: &[Field],
+        lossy: bool,
+    ) -> Result<DocumentRow<'a>, Reject> {
         if record.len() != self.names.len() {
             let message = format!("the row has {} values, the first line {}", record.len(), self.names.len());
             return Err(Reject::new(RejectCode::InvalidValue, message));
@@ -145,7 +150,7 @@ impl Header {
             "" => Ok(Value::Null),
             text => from_text(&field.name, field.ty, text),
         });
-        Ok(TextRow { kept: kept.collect::<Result<_, _>>()?, text: value(self.text)?, key })
+        Ok(DocumentRow { kept: kept.collect::<Result<_, _>>()?, text: value(self.text)?, key })
     }
 }
 

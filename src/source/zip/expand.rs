@@ -10,10 +10,12 @@ use super::member::ZipMember;
 use super::{is_zip, stem};
 use crate::error::Result;
 use crate::options::SourceSpec;
+use crate::source::file_list::FileList;
+use crate::source::found_files::Listing;
 use crate::source::metadata::BESIDE_NAMES;
 use crate::source::skipped::SkippedTypes;
+use crate::source::source_file::SourceFile;
 use crate::source::splits::is_split_name;
-use crate::source::walk::{Listing, SourceFile};
 use crate::source::{PlannedFile, portable_name};
 use crate::transform::image::has_image_extension;
 
@@ -118,13 +120,16 @@ impl Archives<'_> {
     ///
     /// An archive cannot be read.
     pub fn expand(&self, listing: Listing) -> Result<ExpandedListing> {
-        let has_items = listing.files.iter().any(self.is_item);
-        let files = Vec::with_capacity(listing.files.len());
+        if !listing.files.iter().any(|file| is_archive(&file, self.sources)) {
+            return Ok(ExpandedListing { listing, tables: Vec::new(), left_out: None });
+        }
+        let has_items = listing.files.iter().any(|file| (self.is_item)(&file));
+        let files = FileList::default();
         let mut all = Listing { files, skipped: listing.skipped, unusable: listing.unusable };
         let (mut tables, mut left_out) = (Vec::new(), None);
-        for file in listing.files {
+        for file in &listing.files {
             if !is_archive(&file, self.sources) {
-                all.files.push(file);
+                all.files.push(&file);
             } else if has_items && !file.is_named() {
                 all.skipped.add(&file.origin);
                 left_out.get_or_insert(file.origin);

@@ -7,8 +7,8 @@ use super::*;
 use crate::options::SourceSpec;
 use crate::sample::RejectCode;
 use crate::source::PlannedFile;
+use crate::source::source_file::SourceFile;
 use crate::source::stream::Broken;
-use crate::source::walk::SourceFile;
 
 /// A file of an archive that is written here.
 struct Given<'a> {

@@ -11,7 +11,7 @@ use super::geometry::{Rect, Size};
 use super::icc::Conversion;
 use super::options::ImageOptions;
 use super::pixels::Pixels;
-use super::scratch::Scratch;
+use super::scratch::ImageScratch;
 use super::source::CheckedImage;
 use super::text::Color;
 use crate::decode::jpeg_engine::JpegEngine;
@@ -65,7 +65,7 @@ impl Asked<'_> {
     /// colours, else RGB. True when damage was concealed, which only happens with the lenient option.
     ///
     /// Inks are the exception: they are brought to RGB, by the profile if it is one for inks.
-    pub(super) fn decode(&self, scratch: &mut Scratch) -> Result<bool, Reject> {
+    pub(super) fn decode(&self, scratch: &mut ImageScratch) -> Result<bool, Reject> {
         let is_cmyk = self.header.frame.components == 4;
         if !self.options.lenient {
             check_file_size(self.source)?;
@@ -74,7 +74,7 @@ impl Asked<'_> {
             (Color::Gray, None | Some(Conversion::Table(_))) => (PixelFormat::Grayscale, 1),
             _ => (PixelFormat::Rgb, 3),
         };
-        let Scratch { baseline, samples, decoded: out, .. } = scratch;
+        let ImageScratch { baseline, samples, decoded: out, .. } = scratch;
         if !is_cmyk && self.whole_baseline(channels, baseline, out) {
             return Ok(false);
         }

@@ -1,12 +1,8 @@
 //! Pixels of everything but JPEG, in full.
 
-use std::io::Cursor;
-
-use image::codecs::tiff::TiffDecoder;
 use image::{ColorType, ImageDecoder};
 
-use super::container::{self, Structure, corrupt};
-use super::exif::Orientation;
+use super::container::{self, corrupt};
 use super::geometry::Size;
 use super::icc::Space;
 use super::pixels::Pixels;
@@ -26,18 +22,6 @@ pub(super) struct Decoded {
     pub(super) is_plain_rgb: bool,
     /// Where decoding stopped before its end; only with the lenient option.
     pub(super) damage: Option<Reject>,
-}
-
-/// Size and orientation of the first image of the TIFF file `bytes`.
-pub(super) fn tiff_structure(bytes: &[u8]) -> Result<Structure, Reject> {
-    let mut decoder = TiffDecoder::new(Cursor::new(bytes)).map_err(reject)?;
-    let (width, height) = decoder.dimensions();
-    let mut structure = Structure::of_size(container::size(width, height)?);
-    structure.orientation = match decoder.orientation() {
-        Ok(orientation) => Orientation::from_tag(u16::from(orientation.to_exif())).unwrap_or_default(),
-        Err(_) => Orientation::Upright,
-    };
-    Ok(structure)
 }
 
 /// Decodes `source` into `out` as RGB or, where it has alpha, RGBA. `buffer` holds the samples as they are stored.

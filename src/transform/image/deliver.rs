@@ -2,13 +2,13 @@
 
 use super::encoding::Encode;
 use super::options::ImageOptions;
-use super::scratch::Scratch;
+use super::scratch::ImageScratch;
 use super::transform::ImageTransform;
 use crate::error::Result;
 use crate::panics::caught;
 use crate::sample::Reject;
 
-/// The pixels of one image, in a buffer of the [`Scratch`].
+/// The pixels of one image, in a buffer of the [`ImageScratch`].
 #[derive(Debug, Clone, Copy)]
 pub struct DeliveredPixels<'s> {
     /// Samples, interleaved, rows from top to bottom without gaps.
@@ -48,7 +48,7 @@ impl ImageTransform {
     pub fn pixels<'s>(
         &self,
         source: &[u8],
-        scratch: &'s mut Scratch,
+        scratch: &'s mut ImageScratch,
         decoded: impl FnOnce(),
     ) -> Result<DeliveredPixels<'s>, Reject> {
         // Not afterwards: the pixels stay in it.
@@ -75,7 +75,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::transform::image::Outcome;
+    use crate::transform::image::ImageOutcome;
 
     /// The pixels are those that a conversion to bare samples stores.
     #[test]
@@ -87,16 +87,17 @@ mod tests {
         for name in ["signs/orientation-6.jpg", "dunes/half-clear.png", "forest/moss.webp", "flowers/ink.jpg"]
         {
             let bytes = Bytes::from(std::fs::read(photos.join(name)).unwrap());
-            let Ok(Outcome::Converted(stored)) = convert.convert(&bytes, &mut Scratch::new()) else {
+            let Ok(ImageOutcome::Converted(stored)) = convert.convert(&bytes, &mut ImageScratch::new())
+            else {
                 panic!("{name}")
             };
-            let (mut scratch, mut decoded) = (Scratch::new(), 0);
+            let (mut scratch, mut decoded) = (ImageScratch::new(), 0);
             let pixels = deliver.pixels(&bytes, &mut scratch, || decoded += 1).unwrap();
             assert_eq!((pixels.width, pixels.height, pixels.channels), (stored.width, stored.height, 3));
             assert!(pixels.samples == stored.bytes && decoded == 1, "{name}");
         }
         let broken = std::fs::read(photos.join("night/broken.jpg")).unwrap();
-        let reject = deliver.pixels(&broken, &mut Scratch::new(), || ()).unwrap_err();
+        let reject = deliver.pixels(&broken, &mut ImageScratch::new(), || ()).unwrap_err();
         assert!(reject.message.contains("ends inside"), "{}", reject.message);
     }
 }

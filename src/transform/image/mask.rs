@@ -4,67 +4,13 @@ use bytes::Bytes;
 
 use super::container;
 use super::exif::Orientation;
-use super::geometry::{Size, SizePlan};
+use super::geometry::Geometry;
 use super::source::CheckedImage;
 use super::strip;
 use super::transform::ImageTransform;
 use crate::decode::{ImageType, Mask, Palette};
 use crate::panics::caught;
 use crate::sample::{Reject, RejectCode};
-
-/// What happens to the pixels of one image: its orientation, and its sizes on the way to the output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Geometry {
-    pub(super) plan: SizePlan,
-    /// Size of the stored pixels.
-    pub(super) stored: Size,
-    pub(super) orientation: Orientation,
-}
-
-impl Geometry {
-    /// The orientation of a mask of `size`. One that says nothing was drawn on the stored pixels of the image, where these
-    /// have its size, and else on the upright image.
-    fn orientation_of(&self, size: Size, own: Orientation) -> Option<Orientation> {
-        let oriented = if own.transposes() { size.transposed() } else { size };
-        match own {
-            Orientation::Upright if size == self.stored => Some(self.orientation),
-            _ => (oriented == self.plan.source).then_some(own),
-        }
-    }
-
-    /// The places of rows and columns of the output in a mask of `size` that `orientation` turns upright: offsets in pixels
-    /// whose sum is the nearest pixel, and nothing for padding.
-    fn places(&self, size: Size, orientation: Orientation) -> [Vec<Option<usize>>; 2] {
-        let SizePlan { source, resized, crop, canvas } = self.plan;
-        let (width, height) = (size.width as usize, size.height as usize);
-        let nearest = |source: u32, resized: u32, start: u32, kept: u32, canvas: u32| {
-            let before = (canvas - kept) / 2;
-            (0..canvas).map(move |at| {
-                let at = at.checked_sub(before).filter(|at| *at < kept)?;
-                let middle = 2 * u64::from(start + at) + 1;
-                Some((middle * u64::from(source) / (2 * u64::from(resized))) as usize)
-            })
-        };
-        let columns = nearest(source.width, resized.width, crop.left, crop.size.width, canvas.width);
-        let rows = nearest(source.height, resized.height, crop.top, crop.size.height, canvas.height);
-        use Orientation::{
-            FlipHorizontal, FlipVertical, Rotate90, Rotate180, Rotate270, Transpose, Transverse, Upright,
-        };
-        let column = |x: usize| match orientation {
-            Upright | FlipVertical => x,
-            FlipHorizontal | Rotate180 => width - 1 - x,
-            Transpose | Rotate270 => x * width,
-            Rotate90 | Transverse => (height - 1 - x) * width,
-        };
-        let row = |y: usize| match orientation {
-            Upright | FlipHorizontal => y * width,
-            FlipVertical | Rotate180 => (height - 1 - y) * width,
-            Transpose | Rotate90 => y,
-            Rotate270 | Transverse => width - 1 - y,
-        };
-        [rows.map(|y| y.map(row)).collect(), columns.map(|x| x.map(column)).collect()]
-    }
-}
 
 impl ImageTransform {
     /// Converts the mask `file` of an image with `geometry`: a PNG file with the same values, by nearest neighbour where

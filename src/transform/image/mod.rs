@@ -1,7 +1,7 @@
 //! Pixels: from the bytes of one image file to the bytes of one encoded image.
 //!
 //! [`ImageTransform`] is a pure function of its options and the bytes it is given: it opens no file, starts no thread
-//! and keeps nothing from one image to the next but empty buffers ([`Scratch`]). `docs/reference/images.md` is its specification.
+//! and keeps nothing from one image to the next but empty buffers ([`ImageScratch`]). `docs/reference/images.md` is its specification.
 //!
 //! ```text
 //! bytes ─▶ type, structure, limits ─▶ decode ─▶ resize ─▶ turn upright ─▶ crop ─▶ pad ─▶ encode ─▶ bytes
@@ -13,7 +13,7 @@
 //!
 //! ```
 //! use bytes::Bytes;
-//! use dsconvert::transform::image::{ImageOptions, ImageTransform, Outcome, Scratch};
+//! use dsconvert::transform::image::{ImageOptions, ImageTransform, ImageOutcome, ImageScratch};
 //!
 //! let options = ImageOptions { resize: "shorter:2".parse()?, ..ImageOptions::default() };
 //! let transform = ImageTransform::new(options)?;
@@ -21,8 +21,8 @@
 //! let mut bmp = b"BM\x5a\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x04\0\0\0\x03\0\0\0\x01\0\x18\0".to_vec();
 //! bmp.resize(54, 0);
 //! bmp.resize(54 + 4 * 3 * 3, 128);
-//! match transform.convert(&Bytes::from(bmp), &mut Scratch::new()) {
-//!     Ok(Outcome::Converted(image)) => assert_eq!((image.width, image.height), (3, 2)),
+//! match transform.convert(&Bytes::from(bmp), &mut ImageScratch::new()) {
+//!     Ok(ImageOutcome::Converted(image)) => assert_eq!((image.width, image.height), (3, 2)),
 //!     other => panic!("{other:?}"),
 //! }
 //! # Ok::<(), dsconvert::error::Error>(())
@@ -58,10 +58,10 @@ mod transform;
 pub use crate::decode::{ImageType, has_image_extension, is_unreadable_photo, sniff};
 pub use deliver::DeliveredPixels;
 pub use encoding::{DEFAULT_JPEG_QUALITY, DEFAULT_WEBP_QUALITY, Encode, Subsampling};
-pub use mask::Geometry;
+pub use geometry::Geometry;
 pub use options::{DEFAULT_MAX_PIXELS, ImageOptions};
-pub use outcome::{Converted, Filtered, Outcome};
-pub use scratch::{DEFAULT_KEPT_BYTES, Scratch};
+pub use outcome::{Converted, Filtered, ImageOutcome};
+pub use scratch::{DEFAULT_KEPT_BYTES, ImageScratch};
 pub use source::Header;
 pub use text::{Animated, Color, Crop, Filter, Icc, Pad, Resize, Rgb};
 pub use transform::ImageTransform;

@@ -6,7 +6,7 @@ use crate::decode::ImageType;
 
 /// What became of an image that is no reject.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ImageOutcome {
     /// It is a record.
     Converted(Converted),
     /// The selection options leave it out.

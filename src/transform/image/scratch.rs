@@ -1,7 +1,7 @@
 //! Buffers that outlive one image.
 //!
 //! Returning a large buffer to the system and faulting it in again costs up to a quarter of the time of a large photo,
-//! so each worker thread keeps one [`Scratch`]. A worker that has met one giant image must not hold its memory for ever
+//! so each worker thread keeps one [`ImageScratch`]. A worker that has met one giant image must not hold its memory for ever
 //! either: buffers far above the usual are given back after each image.
 
 use dsconvert_jpeg::BaselineDecoder;
@@ -14,7 +14,7 @@ use super::planar::Planar;
 pub const DEFAULT_KEPT_BYTES: usize = 192 << 20;
 
 /// Per-thread buffers of the image transform. They never influence a result.
-pub struct Scratch {
+pub struct ImageScratch {
     pub(super) baseline: BaselineDecoder,
     pub(super) samples: Vec<u8>,
     pub(super) decoded: Pixels,
@@ -25,13 +25,13 @@ pub struct Scratch {
     most_kept_bytes: usize,
 }
 
-impl Default for Scratch {
+impl Default for ImageScratch {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Scratch {
+impl ImageScratch {
     /// Empty buffers, of which at most [`DEFAULT_KEPT_BYTES`] are kept from one image to the next.
     pub fn new() -> Self {
         Self::keeping(DEFAULT_KEPT_BYTES)
@@ -79,8 +79,8 @@ impl Scratch {
     }
 }
 
-impl std::fmt::Debug for Scratch {
+impl std::fmt::Debug for ImageScratch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scratch").field("kept_bytes", &self.kept_bytes()).finish_non_exhaustive()
+        f.debug_struct("ImageScratch").field("kept_bytes", &self.kept_bytes()).finish_non_exhaustive()
     }
 }

@@ -1,9 +1,7 @@
 //! One source file before its pixels: type, size, orientation, and what it costs to convert it.
 
 use super::container::{self, Structure, jpeg};
-use super::decode_other;
-use super::geometry::Size;
-use super::mask::Geometry;
+use super::geometry::{Geometry, Size};
 use super::options::ImageOptions;
 use crate::decode::{ImageType, foreign_format, sniff};
 use crate::sample::{Reject, RejectCode};
@@ -65,7 +63,7 @@ impl<'a> CheckedImage<'a> {
             ImageType::Webp => container::webp::walk(bytes)?,
             ImageType::Gif => container::gif::walk(bytes)?,
             ImageType::Bmp => container::bmp::walk(bytes)?,
-            ImageType::Tiff | ImageType::Raw => decode_other::tiff_structure(bytes)?,
+            ImageType::Tiff | ImageType::Raw => container::tiff::walk(bytes)?,
         };
         check_pixels(structure.size, options.max_pixels, "the image")?;
         let ratio = match image_type {

@@ -5,15 +5,14 @@ use bytes::Bytes;
 use super::container::jpeg;
 use super::encoding::{DEFAULT_JPEG_QUALITY, DEFAULT_WEBP_QUALITY, Encode, Subsampling};
 use super::exif::Orientation;
-use super::geometry::{Size, SizePlan};
+use super::geometry::{Geometry, Size, SizePlan};
 use super::icc::{Conversion, Space};
-use super::mask::Geometry;
 use super::memory::memory_bytes;
 use super::options::ImageOptions;
-use super::outcome::{Converted, Filtered, Outcome};
+use super::outcome::{Converted, Filtered, ImageOutcome};
 use super::pixels::{self, Pixels, luma};
 use super::resize;
-use super::scratch::Scratch;
+use super::scratch::ImageScratch;
 use super::source::{CheckedImage, Header, check_pixels};
 use super::text::{Animated, Color, Icc, Rgb};
 use super::{colors, container, decode_jpeg, decode_other, encode, metadata, strip};
@@ -73,7 +72,7 @@ impl ImageTransform {
 
     /// Converts the image file `source`. The same bytes and options always give the same outcome. A panic, of a decoder
     /// say, is a reject.
-    pub fn convert(&self, source: &Bytes, scratch: &mut Scratch) -> Result<Outcome, Reject> {
+    pub fn convert(&self, source: &Bytes, scratch: &mut ImageScratch) -> Result<ImageOutcome, Reject> {
         let outcome = caught(|| self.convert_untrimmed(source, scratch)).unwrap_or_else(|panic| {
             scratch.renew();
             Err(panic.into_reject())
@@ -82,17 +81,17 @@ impl ImageTransform {
         outcome
     }
 
-    fn convert_untrimmed(&self, bytes: &Bytes, scratch: &mut Scratch) -> Result<Outcome, Reject> {
+    fn convert_untrimmed(&self, bytes: &Bytes, scratch: &mut ImageScratch) -> Result<ImageOutcome, Reject> {
         let mut source = CheckedImage::read(bytes, &self.options)?;
         if let Some(reason) = self.filtered(source.oriented_size()) {
-            return Ok(Outcome::Filtered(reason));
+            return Ok(ImageOutcome::Filtered(reason));
         }
         let mut lenient = self.take_damage(&mut source)?;
         let plan = self.plan(&source)?;
         let may_pass = !lenient && self.may_pass(&source, &plan);
 
         if !may_pass && let Some(file) = self.convert_planar(&source, &plan, scratch)? {
-            return Ok(Outcome::Converted(self.encoded(&source, file, plan.canvas, lenient)));
+            return Ok(ImageOutcome::Converted(self.encoded(&source, file, plan.canvas, lenient)));
         }
         let decoded = match &source.jpeg {
             Some(header) => self.decode_jpeg(&source, header, &plan, may_pass, scratch)?,
@@ -101,7 +100,7 @@ impl ImageTransform {
         lenient |= decoded.lenient;
         if may_pass && decoded.is_unchanged && !lenient {
             let bytes = if self.options.keep_metadata { bytes.clone() } else { strip::strip(bytes, &source) };
-            return Ok(Outcome::Converted(Converted {
+            return Ok(ImageOutcome::Converted(Converted {
                 bytes,
                 width: plan.canvas.width,
                 height: plan.canvas.height,
@@ -113,7 +112,7 @@ impl ImageTransform {
         self.shape(&source, &plan, &decoded, scratch)?;
         let pixels = &scratch.decoded;
         let encoded = encode::encode(pixels, self.encoding(&source))?;
-        Ok(Outcome::Converted(self.encoded(&source, encoded, pixels.size(), lenient)))
+        Ok(ImageOutcome::Converted(self.encoded(&source, encoded, pixels.size(), lenient)))
     }
 
     /// Resizes a JPEG to a JPEG without RGB in between; `None` where that is not possible or options need RGB. What keeps
@@ -122,7 +121,7 @@ impl ImageTransform {
         &self,
         source: &CheckedImage<'_>,
         plan: &SizePlan,
-        scratch: &mut Scratch,
+        scratch: &mut ImageScratch,
     ) -> Result<Option<Vec<u8>>, Reject> {
         let encoding = self.encoding(source);
         let (Some(header), Encode::Jpeg { quality, subsampling: Subsampling::S420 }) =
@@ -146,7 +145,7 @@ impl ImageTransform {
         let size = source.structure.size;
         let reduction =
             decode_jpeg::reduction(header, size, plan.stored_resized(source.structure.orientation));
-        let Scratch { planar, baseline, .. } = scratch;
+        let ImageScratch { planar, baseline, .. } = scratch;
         Ok(planar.convert(source, plan, reduction, self.options.filter, quality, baseline))
     }
 
@@ -170,7 +169,7 @@ impl ImageTransform {
     pub(super) fn decode_and_shape(
         &self,
         bytes: &[u8],
-        scratch: &mut Scratch,
+        scratch: &mut ImageScratch,
         decoded: impl FnOnce(),
     ) -> Result<(), Reject> {
         let mut source = CheckedImage::read(bytes, &self.options)?;
@@ -197,7 +196,7 @@ impl ImageTransform {
     }
 
     /// The conversion a JPEG must go through to be in sRGB.
-    fn jpeg_profile(&self, header: &jpeg::Header<'_>, scratch: &mut Scratch) -> Option<Conversion> {
+    fn jpeg_profile(&self, header: &jpeg::Header<'_>, scratch: &mut ImageScratch) -> Option<Conversion> {
         let space = match header.frame.components {
             1 => Space::Gray,
             3 => Space::Rgb,
@@ -216,7 +215,7 @@ impl ImageTransform {
         header: &jpeg::Header<'_>,
         plan: &SizePlan,
         may_pass: bool,
-        scratch: &mut Scratch,
+        scratch: &mut ImageScratch,
     ) -> Result<Decoded, Reject> {
         let profile = self.jpeg_profile(header, scratch);
         let size = source.structure.size;
@@ -246,8 +245,8 @@ impl ImageTransform {
     }
 
     /// Decodes anything else into `scratch.decoded`, in sRGB.
-    fn decode_other(&self, source: &CheckedImage<'_>, scratch: &mut Scratch) -> Result<Decoded, Reject> {
-        let Scratch { samples, decoded, profiles, .. } = scratch;
+    fn decode_other(&self, source: &CheckedImage<'_>, scratch: &mut ImageScratch) -> Result<Decoded, Reject> {
+        let ImageScratch { samples, decoded, profiles, .. } = scratch;
         let file = decode_other::decode(source, self.options.lenient, samples, decoded)?;
         let profile = match self.options.icc {
             Icc::Convert => file.icc.and_then(|icc| profiles.conversion(&icc, file.space)),
@@ -268,9 +267,9 @@ impl ImageTransform {
         source: &CheckedImage<'_>,
         plan: &SizePlan,
         from: &Decoded,
-        scratch: &mut Scratch,
+        scratch: &mut ImageScratch,
     ) -> Result<(), Reject> {
-        let Scratch { decoded, resized, resizer, .. } = scratch;
+        let ImageScratch { decoded, resized, resizer, .. } = scratch;
         let orientation = source.structure.orientation;
         let stored = plan.stored_resized(orientation);
         let crop = plan.stored_crop(orientation);

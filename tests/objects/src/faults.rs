@@ -27,6 +27,10 @@ pub enum Fault {
     Slow,
     /// No request is answered any more.
     Dead,
+    /// The request waits until the faults are changed; then the connection is closed, and nothing was done.
+    Held,
+    /// The request is served. The connection is closed without a response when the faults are changed.
+    HeldResponse,
 }
 
 /// Which requests fail, and how. The default is that none does.
@@ -38,6 +42,8 @@ pub struct Faults {
     pub seed: u64,
     /// How they fail.
     pub kinds: Vec<Fault>,
+    /// The request of this number, counted from 0 since the server started, fails in this way.
+    pub nth: Option<(u64, Fault)>,
     /// Requests are answered so often; then the server is dead.
     pub dies_after: Option<u64>,
     /// Only requests whose path contains this, where it is set, are failed.
@@ -64,6 +70,9 @@ impl Faults {
     pub(crate) fn of(&self, number: u64, request: &Request) -> Option<Fault> {
         if self.dies_after.is_some_and(|after| number >= after) {
             return Some(Fault::Dead);
+        }
+        if let Some((_, fault)) = self.nth.filter(|(nth, _)| *nth == number) {
+            return Some(fault);
         }
         if self.one_in == 0 || self.only.as_ref().is_some_and(|only| !request.path.contains(only.as_str())) {
             return None;

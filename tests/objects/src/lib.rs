@@ -231,11 +231,31 @@ impl Shared {
                     self.send(stream, response, &faults, most.or(Some(half)))?;
                     return Err(closed());
                 }
+                Fault::Held => {
+                    self.hold(number);
+                    return Err(closed());
+                }
+                Fault::HeldResponse => {
+                    let _ = self.store().answer(request, &faults);
+                    self.hold(number);
+                    return Err(closed());
+                }
                 Fault::Slow => thread::sleep(Duration::from_millis(300)),
             }
         }
         let response = self.store().answer(request, &faults);
         self.send(stream, response, &faults, most)
+    }
+
+    /// Waits until the faults do not concern the request `number` any more.
+    fn hold(&self, number: u64) {
+        let is_held = || {
+            let faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+            faults.nth.is_some_and(|(nth, _)| nth == number)
+        };
+        while is_held() && !self.stopped.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Sends a response, or the first `most` bytes of its body.

@@ -8,14 +8,14 @@ use crate::storage::NewFile;
 /// A file that a library writes to.
 pub(super) struct WatchedFile {
     file: NewFile,
-    failure: Failure,
+    failure: WriteFailure,
 }
 
 /// The last failure of a [`WatchedFile`].
 #[derive(Debug, Clone, Default)]
-pub(super) struct Failure(Arc<Mutex<Option<io::Error>>>);
+pub(super) struct WriteFailure(Arc<Mutex<Option<io::Error>>>);
 
-impl Failure {
+impl WriteFailure {
     /// The failure, once.
     pub(super) fn take(&self) -> Option<io::Error> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -31,8 +31,8 @@ impl Failure {
 }
 
 impl WatchedFile {
-    pub(super) fn new(file: NewFile) -> (Self, Failure) {
-        let failure = Failure::default();
+    pub(super) fn new(file: NewFile) -> (Self, WriteFailure) {
+        let failure = WriteFailure::default();
         (Self { file, failure: failure.clone() }, failure)
     }
 

@@ -161,6 +161,13 @@ pub struct Split {
     pub length_histogram: IndexFile,
 }
 
+impl Split {
+    /// All index files.
+    pub fn files(&self) -> impl Iterator<Item = &IndexFile> {
+        self.record_index.iter().chain(&self.length_index).chain([&self.length_histogram])
+    }
+}
+
 /// A file that is neither shard nor index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEntry {
@@ -282,10 +289,7 @@ impl Manifest {
 
     /// Every file listed by name, apart from shards (which are in the shard table): path, bytes, SHA-256.
     pub fn listed_files(&self) -> impl Iterator<Item = (&str, u64, &str)> {
-        let indexes = self
-            .splits
-            .values()
-            .flat_map(|s| s.record_index.iter().chain(&s.length_index).chain([&s.length_histogram]));
+        let indexes = self.splits.values().flat_map(Split::files);
         indexes
             .chain([&self.shard_table])
             .map(|f| (f.path.as_str(), f.bytes, f.sha256.as_str()))

@@ -17,19 +17,21 @@ pub mod objects;
 mod paths;
 #[cfg(feature = "remote")]
 mod remote;
+mod remote_options;
 mod writeback;
 
 pub use blob::{Access, Blob};
 pub use briefly::briefly;
 pub use dirs::contained;
 pub use dirs::for_each_entry;
-pub use location::{Location, RemoteOptions};
+pub use location::Location;
 pub use lock::DirLock;
-pub use new_file::hex;
 pub use new_file::{NewFile, Written, hash_file, write_file};
+pub use new_file::{from_hex, hex};
 pub use object_url::ObjectUrl;
 pub use paths::{
     DirItem, create_dir, find_link, is_empty_dir, list_dir, lstat, remove_dir_all, remove_empty_dir,
     remove_file, rename, resolve, stat, sync_dir,
 };
+pub use remote_options::RemoteOptions;
 pub use writeback::Writeback;

@@ -12,6 +12,9 @@ use crate::error::{Error, Result};
 
 /// Bytes gathered before they are hashed and handed to the kernel: so few that they are still next to the processor.
 const BUFFER_BYTES: usize = 128 << 10;
+/// Bytes of a file that are read first when it is hashed. Most files that are hashed are small, and clearing a large buffer takes
+/// longer than reading them.
+const SMALL_BUFFER_BYTES: usize = 4 << 10;
 
 /// A file that does not exist under its name until [`NewFile::commit`].
 ///
@@ -116,6 +119,12 @@ impl NewFile {
         self.drained.bytes + self.buffer.len() as u64
     }
 
+    /// SHA-256 of what was written so far, in lower-case hexadecimal.
+    pub fn sha256(&mut self) -> Result<String> {
+        self.flush().map_err(|e| Error::io("write", &self.path, e))?;
+        Ok(hex(&self.drained.hash.clone().finalize()))
+    }
+
     /// Makes the file durable under its name.
     pub fn commit(self) -> Result<Written> {
         self.end(true)
@@ -178,13 +187,16 @@ pub fn hash_file(path: &Path) -> Result<Written> {
     let fail = |e| Error::io("read", path, e);
     let mut file = File::open(path).map_err(fail)?;
     let (mut hash, mut bytes) = (Sha256::new(), 0);
-    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut buffer = vec![0; SMALL_BUFFER_BYTES];
     loop {
         match file.read(&mut buffer) {
             Ok(0) => return Ok(Written { bytes, sha256: hex(&hash.finalize()) }),
             Ok(n) => {
                 hash.update(&buffer[..n]);
                 bytes += n as u64;
+                if n == SMALL_BUFFER_BYTES {
+                    buffer.resize(BUFFER_BYTES, 0);
+                }
             }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => return Err(fail(e)),
@@ -201,11 +213,19 @@ pub fn write_file(path: &Path, data: &[u8]) -> Result<Written> {
 
 /// `bytes` as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut s, b| {
-        let _ = write!(s, "{b:02x}");
-        s
-    })
+    let digit = |half: u8| char::from(b"0123456789abcdef"[usize::from(half & 15)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect()
+}
+
+/// The bytes that [`hex`] has written as `digits`; `None` for other text.
+pub fn from_hex(digits: &str) -> Option<Vec<u8>> {
+    let half = |digit: u8| match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    };
+    let pairs = digits.as_bytes().chunks(2);
+    pairs.map(|pair| Some(half(pair[0])? << 4 | half(*pair.get(1)?)?)).collect()
 }
 
 #[cfg(test)]
@@ -220,8 +240,9 @@ mod tests {
         file.write_all(b"ab").unwrap();
         file.write_all(b"c").unwrap();
         assert!(!path.exists());
+        let sha256 = file.sha256().unwrap();
         let written = file.commit().unwrap();
-        assert_eq!(hash_file(&path).unwrap(), written);
+        assert_eq!((hash_file(&path).unwrap(), sha256), (written.clone(), written.sha256.clone()));
         assert_eq!(std::fs::read(&path).unwrap(), b"abc");
         assert_eq!(written.bytes, 3);
         assert_eq!(written.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -270,6 +291,16 @@ mod tests {
         file.write_all(&vec![1; 3 * BUFFER_BYTES]).unwrap();
         drop(file);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn hexadecimal_digits_are_read_back() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        assert_eq!(from_hex(&hex(&bytes)).as_deref(), Some(&bytes[..]));
+        assert_eq!(hex(&[0, 0x1f, 0xa0]), "001fa0");
+        for other in ["0", "0g", "0A", "é"] {
+            assert_eq!(from_hex(other), None, "{other}");
+        }
     }
 
     #[test]

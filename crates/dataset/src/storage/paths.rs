@@ -126,12 +126,16 @@ pub fn sync_dir(dir: &Path) -> Result<()> {
     File::open(dir).and_then(|d| d.sync_all()).map_err(|e| Error::io("sync the directory", dir, e))
 }
 
-/// Creates `dir` (and its parents) and makes the new names durable.
+/// Creates `dir` (and its parents) and makes the new names durable; also the name of the directory that exists already, which
+/// may have been created by a process that died before it synced it.
 pub fn create_dir(dir: &Path) -> Result<()> {
     let mut missing = Vec::new();
     for dir in dir.ancestors().filter(|dir| !dir.as_os_str().is_empty()) {
         match stat(dir)? {
-            Some(meta) if meta.is_dir() => break,
+            Some(meta) if meta.is_dir() => {
+                sync_parent(dir)?;
+                break;
+            }
             Some(_) => return Err(Error::new(ErrorKind::Io, "this is not a directory").at_path(dir)),
             None => missing.push(dir),
         }
@@ -146,6 +150,17 @@ pub fn create_dir(dir: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Makes the name of the existing directory `dir` durable. The directory that it is in may be of someone else: one that
+/// may not be opened, or whose file system does not sync directories, is left alone.
+fn sync_parent(dir: &Path) -> Result<()> {
+    let Some(parent) = dir.parent() else { return Ok(()) };
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    match File::open(parent).and_then(|d| d.sync_all()) {
+        Err(e) if matches!(e.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput) => Ok(()),
+        synced => synced.map_err(|e| Error::io("sync the directory", parent, e)),
+    }
 }
 
 /// Renames durably. Both paths are on one file system, inside one output directory.

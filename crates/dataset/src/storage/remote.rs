@@ -5,9 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::blob::Blob;
-use super::location::RemoteOptions;
 use super::object_url::ObjectUrl;
 use super::objects::{Bucket, Cache, Held, InFlight, RemoteFile};
+use super::remote_options::RemoteOptions;
 use crate::error::{Error, Result};
 
 /// Bytes that the cache may hold, by default.

@@ -13,9 +13,9 @@ use dsconvert_dataset::index::LengthRun;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::cut::{Cutter, Prefix};
-use super::cuttings::Variation;
 use super::lengths::{Lengths, Runs};
 use super::options::{BatchOptions, BatchSize, BucketBy, Last, Oversize};
+use super::variation::Variation;
 
 /// Records that share batches: a range of ranks whose lengths differ little.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Where a bucket should end.
 
-use super::cuttings::Variation;
 use super::options::{BatchOptions, BatchSize, Boundaries, MAX_MAX_WASTE};
+use super::variation::Variation;
 
 /// Fractional bits of a record's share of the budget.
 const SHARE_BITS: u32 = 20;

@@ -9,7 +9,7 @@ use dsconvert_dataset::error::Result;
 use super::bucket::{self, Bucket, Buckets};
 use super::lengths::Lengths;
 use super::options::{BatchOptions, BucketBy, Last, Shuffle};
-use super::permute::{Purpose, key};
+use super::variation::Variation;
 
 /// Most cuttings of a plan.
 const CUTTINGS: usize = 8;
@@ -23,32 +23,6 @@ const ENOUGH: usize = 16;
 /// Runs of the histogram, or micro-batches with ends of their own, that all tries together may look at. Datasets that
 /// reach this have many batches in each bucket.
 const TRY_WORK: u64 = 1 << 22;
-
-/// Which way of cutting: 0 is the plain one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Variation(u64);
-
-impl Variation {
-    pub(super) const PLAIN: Self = Self(0);
-
-    /// Part of the budget that the first step uses; `None` for all of it.
-    pub(super) fn first_part(self) -> Option<f64> {
-        (self.0 > 0).then(|| self.unit(0))
-    }
-
-    /// What `max_waste` is multiplied with for the bucket with this number: from 0.7 to 1.3.
-    pub(super) fn waste_factor(self, bucket: u64) -> f64 {
-        if self.0 == 0 { 1.0 } else { 0.7 + 0.6 * self.unit(bucket + 1) }
-    }
-
-    /// A number between 0 and 1. The numbers of consecutive variations are spread evenly.
-    fn unit(self, place: u64) -> f64 {
-        // Steps of the golden ratio, from a start that depends on the place.
-        let start = key(0, Purpose::Cuttings, 0, place);
-        let mixed = start.wrapping_add(self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        (mixed >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
 
 /// One way of cutting.
 #[derive(Debug)]

@@ -26,6 +26,7 @@ mod plan;
 mod state;
 #[cfg(test)]
 mod tests;
+mod variation;
 mod window;
 
 pub use bucket::Bucket;

@@ -9,7 +9,7 @@ use dsconvert_dataset::packing::Row;
 
 use super::batch::{Batch, BatchId, BlankRow};
 use super::fields::{BatchField, Fields};
-use super::image::{ImageRows, ImageScratch};
+use super::image::{DecodeScratch, ImageRows};
 use super::options::{Batching, IdType, LoaderOptions};
 use super::packed::StoredPieces;
 use super::pool::Pool;
@@ -22,7 +22,7 @@ use crate::{Record, Split};
 /// What a thread keeps from one batch to the next.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    image: ImageScratch,
+    image: DecodeScratch,
 }
 
 /// Makes batches. Threads share it.

@@ -33,6 +33,7 @@ mod assemble;
 #[cfg(feature = "decode")]
 mod augment;
 mod batch;
+mod element;
 mod engine;
 mod fields;
 mod image;
@@ -50,8 +51,9 @@ mod text;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-pub use array::{Array, DType, Element};
+pub use array::Array;
 pub use batch::{Batch, BatchId, BlankRow, Column};
+pub use element::{DType, Element};
 pub use options::{
     Batching, Channels, Crop, DEFAULT_PREFETCH_MARGIN, IdType, ImageLayout, ImageOptions, LabelsFor,
     LoaderOptions, MAX_CROP, MAX_PREFETCH, MAX_THREADS, PadSide, StoredPacking, TextOptions, Undecodable,

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use dsconvert_dataset::error::{Error, Result};
 
-use super::array::{Element, Elements};
+use super::element::{Element, Elements};
 use dsconvert_dataset::storage::briefly;
 
 /// Blocks that came back.

@@ -7,8 +7,9 @@ use dsconvert_dataset::packing::IGNORE_LABEL;
 use dsconvert_dataset::sample::Value;
 use dsconvert_dataset::schema::FieldType;
 
-use super::array::{Array, Element};
+use super::array::Array;
 use super::batch::{BlankRow, Column};
+use super::element::Element;
 use super::pool::Pool;
 use crate::Record;
 

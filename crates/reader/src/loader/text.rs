@@ -8,8 +8,9 @@ use dsconvert_dataset::packing::{IGNORE_LABEL, MAX_SEQ_LEN, Row};
 use dsconvert_dataset::sample::Ids;
 use dsconvert_dataset::schema::IdWidth;
 
-use super::array::{Array, Element};
+use super::array::Array;
 use super::batch::Column;
+use super::element::Element;
 use super::fields::{BatchField, TokenLayout};
 use super::options::{LabelsFor, PadSide, TextOptions};
 use super::packed::{StoredPiece, StoredPieces};

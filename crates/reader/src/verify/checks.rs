@@ -13,7 +13,7 @@ use dsconvert_dataset::storage::{Blob, list_dir};
 
 use super::{Counters, Problems, VerifyOptions, VerifyProgress};
 use crate::check::{check_record, own_length};
-use crate::dataset::Common;
+use crate::common::Common;
 use crate::hash::check_sha256;
 use crate::{Dataset, Record, Split};
 

@@ -8,12 +8,12 @@ mod checks;
 mod tests;
 
 use std::fmt;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use dsconvert_dataset::error::Error;
 use dsconvert_dataset::panics::caught;
-use dsconvert_dataset::threads;
+use rayon::ThreadPoolBuilder;
+use rayon::iter::{IndexedParallelIterator as _, IntoParallelIterator as _, ParallelIterator as _};
 
 use self::checks::{Check, Checks};
 use super::{Dataset, Record};
@@ -113,29 +113,24 @@ impl VerifyReport {
 /// ```
 pub fn verify(dataset: &Dataset, options: &VerifyOptions<'_>) -> VerifyReport {
     let checks = Checks::new(dataset, options);
-    // Each check with the place of its result, so that the order of problems is that of the list.
-    let none = || Mutex::new(Problems::new(options.max_problems));
-    let list: Vec<(Check<'_>, Mutex<Problems>)> = checks.list().into_iter().map(|c| (c, none())).collect();
-    let next = AtomicUsize::new(0);
-    let work = || {
-        while let Some((check, slot)) = list.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let mut problems = Problems::new(options.max_problems);
-            if let Err(panic) = caught(|| checks.run(check, &mut problems)) {
-                problems.push(panic.into_error("verifying"));
-            }
-            *slot.lock().unwrap_or_else(|e| e.into_inner()) = problems;
+    let run = |check: Check<'_>| {
+        let mut problems = Problems::new(options.max_problems);
+        if let Err(panic) = caught(|| checks.run(&check, &mut problems)) {
+            problems.push(panic.into_error("verifying"));
         }
+        problems
     };
-    std::thread::scope(|scope| {
-        // This thread works as well, so that it does not matter how many more there are.
-        let more = options.threads.min(list.len()).saturating_sub(1);
-        let _ = threads::start_up_to(more, |_| threads::named("verify").spawn_scoped(scope, work));
-        work();
-    });
+    let list = checks.list();
+    let threads = options.threads.clamp(1, list.len().max(1));
+    let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|n| format!("verify-{n}")).build();
+    // In the order of the list, whichever thread comes first.
+    let found: Vec<Problems> = match pool {
+        Ok(pool) => pool.install(|| list.into_par_iter().with_max_len(1).map(run).collect()),
+        // The system has no thread to give.
+        Err(_) => list.into_iter().map(run).collect(),
+    };
     let mut all = Problems::new(options.max_problems);
-    for (_, problems) in list {
-        all.append(problems.into_inner().unwrap_or_else(|e| e.into_inner()));
-    }
+    found.into_iter().for_each(|problems| all.append(problems));
     let mut unlisted: Vec<String> = checks.unlisted(&mut all).into_iter().collect();
     let more_unlisted = unlisted.len().saturating_sub(options.max_problems) as u64;
     unlisted.truncate(options.max_problems);

@@ -5,6 +5,7 @@
 
 pub(crate) mod bytes;
 pub(crate) mod fast;
+pub(crate) mod guarded;
 pub(crate) mod proof;
 pub(crate) mod reference;
 pub(crate) mod trie;

@@ -7,11 +7,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokenizers::{AddedVocabulary, OffsetReferential, OffsetType};
 
+use super::guarded::guarded;
 use super::{Engine, Outcome};
 use crate::error::EncodeError;
 use crate::growth::Growth;
 use crate::info::EngineInfo;
-use crate::panics::caught;
 use crate::scratch::Scratch;
 
 /// Version of the reference, pinned in `Cargo.toml` and checked by a test.
@@ -108,15 +108,6 @@ impl Engine for Reference {
     }
 }
 
-/// Runs a call of the reference; its error or panic is an error of the text.
-pub(super) fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, EncodeError> {
-    match caught(call) {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(e)) => Err(EncodeError::Unsupported(e.to_string())),
-        Err(panic) => Err(EncodeError::Panicked(panic)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,11 +116,5 @@ mod tests {
     fn the_version_is_the_one_that_is_built() {
         let manifest = include_str!("../../Cargo.toml");
         assert!(manifest.contains(&format!("\"={REFERENCE_VERSION}\"")));
-    }
-
-    #[test]
-    fn a_panic_of_the_reference_is_an_error_of_the_text() {
-        let error = guarded::<()>(|| panic!("as on a malformed character map")).unwrap_err();
-        assert_eq!(error, EncodeError::Panicked("as on a malformed character map".to_owned()));
     }
 }

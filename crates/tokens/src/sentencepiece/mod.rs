@@ -10,6 +10,7 @@
 //! `sentencepiece`, read from its sources, and the converted file keeps the model in a member that other libraries ignore.
 
 mod bpe;
+pub(crate) mod buffers;
 mod json;
 mod normalizer;
 mod pieces;
@@ -24,13 +25,14 @@ use base64::engine::general_purpose::STANDARD;
 use prost::Message;
 use serde::Deserialize;
 
-use self::bpe::{Bpe, Words};
+use self::bpe::Bpe;
+use self::buffers::SentencePieceBuffers;
 pub use self::json::sentencepiece_to_json;
 use self::normalizer::Normalizer;
 use self::pieces::Pieces;
 use self::proto::{ModelProto, ModelType, PieceType};
 use self::sink::PieceSink;
-use self::unigram::{Paths, Unigram};
+use self::unigram::Unigram;
 use crate::engine::{Engine, Outcome};
 use crate::error::{EncodeError, LoadError, SequenceEnd};
 use crate::info::{EngineInfo, SpecialToken};
@@ -63,14 +65,6 @@ pub(crate) struct SentencePiece {
 enum Model {
     Unigram(Unigram),
     Bpe(Bpe),
-}
-
-/// What the model needs per thread.
-#[derive(Default)]
-pub(crate) struct SentencePieceBuffers {
-    normalized: Vec<u8>,
-    paths: Paths,
-    words: Words,
 }
 
 /// The SentencePiece model that a `tokenizer.json` holds; `None` when it holds none.
@@ -209,7 +203,7 @@ impl Engine for SentencePiece {
         };
         if normalized.capacity() > KEEP_BUFFER {
             *normalized = Vec::new();
-            *paths = Paths::default();
+            *paths = Default::default();
         }
         if encoded.is_err() {
             out.truncate(before);

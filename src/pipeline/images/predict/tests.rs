@@ -6,7 +6,7 @@ use crate::options::{OutputOptions, SourceSpec};
 use crate::pipeline::predict::testing::{self, run_options};
 use crate::pipeline::{ImageFields, ImagesOptions, Naming, Report};
 use crate::sample::RejectCode;
-use crate::source::labels::Layout;
+use crate::source::layout::Layout;
 use crate::transform::image::ImageOptions;
 use std::path::Path;
 

@@ -5,7 +5,7 @@ use std::io::Read;
 
 use flate2::read::ZlibDecoder;
 
-use super::png::chunks;
+use super::png_chunks::chunks;
 
 /// Keywords of texts with a profile in hexadecimal digits.
 const KEYWORDS: [&[u8]; 2] = [b"Raw profile type exif", b"Raw profile type APP1"];

@@ -26,9 +26,9 @@ fn options(texts: &[(&str, &str)]) -> ImageOptions {
 
 fn convert(source: &[u8], texts: &[(&str, &str)]) -> Result<Converted, Reject> {
     let transform = ImageTransform::new(options(texts)).unwrap();
-    match transform.convert(&Bytes::copy_from_slice(source), &mut Scratch::new())? {
-        Outcome::Converted(image) => Ok(image),
-        Outcome::Filtered(reason) => panic!("filtered: {reason:?}"),
+    match transform.convert(&Bytes::copy_from_slice(source), &mut ImageScratch::new())? {
+        ImageOutcome::Converted(image) => Ok(image),
+        ImageOutcome::Filtered(reason) => panic!("filtered: {reason:?}"),
     }
 }
 

@@ -109,7 +109,7 @@ fn common_files_go_this_way_and_others_do_not() {
         let source = CheckedImage::read(file, &options).unwrap();
         let plan = SizePlan::new(&options, source.oriented_size());
         let transform = ImageTransform::new(options).unwrap();
-        transform.convert_planar(&source, &plan, &mut Scratch::new()).unwrap().is_some()
+        transform.convert_planar(&source, &plan, &mut ImageScratch::new()).unwrap().is_some()
     };
     assert!(goes(&plain, &[("resize", "shorter:20")]));
     assert!(!goes(&progressive, &[("resize", "shorter:20")]));

@@ -120,7 +120,7 @@ fn keep_gives_back_the_very_bytes() {
         let source = Bytes::from(file);
         let transform =
             ImageTransform::new(options(&[("encode", "keep"), ("resize", "shorter:256")])).unwrap();
-        let Ok(Outcome::Converted(image)) = transform.convert(&source, &mut Scratch::new()) else {
+        let Ok(ImageOutcome::Converted(image)) = transform.convert(&source, &mut ImageScratch::new()) else {
             panic!("not converted")
         };
         assert!(image.passthrough);
@@ -160,14 +160,14 @@ fn crop_and_pad_give_the_size_asked_for() {
 fn selection_looks_at_the_source() {
     let outcome = |file: &[u8], texts: &[(&str, &str)]| {
         let transform = ImageTransform::new(options(texts)).unwrap();
-        transform.convert(&Bytes::copy_from_slice(file), &mut Scratch::new()).unwrap()
+        transform.convert(&Bytes::copy_from_slice(file), &mut ImageScratch::new()).unwrap()
     };
     let file = jpeg(80, 20);
-    assert_eq!(outcome(&file, &[("min_size", "21")]), Outcome::Filtered(Filtered::MinSize));
-    assert_eq!(outcome(&file, &[("max_aspect", "3.9")]), Outcome::Filtered(Filtered::MaxAspect));
-    assert_eq!(outcome(&file, &[("min_pixels", "1601")]), Outcome::Filtered(Filtered::MinPixels));
+    assert_eq!(outcome(&file, &[("min_size", "21")]), ImageOutcome::Filtered(Filtered::MinSize));
+    assert_eq!(outcome(&file, &[("max_aspect", "3.9")]), ImageOutcome::Filtered(Filtered::MaxAspect));
+    assert_eq!(outcome(&file, &[("min_pixels", "1601")]), ImageOutcome::Filtered(Filtered::MinPixels));
     let all = [("min_size", "20"), ("max_aspect", "4"), ("min_pixels", "1600")];
-    assert!(matches!(outcome(&file, &all), Outcome::Converted(_)));
+    assert!(matches!(outcome(&file, &all), ImageOutcome::Converted(_)));
 }
 
 #[test]
@@ -190,12 +190,12 @@ fn greyscale_and_colour_modes() {
 #[test]
 fn one_scratch_serves_all_images() {
     let transform = ImageTransform::new(options(&[("resize", "longer:50")])).unwrap();
-    let mut scratch = Scratch::new();
+    let mut scratch = ImageScratch::new();
     let files =
         [jpeg(300, 200), png(70, 90), with_orientation(&jpeg(90, 70), 5), jpeg(20, 20), jpeg(300, 200)];
     for file in files.map(Bytes::from) {
         let reused = transform.convert(&file, &mut scratch);
-        assert_eq!(reused, transform.convert(&file, &mut Scratch::new()));
+        assert_eq!(reused, transform.convert(&file, &mut ImageScratch::new()));
         assert!(transform.convert(&file.slice(..file.len() / 2), &mut scratch).is_err());
     }
     assert!(scratch.kept_bytes() > 0);

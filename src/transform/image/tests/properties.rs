@@ -44,12 +44,12 @@ proptest! {
         let texts = [("encode", "raw"), ("resize", "shorter:7"), ("lenient", lenient), ("max_pixels", "1000000")];
         let transform = ImageTransform::new(options(&texts)).unwrap();
         let file = Bytes::from(file);
-        let first = transform.convert(&file, &mut Scratch::new());
-        if let Ok(Outcome::Converted(image)) = &first {
+        let first = transform.convert(&file, &mut ImageScratch::new());
+        if let Ok(ImageOutcome::Converted(image)) = &first {
             prop_assert_eq!(image.bytes.len() as u64, u64::from(image.width) * u64::from(image.height) * 3);
             prop_assert!(transform.peek(&file).is_ok());
         }
-        prop_assert_eq!(first, transform.convert(&file, &mut Scratch::new()));
+        prop_assert_eq!(first, transform.convert(&file, &mut ImageScratch::new()));
     }
 
     /// Of a photograph only what the result needs is decoded: what was in the buffers before never shows.
@@ -70,10 +70,10 @@ proptest! {
         let (resize, crop) = (format!("shorter:{shorter}"), format!("center:{}x{}", crop.0, crop.1));
         let texts = [("encode", "raw"), ("resize", &resize), ("crop", &crop), ("filter", filter)];
         let transform = ImageTransform::new(options(&texts)).unwrap();
-        let mut scratch = Scratch::new();
+        let mut scratch = ImageScratch::new();
         transform.convert(&before, &mut scratch).unwrap();
         let found = transform.convert(&shown, &mut scratch);
-        prop_assert_eq!(found, transform.convert(&shown, &mut Scratch::new()));
+        prop_assert_eq!(found, transform.convert(&shown, &mut ImageScratch::new()));
     }
 
     /// Bytes that only start like an image are survived.
@@ -83,7 +83,7 @@ proptest! {
             [b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF\xff\0\0\0WEBP", b"GIF89a", b"II*\0", b"MM\0*"];
         let file = [starts[start], &noise].concat();
         let transform = ImageTransform::new(options(&[("max_pixels", "1000000")])).unwrap();
-        let _ = transform.convert(&Bytes::from(file), &mut Scratch::new());
+        let _ = transform.convert(&Bytes::from(file), &mut ImageScratch::new());
     }
 
     /// The size of the output is the planned one, whatever the way there.

@@ -1,7 +1,7 @@
 //! Decoding, resizing and encoding of images in every container.
 
 use bytes::Bytes;
-use dsconvert::transform::image::{ImageOptions, ImageTransform, Outcome, Scratch};
+use dsconvert::transform::image::{ImageOptions, ImageOutcome, ImageScratch, ImageTransform};
 
 use super::{Input, Target, Verdict, files, fixture};
 use crate::Result;
@@ -14,7 +14,7 @@ const MAX_PIXELS: u64 = 1 << 20;
 pub(super) struct Images {
     inputs: Vec<Input>,
     transforms: [ImageTransform; 2],
-    scratch: Scratch,
+    scratch: ImageScratch,
 }
 
 impl Images {
@@ -31,7 +31,7 @@ impl Images {
             })?)
         };
         let transforms = [options("shorter:24")?, options("none")?];
-        let mut scratch = Scratch::new();
+        let mut scratch = ImageScratch::new();
         inputs.retain(|input| transforms[0].convert(&Bytes::from(input.bytes.clone()), &mut scratch).is_ok());
         Ok(Self { inputs, transforms, scratch })
     }
@@ -46,8 +46,8 @@ impl Target for Images {
         let bytes = Bytes::copy_from_slice(bytes);
         let transform = &self.transforms[input % 2];
         match transform.convert(&bytes, &mut self.scratch) {
-            Err(_) | Ok(Outcome::Filtered(_)) => Verdict::Refused,
-            Ok(Outcome::Converted(_)) => Verdict::Accepted,
+            Err(_) | Ok(ImageOutcome::Filtered(_)) => Verdict::Refused,
+            Ok(ImageOutcome::Converted(_)) => Verdict::Accepted,
         }
     }
 }

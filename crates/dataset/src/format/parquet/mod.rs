@@ -23,7 +23,7 @@ use arrow_schema::FieldRef;
 
 use super::arrow_schema::{IMAGE_BYTES, METADATA_KEY, image_fields, metadata, to_arrow};
 use super::columns::ColumnBuilders;
-use super::watched::{Failure, WatchedFile};
+use super::watched::{WatchedFile, WriteFailure};
 use super::{Placed, ShardWriter, check};
 use crate::error::{Error, Result};
 use crate::sample::{Record, Value};
@@ -55,7 +55,7 @@ pub(super) struct Writer {
     schema: Arc<Schema>,
     file: SerializedFileWriter<WatchedFile>,
     path: PathBuf,
-    failure: Failure,
+    failure: WriteFailure,
     leaves: Vec<Leaf>,
     /// What is encoded by the `parquet` crate.
     columns: ColumnBuilders,
@@ -78,11 +78,6 @@ enum Leaf {
     Column(FieldRef),
 }
 
-/// Whether values of the type are encoded by us.
-fn is_ours(ty: FieldType) -> bool {
-    Payload::holds(ty) && !(cfg!(library_code) && ty.id_width().is_some())
-}
-
 impl Writer {
     pub(super) fn new(schema: Arc<Schema>, file: NewFile) -> Result<Self> {
         let unfit = |e| Error::usage("parquet cannot hold this schema").caused_by(e);
@@ -96,14 +91,14 @@ impl Writer {
             let (ty, field) = (schema.fields[place].ty, &arrow.fields()[place]);
             leaves.push(match leaves.last() {
                 Some(Leaf::Payload(image, _)) if *image == place => Leaf::ImagePath(field.clone()),
-                _ if !is_ours(ty) => Leaf::Column(field.clone()),
+                _ if !Payload::holds(ty) => Leaf::Column(field.clone()),
                 _ => {
                     let compression = properties.compression(column.path());
                     Leaf::Payload(place, Box::new(Payload::new(ty, column.clone(), compression)?))
                 }
             });
         }
-        let columns = ColumnBuilders::of(&schema, |field| !is_ours(field.ty))?;
+        let columns = ColumnBuilders::of(&schema, |field| !Payload::holds(field.ty))?;
         let path = file.path().to_owned();
         let (file, failure) = WatchedFile::new(file);
         let file = SerializedFileWriter::new(file, descriptor.root_schema_ptr(), properties)
@@ -254,7 +249,7 @@ fn properties(schema: &Schema) -> Result<WriterProperties> {
 }
 
 /// The library hides the cause of a failed write in a box, or in text; a full disk must stay visible.
-fn failed(path: &Path, failure: &Failure, e: ParquetError) -> Error {
+fn failed(path: &Path, failure: &WriteFailure, e: ParquetError) -> Error {
     match failure.take() {
         Some(cause) => Error::io("write", path, cause),
         // The values were checked: what cannot be encoded is a bug.

@@ -1,6 +1,5 @@
 //! Requests to one bucket.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use object_store::{
 };
 
 use super::super::object_url::ObjectUrl;
-use super::client::{Client, Pages, again, connect};
+use super::client::{Client, Pages, Settings, again, connect};
 use super::failure::{changed, failure, is_bucket_missing};
 use super::runtime;
 use super::upload::Upload;
@@ -21,6 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Requests of one call that are under way at a time.
 const AT_ONCE: usize = 16;
+
 /// What a store says about an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
@@ -44,10 +44,6 @@ pub enum Created {
     /// It was there, with other content.
     Other,
 }
-
-/// Settings of a store beside those of the environment, as `endpoint_url` or `aws_access_key_id`: the names that the environment has, in
-/// lower case.
-pub type Settings = BTreeMap<String, String>;
 
 /// The client of the store that an address is in. Cloning is cheap.
 #[derive(Clone)]

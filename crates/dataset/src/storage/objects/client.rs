@@ -1,5 +1,6 @@
 //! Clients of stores, and how persistent they are.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,6 @@ use object_store::list::PaginatedListStore;
 use object_store::{ClientOptions, Error as Failure, ObjectStore, RetryConfig};
 
 use super::super::object_url::ObjectUrl;
-use super::bucket::Settings;
 use super::failure::is_cut_short;
 use super::repeated::{CountingConnector, count_repeated_request};
 use crate::error::{Error, Result};
@@ -25,6 +25,10 @@ const RETRIES: usize = 20;
 const SILENCE: Duration = Duration::from_secs(30);
 /// How long it may take to connect.
 const CONNECT: Duration = Duration::from_secs(10);
+
+/// Settings of a store beside those of the environment, as `endpoint_url` or `aws_access_key_id`: the names that the environment has, in
+/// lower case.
+pub type Settings = BTreeMap<String, String>;
 
 /// A connection to a store.
 #[derive(Clone)]

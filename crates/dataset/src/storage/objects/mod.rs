@@ -23,8 +23,9 @@ mod upload;
 #[cfg(test)]
 mod tests;
 
-pub use bucket::{Bucket, Created, Object, Settings};
+pub use bucket::{Bucket, Created, Object};
 pub use cache::Cache;
+pub use client::Settings;
 pub use failure::is_cut_short;
 pub use held::Held;
 pub use in_flight::InFlight;

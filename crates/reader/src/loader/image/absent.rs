@@ -8,12 +8,12 @@ use super::ImageRows;
 use crate::loader::batch::{BlankRow, Column};
 
 #[derive(Debug, Default)]
-pub(in crate::loader) struct ImageScratch;
+pub(in crate::loader) struct DecodeScratch;
 
 impl ImageRows<'_> {
     pub(in crate::loader) fn column(
         &self,
-        _: &mut ImageScratch,
+        _: &mut DecodeScratch,
         _: &AtomicBool,
     ) -> Result<(Column, Vec<BlankRow>)> {
         Err(no_decoder())

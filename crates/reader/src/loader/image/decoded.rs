@@ -19,7 +19,7 @@ use crate::loader::stored::fill_rest;
 
 /// What a thread keeps from one image to the next.
 #[derive(Debug, Default)]
-pub(in crate::loader) struct ImageScratch {
+pub(in crate::loader) struct DecodeScratch {
     decoder: Decoder,
     /// One image, before its channels are taken apart.
     interleaved: Vec<u8>,
@@ -30,7 +30,7 @@ impl ImageRows<'_> {
     /// `stop` is set.
     pub(in crate::loader) fn column(
         &self,
-        scratch: &mut ImageScratch,
+        scratch: &mut DecodeScratch,
         stop: &AtomicBool,
     ) -> Result<(Column, Vec<BlankRow>)> {
         let channels = self.options.channels.count();
@@ -82,7 +82,7 @@ impl ImageRows<'_> {
         &self,
         record: &Record,
         (height, width): (usize, usize),
-        scratch: &mut ImageScratch,
+        scratch: &mut DecodeScratch,
         row: &mut [u8],
     ) -> Result<Result<(), Reject>> {
         let (size, view) = self.view(record, (height, width))?;
@@ -94,7 +94,7 @@ impl ImageRows<'_> {
         let part = SourceRegion { left: view.left, top: view.top, width: view.width, height: view.height };
         let target = Size { width: view.out_width, height: view.out_height };
         let image = Stored { bytes: encoded, size, raw_channels: self.raw_channels };
-        let ImageScratch { decoder, interleaved } = scratch;
+        let DecodeScratch { decoder, interleaved } = scratch;
         let separate = self.options.layout == ImageLayout::Chw && channels > 1;
         if separate {
             interleaved.resize(row.len(), 0);
@@ -106,7 +106,7 @@ impl ImageRows<'_> {
             Ok(Err(reject)) => return Ok(Err(reject)),
             Err(panic) => {
                 // Its buffers may be half changed.
-                *scratch = ImageScratch::default();
+                *scratch = DecodeScratch::default();
                 return Ok(Err(panic.into_reject()));
             }
         }

@@ -10,9 +10,10 @@ use dsconvert_dataset::sample::Reject;
 use super::ImageRows;
 use crate::Record;
 use crate::decode::Mask;
-use crate::loader::array::{Array, Element};
+use crate::loader::array::Array;
 use crate::loader::augment::View;
 use crate::loader::batch::{BlankRow, Column};
+use crate::loader::element::Element;
 use crate::loader::options::ImageLayout;
 
 /// Samples of the masks of a batch, as PNG stores them.

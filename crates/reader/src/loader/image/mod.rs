@@ -7,7 +7,7 @@ mod masks;
 
 use std::sync::Arc;
 
-pub(super) use self::decoded::{ImageScratch, check_build};
+pub(super) use self::decoded::{DecodeScratch, check_build};
 use super::options::ImageOptions;
 use super::pool::Pool;
 use crate::{Record, Split};

@@ -4,7 +4,7 @@
 //! A block is ASCII and ends before the first other byte; the splitters continue from there character by character, with
 //! [`Classes`](super::classes::Classes).
 
-use dsconvert_simd::{ByteMasks, HIGH_BITS, WINDOW};
+use crate::masks::{ByteMasks, HIGH_BITS, WINDOW};
 
 /// Bytes of ASCII below which a block is not worth it.
 const FEWEST: usize = 8;
@@ -96,7 +96,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use dsconvert_simd::Portable;
+    use crate::masks::Portable;
 
     /// The classes of the bytes of `window` before the first that is not ASCII, one byte at a time.
     fn expected(window: &[u8; WINDOW]) -> Block<'_> {

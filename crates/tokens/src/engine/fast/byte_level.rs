@@ -23,8 +23,8 @@ use super::stop::{Stop, finish};
 use crate::engine::{Engine, Outcome};
 use crate::error::EncodeError;
 use crate::info::EngineInfo;
+use crate::masks::{ByteMasks, Kernel, dispatch};
 use crate::scratch::Scratch;
-use dsconvert_simd::{ByteMasks, Kernel, dispatch};
 
 /// The regular expressions of the reference give up after a million steps back, which a long run of white space takes,
 /// and then the rest of the text is one word. A document with a longer run than this, in bytes, is left to it.

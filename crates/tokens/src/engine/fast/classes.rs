@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use regex_syntax::hir::{Class, HirKind};
 
-use dsconvert_simd::{HIGH_BITS, ONES};
+use crate::masks::{HIGH_BITS, ONES};
 
 /// `[^\s\p{L}\p{N}]`.
 pub(super) const OTHER: u8 = 0;

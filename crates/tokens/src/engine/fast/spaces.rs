@@ -12,7 +12,8 @@ use unicode_segmentation::UnicodeSegmentation;
 use super::classes::decode;
 use super::stop::Stop;
 use super::words::Words;
-use crate::engine::reference::{Reference, guarded};
+use crate::engine::guarded::guarded;
+use crate::engine::reference::Reference;
 use crate::outline::METASPACE;
 
 const UNKNOWN: u8 = 0;

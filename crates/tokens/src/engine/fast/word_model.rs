@@ -6,7 +6,8 @@ use tokenizers::{Model as _, ModelWrapper};
 
 use super::unigram::Unigram;
 use super::wordpiece::WordPiece;
-use crate::engine::reference::{Reference, guarded};
+use crate::engine::guarded::guarded;
+use crate::engine::reference::Reference;
 use crate::error::EncodeError;
 
 /// A model.

@@ -16,7 +16,7 @@ use self::bert::Bert;
 use self::forms::{Form, write_nfc};
 use self::precompiled::Precompiled;
 use crate::charsmap::Charsmap;
-use crate::engine::reference::guarded;
+use crate::engine::guarded::guarded;
 use crate::error::EncodeError;
 
 /// The steps of a normalizer.

@@ -5,7 +5,7 @@ use tokenizers::pre_tokenizers::digits::Digits;
 use tokenizers::pre_tokenizers::split::{Split as ReferenceSplit, SplitPattern};
 use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer, SplitDelimiterBehavior};
 
-use dsconvert_simd::Portable;
+use crate::masks::Portable;
 
 use super::cl100k::Cl100k;
 use super::deepseek::DeepSeek;

@@ -1,15 +1,15 @@
 //! Eight bytes at a time in a `u64`.
 
-use crate::{ByteMasks, WINDOW};
+use super::{ByteMasks, WINDOW};
 
 /// The implementation for every CPU: eight bytes at a time in a `u64`.
 #[derive(Debug, Clone, Copy)]
-pub struct Portable;
+pub(crate) struct Portable;
 
 /// Eight bytes of value 1.
-pub const ONES: u64 = 0x0101_0101_0101_0101;
+pub(crate) const ONES: u64 = 0x0101_0101_0101_0101;
 /// The high bit of each of eight bytes: zero in ASCII.
-pub const HIGH_BITS: u64 = 0x80 * ONES;
+pub(crate) const HIGH_BITS: u64 = 0x80 * ONES;
 
 impl Portable {
     /// The high bits of what `mark` returns for every eight bytes.

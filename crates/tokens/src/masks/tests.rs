@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::{ByteMasks, Kernel, Portable, WINDOW, dispatch};
+use super::{ByteMasks, Kernel, Portable, WINDOW, dispatch};
 
 /// Every mask of a window.
 struct AllMasks([u8; WINDOW]);

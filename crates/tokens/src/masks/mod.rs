@@ -1,4 +1,9 @@
-#![doc = include_str!("../README.md")]
+//! Byte-class bitmasks over 64-byte windows: load 64 bytes, ask which of them are equal to a byte, in an ASCII range or above
+//! ASCII, and get a `u64` with one bit per byte. Bit operations on such masks find structure in text (spaces, word
+//! boundaries) without a branch per byte.
+//!
+//! A computation is written once, against [`ByteMasks`]; [`dispatch`] runs it with AVX2 if the CPU has it. There is no `unsafe`:
+//! `pulp` makes the intrinsics safe to call.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -6,16 +11,16 @@ mod portable;
 #[cfg(test)]
 mod tests;
 
-pub use portable::{HIGH_BITS, ONES, Portable};
+pub(crate) use portable::{HIGH_BITS, ONES, Portable};
 
 /// Bytes per window, and bits per mask.
-pub const WINDOW: usize = 64;
+pub(crate) const WINDOW: usize = 64;
 
 /// Byte-class tests on a window of [`WINDOW`] bytes. Bit `i` of a mask is set when byte `i` is in the class.
 ///
 /// [`Portable`] implements this for every CPU; [`dispatch`] picks the fastest implementation for the current one. All
 /// implementations return equal masks.
-pub trait ByteMasks: Copy {
+pub(crate) trait ByteMasks: Copy {
     /// A loaded window, in the registers of this implementation.
     type Window: Copy;
 
@@ -36,7 +41,7 @@ pub trait ByteMasks: Copy {
 }
 
 /// A computation that [`dispatch`] compiles once per instruction set.
-pub trait Kernel {
+pub(crate) trait Kernel {
     /// The result.
     type Output;
 
@@ -46,7 +51,7 @@ pub trait Kernel {
 }
 
 /// Runs `kernel` with AVX2 if the CPU has it, otherwise with [`Portable`].
-pub fn dispatch<K: Kernel>(kernel: K) -> K::Output {
+pub(crate) fn dispatch<K: Kernel>(kernel: K) -> K::Output {
     #[cfg(target_arch = "x86_64")]
     let kernel = match avx2::run(kernel) {
         Ok(output) => return output,

@@ -4,7 +4,7 @@ use std::arch::x86_64::__m256i;
 
 use pulp::x86::V3;
 
-use crate::{ByteMasks, Kernel, WINDOW};
+use super::{ByteMasks, Kernel, WINDOW};
 
 /// The implementation for CPUs with AVX2.
 #[derive(Debug, Clone, Copy)]
@@ -12,7 +12,7 @@ struct Avx2(V3);
 
 /// Runs `kernel` with AVX2, or gives it back when the CPU has none.
 #[inline(always)]
-pub(crate) fn run<K: Kernel>(kernel: K) -> Result<K::Output, K> {
+pub(super) fn run<K: Kernel>(kernel: K) -> Result<K::Output, K> {
     match V3::try_new() {
         Some(v3) => Ok(v3.vectorize(OnAvx2(Avx2(v3), kernel))),
         None => Err(kernel),

@@ -1,0 +1,40 @@
+//! What all splits of a dataset share.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use dsconvert_dataset::error::Result;
+use dsconvert_dataset::index::{IndexFile, Segment, ShardTable};
+use dsconvert_dataset::manifest::Manifest;
+use dsconvert_dataset::schema::Schema;
+use dsconvert_dataset::storage::{Blob, Location};
+
+use super::open_options::OpenOptions;
+
+/// An opened dataset, as all its splits see it.
+#[derive(Debug)]
+pub(super) struct Common {
+    pub(super) location: Location,
+    pub(super) manifest: Manifest,
+    pub(super) shards: ShardTable,
+    pub(super) schema: Arc<Schema>,
+    pub(super) options: OpenOptions,
+}
+
+impl Common {
+    /// The directory or address, for messages.
+    pub(super) fn path(&self) -> &Path {
+        self.location.path()
+    }
+
+    /// Opens a file that the manifest or the shard table lists.
+    pub(super) fn open(&self, path: &str, bytes: u64, sha256: &str) -> Result<Blob> {
+        self.location.open(path, bytes, sha256, self.options.access)
+    }
+
+    /// Opens files of an index.
+    pub(super) fn segments(&self, files: &[IndexFile]) -> Result<Vec<Segment>> {
+        let open = |f: &IndexFile| self.location.open_whole(&f.path, f.bytes, &f.sha256, self.options.access);
+        files.iter().map(|f| Ok(Segment { blob: open(f)?, records: f.records })).collect()
+    }
+}

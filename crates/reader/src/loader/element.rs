@@ -1,0 +1,160 @@
+//! The types of the elements of arrays, and blocks of them.
+
+use std::fmt;
+
+/// Type of the elements of an [`Array`](super::Array). Multi-byte types are in the byte order of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DType {
+    /// One byte, 0 or 1.
+    Bool,
+    /// Unsigned, 8 bits.
+    UInt8,
+    /// Signed, 32 bits.
+    Int32,
+    /// Signed, 64 bits.
+    Int64,
+    /// Unsigned, 64 bits.
+    UInt64,
+    /// IEEE 754 binary32.
+    Float32,
+    /// IEEE 754 binary64.
+    Float64,
+}
+
+impl DType {
+    /// The name that numpy and torch use.
+    pub fn name(self) -> &'static str {
+        match self {
+            DType::Bool => "bool",
+            DType::UInt8 => "uint8",
+            DType::Int32 => "int32",
+            DType::Int64 => "int64",
+            DType::UInt64 => "uint64",
+            DType::Float32 => "float32",
+            DType::Float64 => "float64",
+        }
+    }
+
+    /// Bytes of one element.
+    pub fn bytes(self) -> usize {
+        match self {
+            DType::Bool | DType::UInt8 => 1,
+            DType::Int32 | DType::Float32 => 4,
+            DType::Int64 | DType::UInt64 | DType::Float64 => 8,
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A block of elements of one type.
+#[derive(Debug)]
+pub(super) enum Elements {
+    Bool(Vec<bool>),
+    UInt8(Vec<u8>),
+    Int32(Vec<i32>),
+    Int64(Vec<i64>),
+    UInt64(Vec<u64>),
+    Float32(Vec<f32>),
+    Float64(Vec<f64>),
+}
+
+/// A type that an array can hold.
+pub trait Element: Copy + Default + PartialEq + fmt::Debug + Send + Sync + sealed::Sealed + 'static {
+    /// Its [`DType`].
+    const DTYPE: DType;
+}
+
+mod sealed {
+    use super::Elements;
+
+    /// Keeps [`Element`](super::Element) to the types of [`Elements`], and gets at them.
+    pub trait Sealed: Sized {
+        #[doc(hidden)]
+        #[allow(private_interfaces)]
+        fn wrap(block: Vec<Self>) -> Elements;
+        #[doc(hidden)]
+        #[allow(private_interfaces)]
+        fn of(block: &Elements) -> Option<&Vec<Self>>;
+        #[doc(hidden)]
+        #[allow(private_interfaces)]
+        fn of_mut(block: &mut Elements) -> Option<&mut Vec<Self>>;
+    }
+}
+
+/// One `match` for all types of elements: `each!(block, v => v.len())`.
+macro_rules! each {
+    ($block:expr, $v:ident => $result:expr) => {
+        match $block {
+            Elements::Bool($v) => $result,
+            Elements::UInt8($v) => $result,
+            Elements::Int32($v) => $result,
+            Elements::Int64($v) => $result,
+            Elements::UInt64($v) => $result,
+            Elements::Float32($v) => $result,
+            Elements::Float64($v) => $result,
+        }
+    };
+}
+
+macro_rules! element {
+    ($($ty:ty => $variant:ident),*) => {$(
+        impl Element for $ty {
+            const DTYPE: DType = DType::$variant;
+        }
+
+        #[allow(private_interfaces)]
+        impl sealed::Sealed for $ty {
+            fn wrap(block: Vec<Self>) -> Elements {
+                Elements::$variant(block)
+            }
+
+            fn of(block: &Elements) -> Option<&Vec<Self>> {
+                match block {
+                    Elements::$variant(block) => Some(block),
+                    _ => None,
+                }
+            }
+
+            fn of_mut(block: &mut Elements) -> Option<&mut Vec<Self>> {
+                match block {
+                    Elements::$variant(block) => Some(block),
+                    _ => None,
+                }
+            }
+        }
+    )*};
+}
+
+element!(bool => Bool, u8 => UInt8, i32 => Int32, i64 => Int64, u64 => UInt64, f32 => Float32, f64 => Float64);
+
+impl Elements {
+    pub(super) fn dtype(&self) -> DType {
+        match self {
+            Elements::Bool(_) => DType::Bool,
+            Elements::UInt8(_) => DType::UInt8,
+            Elements::Int32(_) => DType::Int32,
+            Elements::Int64(_) => DType::Int64,
+            Elements::UInt64(_) => DType::UInt64,
+            Elements::Float32(_) => DType::Float32,
+            Elements::Float64(_) => DType::Float64,
+        }
+    }
+
+    /// Elements there is room for.
+    pub(super) fn len(&self) -> usize {
+        each!(self, v => v.len())
+    }
+
+    pub(super) fn address(&self) -> *const u8 {
+        each!(self, v => v.as_ptr().cast())
+    }
+
+    pub(super) fn address_mut(&mut self) -> *mut u8 {
+        each!(self, v => v.as_mut_ptr().cast())
+    }
+}

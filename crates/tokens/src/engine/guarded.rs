@@ -1,0 +1,24 @@
+//! Calls of the reference, which may fail or panic.
+
+use crate::error::EncodeError;
+use crate::panics::caught;
+
+/// Runs a call of the reference; its error or panic is an error of the text.
+pub(super) fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, EncodeError> {
+    match caught(call) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(e)) => Err(EncodeError::Unsupported(e.to_string())),
+        Err(panic) => Err(EncodeError::Panicked(panic)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_the_reference_is_an_error_of_the_text() {
+        let error = guarded::<()>(|| panic!("as on a malformed character map")).unwrap_err();
+        assert_eq!(error, EncodeError::Panicked("as on a malformed character map".to_owned()));
+    }
+}

@@ -1,0 +1,129 @@
+//! `dsconvert inspect --verify --repair`: runs the command that made a dataset again, as its manifest tells it, with
+//! `--resume=repair`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::{ArgAction, CommandFactory};
+use serde_json::{Map, Value};
+
+use crate::cli::{Cli, Ending, convert};
+use crate::error::{Error, ErrorKind, Result};
+use crate::manifest::{Manifest, TOKENIZER_NAME};
+use crate::storage::stat;
+
+/// Objects in the options of a manifest whose members are options.
+const GROUPS: [&str; 3] = ["image", "output", "tokenization"];
+/// What a manifest tells of a conversion beside its options, or in another way. The repair compares all of it with what it
+/// finds.
+const NO_OPTIONS: [&str; 3] = ["tokenizer", "reference", "image_fields"];
+/// An option that the manifest has under another name than the command.
+const VERIFY_IDS: (&str, &str) = ("verify", "verify_ids");
+/// Options whose files the manifest does not hold.
+const OF_FILES: [(&str, &str); 4] = [
+    ("files_from", "from a list of files"),
+    ("stdin", "from standard input"),
+    ("metadata", "from a table"),
+    ("classes", "with a list of classes"),
+];
+
+/// Repairs the dataset in `dir` from `sources`, which have to be as they were.
+///
+/// # Errors
+///
+/// As the command that made the dataset; [`ErrorKind::Unsupported`] when the manifest does not tell all of it.
+pub(super) fn exec(dir: &Path, sources: &[PathBuf], threads: Option<usize>) -> Result<Ending> {
+    let manifest = Manifest::read(dir)?;
+    let mut command = command_of(dir, &manifest, sources)?;
+    command.extend(threads.map(|threads| format!("--threads={threads}").into()));
+    convert(command)
+}
+
+/// The command that repairs the dataset in `dir`, whose manifest is `manifest`.
+fn command_of(dir: &Path, manifest: &Manifest, sources: &[PathBuf]) -> Result<Vec<OsString>> {
+    let kind = manifest.kind().name();
+    let mut command: Vec<OsString> = vec!["dsconvert".into(), kind.into()];
+    command.push([OsString::from("--out="), dir.into()].into_iter().collect());
+    command.push("--resume=repair".into());
+    let tokenizer = dir.join(TOKENIZER_NAME);
+    if manifest.tokenizer.is_some() {
+        let name = match stat(&tokenizer)? {
+            Some(_) => tokenizer.into_os_string(),
+            None => "bytes".into(),
+        };
+        command.push([OsString::from("--tokenizer="), name].into_iter().collect());
+    }
+    if let Some(options) = manifest.options.as_object() {
+        let known = Cli::command();
+        let known = known.find_subcommand(kind).ok_or_else(|| Error::internal("the command is gone"))?;
+        add_options(options, known, &mut command)?;
+    }
+    // Behind the options, so that a name that begins with a dash is one.
+    command.push("--".into());
+    command.extend(sources.iter().map(|source| source.clone().into_os_string()));
+    Ok(command)
+}
+
+fn add_options(
+    options: &Map<String, Value>,
+    known: &clap::Command,
+    command: &mut Vec<OsString>,
+) -> Result<()> {
+    for (name, value) in options {
+        let is_beside_images = value.get("beside_images").is_some();
+        match (name.as_str(), value) {
+            (_, Value::Null | Value::Bool(false)) => continue,
+            (group, Value::Object(members)) if GROUPS.contains(&group) => {
+                add_options(members, known, command)?;
+                continue;
+            }
+            // Found as it was found before.
+            ("metadata", _) if is_beside_images => continue,
+            (name, _) if NO_OPTIONS.contains(&name) => continue,
+            _ => {}
+        }
+        if let Some((_, how)) = OF_FILES.iter().find(|(option, _)| option == name) {
+            return Err(unknown(format!("it was made {how}, which it does not hold")));
+        }
+        let id = if name == VERIFY_IDS.0 { VERIFY_IDS.1 } else { name };
+        let option = known.get_arguments().find(|option| option.get_id() == id);
+        let flag = option.and_then(|option| option.get_long());
+        let (Some(option), Some(flag)) = (option, flag) else {
+            return Err(unknown(format!(
+                "it was made with the option {name:?}, which this build does not have"
+            )));
+        };
+        command.push(match option.get_action() {
+            ArgAction::SetTrue => format!("--{flag}").into(),
+            _ => format!("--{flag}={}", text_of(name, value)?).into(),
+        });
+    }
+    Ok(())
+}
+
+/// A value as it is written on the command line.
+fn text_of(option: &str, value: &Value) -> Result<String> {
+    let item = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        // A field that is kept, with its type.
+        Value::Object(field) => {
+            let name = field.get("name")?.as_str()?;
+            let ty = field.get("type").and_then(Value::as_str);
+            Some(ty.map_or_else(|| name.to_owned(), |ty| format!("{name}:{ty}")))
+        }
+        _ => None,
+    };
+    let text = match value {
+        Value::Array(items) => {
+            items.iter().map(item).collect::<Option<Vec<_>>>().map(|items| items.join(","))
+        }
+        _ => item(value),
+    };
+    text.ok_or_else(|| unknown(format!("the manifest has the option {option:?} in another form")))
+}
+
+fn unknown(why: String) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("the dataset cannot be repaired by its manifest alone: {why}"))
+        .help("run the command that made the dataset again, with --resume=repair")
+}

@@ -1,0 +1,107 @@
+//! Files of a dataset that follow from its units: indexes, shard table, and the lists of items that became no record.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use super::finished::{UnitDirs, UnitResult};
+use super::split_index::SplitIndex;
+use super::unit::{DUPLICATES_NAME, FILTERED_NAME, REJECTS_NAME};
+use crate::error::{Error, Result};
+use crate::index::{IndexFile, ShardEntry, write_shard_table};
+use crate::manifest::{Counts, FileEntry, Split};
+use crate::schema::Kind;
+use crate::storage::{NewFile, Written, create_dir};
+
+/// What the files are written from, and where.
+pub(super) struct DerivedFiles<'a> {
+    /// Folder for what does not fit in memory.
+    pub work: &'a Path,
+    /// Folder that the files are written to, under their paths in the dataset.
+    pub staged: &'a Path,
+    pub kind: Kind,
+    pub splits: &'a [String],
+    pub dirs: &'a UnitDirs,
+    /// All units, finished.
+    pub units: &'a [UnitResult],
+}
+
+/// What the manifest says of the files that were written.
+pub(super) struct WrittenFiles {
+    pub splits: BTreeMap<String, Split>,
+    pub shard_table: IndexFile,
+    /// `rejects.jsonl` and the like.
+    pub lists: Vec<FileEntry>,
+}
+
+impl WrittenFiles {
+    /// The SHA-256 of the file at `path` in the dataset; `None` when it was not written.
+    pub(super) fn sha256(&self, path: &str) -> Option<&str> {
+        let indexes = self.splits.values().flat_map(Split::files).chain([&self.shard_table]);
+        let indexes = indexes.map(|file| (&file.path, &file.sha256));
+        let mut files = indexes.chain(self.lists.iter().map(|file| (&file.path, &file.sha256)));
+        files.find(|(name, _)| *name == path).map(|(_, sha256)| sha256.as_str())
+    }
+}
+
+impl DerivedFiles<'_> {
+    pub(super) fn write(&self) -> Result<WrittenFiles> {
+        create_dir(&self.staged.join("index"))?;
+        let mut splits = BTreeMap::new();
+        for (ordinal, name) in self.splits.iter().enumerate() {
+            let mut index = SplitIndex::create(name, ordinal, self.kind, self.work, self.staged, self.dirs)?;
+            index.add_units(self.units)?;
+            splits.insert(name.clone(), index.finish()?);
+        }
+        let shard_table = write_shard_table(self.staged, &self.shards())?;
+        let mut counts = Counts::default();
+        self.units.iter().for_each(|unit| counts.add(&unit.counts()));
+        let mut lists = vec![self.concatenate(REJECTS_NAME)?];
+        if counts.filtered > 0 {
+            lists.push(self.concatenate(FILTERED_NAME)?);
+        }
+        if counts.duplicates > 0 {
+            lists.push(self.concatenate(DUPLICATES_NAME)?);
+        }
+        Ok(WrittenFiles { splits, shard_table, lists })
+    }
+
+    /// The rows of the shard table: by split, unit, ordinal.
+    fn shards(&self) -> Vec<ShardEntry> {
+        let mut table = Vec::new();
+        for (ordinal, split) in self.splits.iter().enumerate() {
+            let mut first_record = 0;
+            for shard in self.units.iter().flat_map(|unit| &unit.splits[ordinal].shards) {
+                table.push(ShardEntry {
+                    name: shard.name.clone(),
+                    split: split.clone(),
+                    records: shard.records,
+                    bytes: shard.bytes,
+                    sha256: shard.sha256.clone(),
+                    first_record,
+                });
+                first_record += shard.records;
+            }
+        }
+        table
+    }
+
+    /// One file of all units' files called `name`, for the units that have one with content.
+    fn concatenate(&self, name: &str) -> Result<FileEntry> {
+        let target = self.staged.join(name);
+        let mut all = NewFile::create(&target)?;
+        let is_there = |unit: &&UnitResult| unit.files.iter().any(|file| file.name == name && file.bytes > 0);
+        for unit in self.units.iter().filter(is_there) {
+            let path = self.dirs.done(unit.unit).join(name);
+            let mut part = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
+            std::io::copy(&mut part, &mut all).map_err(|e| Error::io("copy", &path, e))?;
+        }
+        all.flush().map_err(|e| Error::io("write", &target, e))?;
+        Ok(file_entry(name, all.commit()?))
+    }
+}
+
+pub(super) fn file_entry(path: &str, written: Written) -> FileEntry {
+    FileEntry { path: path.to_owned(), bytes: written.bytes, sha256: written.sha256 }
+}

@@ -1,0 +1,40 @@
+//! The classes of labels.
+
+use std::collections::HashMap;
+
+use serde_json::Value as Json;
+
+use crate::sample::{Reject, RejectCode, Value};
+use crate::source::image_table::ImageColumns;
+
+/// The ordinals of classes.
+pub(super) struct ClassOrdinals {
+    by_name: HashMap<String, usize>,
+}
+
+impl ClassOrdinals {
+    pub(super) fn new(names: &[String]) -> Self {
+        Self { by_name: names.iter().cloned().zip(0..).collect() }
+    }
+
+    /// The value of a label.
+    pub(super) fn value(&self, columns: &ImageColumns, label: &Json) -> Result<Value, Reject> {
+        let Some(class) = columns.class_of(label)? else { return Ok(Value::Null) };
+        let found = match columns.declared_classes {
+            Some(_) => self.by_name.get(&class).copied().ok_or_else(|| unknown(&class))?,
+            None => self.ordinal(&class)?,
+        };
+        Ok(Value::Int(found as i64))
+    }
+
+    /// The ordinal of the class that `label` names, or that it is the ordinal of.
+    pub(super) fn ordinal(&self, label: &str) -> Result<usize, Reject> {
+        let ordinal = || label.parse().ok().filter(|n| *n < self.by_name.len());
+        self.by_name.get(label).copied().or_else(ordinal).ok_or_else(|| unknown(label))
+    }
+}
+
+fn unknown(class: &str) -> Reject {
+    let message = format!("the class {class:?} is not in the list of classes");
+    Reject::new(RejectCode::UnknownLabel, message)
+}

@@ -1,0 +1,67 @@
+//! From rows of Parquet files to records.
+
+use bytes::Bytes;
+
+use super::convert::{Images, Item};
+use super::task::{TableRows, TableTask};
+use crate::pipeline::outcome::{Outcome, Outcomes};
+use crate::sample::{Reject, Value};
+use crate::source::image_table::{ImageColumns, ImageRow};
+use crate::transform::image::ImageScratch;
+
+impl Images<'_> {
+    /// Converts rows.
+    pub(super) fn table(&self, task: TableTask, scratch: &mut ImageScratch, out: &mut Outcomes) {
+        out.source_bytes += task.source_bytes;
+        let file = &*task.file;
+        match task.found {
+            TableRows::Broken { row, reject } => {
+                let origin = row.map_or_else(|| file.origin.clone(), |row| format!("{}#{row}", file.origin));
+                let split = self.job.split_of_item(file, &origin);
+                out.list.push(Outcome::Rejected { split, origin, reject });
+            }
+            TableRows::Rows(batch) => {
+                for row in batch.rows() {
+                    let origin = format!("{}#{}", file.origin, row.number);
+                    let split = self.job.split_of_item(file, &origin);
+                    let converted = self.row(&origin, row, batch.columns(), split, scratch, out);
+                    let outcome =
+                        converted.unwrap_or_else(|reject| Outcome::Rejected { split, origin, reject });
+                    out.list.push(outcome);
+                }
+            }
+        }
+    }
+
+    fn row(
+        &self,
+        origin: &str,
+        row: ImageRow,
+        columns: &ImageColumns,
+        split: u16,
+        scratch: &mut ImageScratch,
+        out: &mut Outcomes,
+    ) -> Result<Outcome, Reject> {
+        out.read(origin.as_bytes());
+        out.read(row.label.to_string().as_bytes());
+        row.values.iter().for_each(|value| out.read(&bytes_of(value)));
+        let bytes = row.image?;
+        out.read(&bytes);
+        let label = self.classes.value(columns, &row.label)?;
+        let item = Item { origin: origin.to_owned(), bytes, label, values: row.values, further: Vec::new() };
+        self.image(item, split, scratch, out)
+    }
+}
+
+/// The bytes of a value that are added to the hash of the content.
+fn bytes_of(value: &Value) -> Bytes {
+    match value {
+        Value::Bytes(bytes) => bytes.clone(),
+        Value::Text(text) => Bytes::copy_from_slice(text.as_bytes()),
+        Value::Int(number) => Bytes::copy_from_slice(&number.to_le_bytes()),
+        Value::UInt(number) => Bytes::copy_from_slice(&number.to_le_bytes()),
+        Value::Float(number) => Bytes::copy_from_slice(&number.to_le_bytes()),
+        Value::Bool(flag) => Bytes::copy_from_slice(&[u8::from(*flag)]),
+        _ => Bytes::new(),
+    }
+}

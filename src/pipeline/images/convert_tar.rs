@@ -1,0 +1,143 @@
+//! From samples of tar files to records.
+
+use bytes::Bytes;
+
+use super::class_ordinals::ClassOrdinals;
+use super::convert::{Images, Item};
+use super::image_fields::ImageField;
+use super::tar_fields::{CLASS, FIELDS};
+use super::task::TarTask;
+use crate::pipeline::outcome::{Member, Outcome, Outcomes};
+use crate::sample::{Reject, RejectCode, Value};
+use crate::source::source_file::SourceFile;
+use crate::source::webdataset::{NextSample, Sample};
+use crate::transform::image::{self as transform, ImageScratch};
+
+impl Images<'_> {
+    /// Converts samples, and counts those that have bytes of the last member of compressed data.
+    pub(super) fn tar(&self, task: TarTask, scratch: &mut ImageScratch, out: &mut Outcomes) {
+        out.source_bytes += task.source_bytes;
+        let mut converted = 0;
+        for (start, found) in task.found {
+            // Until another sample starts before it, this may be the one in which the member starts.
+            if task.member.is_some_and(|member| start <= member) {
+                converted = 0;
+            }
+            let before = out.list.len();
+            self.tar_item(&task.file, found, scratch, out);
+            let is_converted = |outcome: &&Outcome| matches!(outcome, Outcome::Converted(_));
+            converted += out.list[before..].iter().filter(is_converted).count() as u64;
+        }
+        out.member = Member { starts: task.member.is_some(), converted, damaged: task.damaged };
+    }
+
+    /// Adds the outcome of one sample, or of what is in its place.
+    fn tar_item(&self, file: &SourceFile, found: NextSample, scratch: &mut ImageScratch, out: &mut Outcomes) {
+        let origin_of = |name: &str| format!("{}#{name}", file.origin);
+        let (origin, converted) = match found {
+            NextSample::Skipped => {
+                out.skipped.add_member();
+                return;
+            }
+            NextSample::Rejected(name, reject) => {
+                (name.map_or_else(|| file.origin.clone(), |name| origin_of(&name)), Err(reject))
+            }
+            NextSample::Sample(sample) => {
+                let origin = origin_of(&sample.name);
+                out.read(origin.as_bytes());
+                for (extension, bytes) in &sample.members {
+                    out.read(extension.as_bytes());
+                    out.read(bytes);
+                }
+                let classes = self.job.schema.index_of(CLASS).is_none().then_some(&self.classes);
+                match item(&origin, sample, classes, &self.job.image_fields) {
+                    Ok(None) => {
+                        out.skipped.add_member();
+                        return;
+                    }
+                    Ok(Some(item)) => {
+                        let split = self.job.split_of_item(file, &origin);
+                        (origin, self.image(item, split, scratch, out))
+                    }
+                    Err(reject) => (origin, Err(reject)),
+                }
+            }
+        };
+        let split = self.job.split_of_item(file, &origin);
+        out.list.push(converted.unwrap_or_else(|reject| Outcome::Rejected { split, origin, reject }));
+    }
+}
+
+/// The images of a sample and its fields; `None` when it has neither. With `classes`, the class is the label.
+fn item(
+    origin: &str,
+    sample: Sample,
+    classes: Option<&ClassOrdinals>,
+    image_fields: &[ImageField],
+) -> Result<Option<Item>, Reject> {
+    if let Some(defect) = sample.defect {
+        return Err(defect);
+    }
+    let field_of = |extension: &str| FIELDS.iter().position(|(name, _)| *name == extension);
+    let mut values = vec![Value::Null; FIELDS.len() - usize::from(classes.is_some())];
+    let mut label = Value::Null;
+    let mut images: Vec<(String, Bytes)> = Vec::new();
+    let mut further: Vec<Option<Bytes>> = vec![None; image_fields.len()];
+    let mut is_sample = false;
+    for (extension, bytes) in sample.members {
+        if extension == CLASS
+            && let Some(classes) = classes
+        {
+            label = Value::Int(classes.ordinal(text_of(&extension, &bytes)?.trim())? as i64);
+            is_sample = true;
+        } else if let Some(field) = field_of(&extension) {
+            values[field] = value(&extension, &bytes)?;
+            is_sample = true;
+        } else if let Some(field) = image_fields.iter().position(|field| field.member == extension) {
+            further[field] = Some(bytes);
+            is_sample = true;
+        } else if transform::has_image_extension(&format!("x.{extension}"))
+            || transform::sniff(&bytes).is_some()
+        {
+            images.push((extension, bytes));
+        }
+    }
+    let mut images = images.into_iter();
+    match (images.next(), images.next()) {
+        (Some((_, bytes)), None) => {
+            Ok(Some(Item { origin: origin.to_owned(), bytes, label, values, further }))
+        }
+        (Some((one, _)), Some((other, _))) => Err(Reject::new(
+            RejectCode::Unsupported,
+            format!(
+                "the sample has more than one image: {one:?} and {other:?}; image_fields names those that are fields"
+            ),
+        )),
+        _ if is_sample => Err(Reject::new(RejectCode::MissingField, "the sample has no image")),
+        _ => Ok(None),
+    }
+}
+
+fn text_of<'a>(extension: &str, bytes: &'a Bytes) -> Result<&'a str, Reject> {
+    std::str::from_utf8(bytes).map_err(|e| {
+        let message = format!("byte {} of the {extension} member is not UTF-8", e.valid_up_to());
+        Reject::new(RejectCode::InvalidUtf8, message)
+    })
+}
+
+/// The value of a member that becomes a field.
+fn value(extension: &str, bytes: &Bytes) -> Result<Value, Reject> {
+    let text = text_of(extension, bytes)?;
+    match extension {
+        "json" => match serde_json::from_str::<serde_json::Value>(text) {
+            Ok(_) => Ok(Value::Text(text.trim().into())),
+            Err(e) => Err(Reject::new(RejectCode::InvalidJson, format!("the json member is not JSON: {e}"))),
+        },
+        CLASS => text
+            .trim()
+            .parse()
+            .map(Value::Int)
+            .map_err(|_| Reject::new(RejectCode::InvalidValue, "the cls member is not an integer")),
+        _ => Ok(Value::Text(text.into())),
+    }
+}

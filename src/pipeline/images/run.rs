@@ -1,0 +1,47 @@
+//! How a planned conversion of images is run.
+
+use super::convert::Images;
+use super::job::ImagesJob;
+use crate::error::Result;
+use crate::options::RunOptions;
+use crate::pipeline::plan::PlanSummary;
+use crate::pipeline::progress::Progress;
+use crate::pipeline::run::{Job, Report, run, store_plan};
+use crate::pipeline::stop::Stop;
+use crate::schema::{Kind, LABEL};
+
+impl Job for ImagesJob {
+    fn summary(&self) -> PlanSummary {
+        PlanSummary {
+            kind: Kind::Images.name(),
+            files: self.files.len() as u64,
+            items: (!self.files.iter().any(|f| self.is_container(&f))).then_some(self.files.len() as u64),
+            bytes: self.files.bytes(),
+            skipped: self.skipped.clone(),
+            units: self.units.len() as u32,
+            splits: self.splits.clone(),
+            split_by: self.options.output.split.is_none().then_some(self.folders.splits.by),
+            split_files: self.options.output.split.is_none().then(|| {
+                let mut counts = vec![0; self.splits.len()];
+                self.files.iter().for_each(|f| counts[usize::from(self.split_of(&f))] += 1);
+                counts
+            }),
+            classes: self.schema.index_of(LABEL).map(|_| self.schema.class_names.clone()),
+            metadata: self.tables.clone(),
+            fields: {
+                let fields = self.schema.fields.iter().rev().take(self.extra_fields).rev();
+                fields.map(|field| field.name.clone()).collect()
+            },
+            image_fields: self.image_fields.iter().map(|f| format!("{} ({})", f.name, f.ty.name())).collect(),
+            warnings: self.folders.warnings.clone(),
+        }
+    }
+
+    fn run(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<Report> {
+        run(self, &Images::new(self, options), options, progress, stop)
+    }
+
+    fn store(&self, options: &RunOptions, progress: &Progress, stop: &Stop) -> Result<u32> {
+        store_plan(self, &Images::new(self, options), options, progress, stop)
+    }
+}

@@ -1,0 +1,203 @@
+//! What is under way, and what is most urgent.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use super::FailedUnits;
+use crate::error::{Error, ErrorKind};
+use crate::pipeline::close::Closing;
+use crate::pipeline::conversion::Feed;
+use crate::pipeline::memory::{Pool, Reservation};
+use crate::pipeline::outcome::Outcomes;
+use crate::pipeline::unit::UnitSink;
+
+/// Tasks of one unit that may be under way or waiting to be written, per thread: so many can be done while one is that
+/// takes long. Memory has its own limit.
+const WINDOW_PER_THREAD: usize = 16;
+
+/// A further unit is begun beside the ones under way for this many threads.
+const THREADS_PER_UNIT: usize = 4;
+
+/// Closed shards that may wait for the disk before nothing more is written.
+const MAX_CLOSING: usize = 4;
+
+/// Tasks of type `T` and the units they belong to.
+pub(super) struct State<'c, T> {
+    todo: VecDeque<u32>,
+    pub(super) open: Vec<OpenUnit<'c, T>>,
+    /// Units being opened right now.
+    pub(super) opening: usize,
+    /// Shards and units to be made final, in order.
+    pub(super) closing: VecDeque<Closing>,
+    pub(super) failed: FailedUnits,
+    pub(super) fatal: Option<Error>,
+    threads: usize,
+    workers: usize,
+    /// How long threads had no worker, all together, until this instant.
+    idle: (Duration, Instant),
+}
+
+pub(super) struct OpenUnit<'c, T> {
+    pub(super) unit: u32,
+    /// `None` while a worker feeds from it, and at the end.
+    pub(super) feed: Option<Box<dyn Feed<T> + 'c>>,
+    pub(super) exhausted: bool,
+    /// Tasks that are not started, in order.
+    pub(super) waiting: VecDeque<Numbered<T>>,
+    /// `None` while a worker writes.
+    pub(super) sink: Option<Box<UnitSink>>,
+    /// Number of the next task to be fed, and to be written.
+    pub(super) fed: u64,
+    pub(super) written: u64,
+    /// Outcomes that wait for earlier ones, with what their tasks hold.
+    pub(super) ready: BTreeMap<u64, (Outcomes, Reservation)>,
+    pub(super) careful: bool,
+    pub(super) failure: Option<UnitFailure>,
+}
+
+pub(super) struct Numbered<T> {
+    pub(super) number: u64,
+    pub(super) task: T,
+    pub(super) held: Reservation,
+}
+
+pub(super) enum UnitFailure {
+    Error(Error),
+    Redo,
+}
+
+/// What a worker does next.
+pub(super) enum Action<'c, T> {
+    Write { unit: u32, sink: Box<UnitSink>, ready: Vec<(Outcomes, Reservation)>, finished: bool },
+    Feed { unit: u32, feed: Box<dyn Feed<T> + 'c> },
+    Convert { unit: u32, careful: bool, task: Numbered<T> },
+    Open { unit: u32, careful: bool },
+}
+
+impl<T> OpenUnit<'_, T> {
+    fn is_writable(&self) -> bool {
+        self.sink.is_some() && self.ready.contains_key(&self.written)
+    }
+
+    fn is_finished(&self) -> bool {
+        self.sink.is_some() && self.exhausted && self.fed == self.written
+    }
+
+    fn under_way(&self) -> usize {
+        (self.fed - self.written) as usize
+    }
+}
+
+impl<'c, T> State<'c, T> {
+    pub(super) fn new(units: Vec<u32>, threads: usize) -> Self {
+        Self {
+            todo: units.into(),
+            open: Vec::new(),
+            opening: 0,
+            closing: VecDeque::new(),
+            failed: Vec::new(),
+            fatal: None,
+            threads,
+            workers: 0,
+            idle: (Duration::ZERO, Instant::now()),
+        }
+    }
+
+    /// Whether all units were written or have failed.
+    pub(super) fn is_done(&self) -> bool {
+        self.open.is_empty() && self.opening == 0 && self.todo.is_empty()
+    }
+
+    pub(super) fn has_workers(&self) -> bool {
+        self.workers > 0
+    }
+
+    /// Counts one more worker, if there may be one more.
+    pub(super) fn add_worker(&mut self) -> bool {
+        let may = self.workers < self.threads;
+        if may {
+            self.idle_time();
+            self.workers += 1;
+        }
+        may
+    }
+
+    pub(super) fn remove_worker(&mut self) {
+        self.idle_time();
+        self.workers -= 1;
+    }
+
+    /// How long threads had no worker until now, all together.
+    pub(super) fn idle_time(&mut self) -> Duration {
+        let (sum, since) = self.idle;
+        let now = Instant::now();
+        self.idle = (sum + (now - since) * (self.threads - self.workers) as u32, now);
+        self.idle.0
+    }
+
+    /// What is most urgent; `None` when nothing can be done before a worker ends an action, a shard is final, or at all.
+    pub(super) fn next_action(&mut self, memory: &Pool) -> Option<Action<'c, T>> {
+        if self.fatal.is_some() {
+            return None;
+        }
+        if let Some(action) = self.drop_failed() {
+            return action;
+        }
+        if self.closing.len() < MAX_CLOSING
+            && let Some(open) = self.open.iter_mut().find(|u| u.is_writable() || u.is_finished())
+        {
+            let mut ready = Vec::new();
+            while let Some(outcomes) = open.ready.remove(&(open.written + ready.len() as u64)) {
+                ready.push(outcomes);
+            }
+            let finished = open.exhausted && open.fed == open.written + ready.len() as u64;
+            if let Some(sink) = open.sink.take() {
+                return Some(Action::Write { unit: open.unit, sink, ready, finished });
+            }
+        }
+        let (threads, window) = (self.threads, self.threads * WINDOW_PER_THREAD);
+        for open in self.open.iter_mut().filter(|open| open.failure.is_none()) {
+            if open.waiting.len() < threads
+                && open.under_way() < window
+                && let Some(feed) = open.feed.take_if(|feed| memory.has_room(feed.next_bytes()))
+            {
+                return Some(Action::Feed { unit: open.unit, feed });
+            }
+            if let Some(task) = open.waiting.pop_front() {
+                return Some(Action::Convert { unit: open.unit, careful: open.careful, task });
+            }
+        }
+        let active = self.opening + self.open.iter().filter(|u| !u.exhausted).count();
+        if active < 1 + threads / THREADS_PER_UNIT {
+            let unit = self.todo.pop_front()?;
+            self.opening += 1;
+            return Some(Action::Open { unit, careful: false });
+        }
+        None
+    }
+
+    /// Takes a unit that failed off the list once no worker holds a part of it: to be opened again, or to end the run.
+    fn drop_failed(&mut self) -> Option<Option<Action<'c, T>>> {
+        let at = self.open.iter().position(|u| {
+            let at_rest = (u.ready.len() + u.waiting.len()) as u64;
+            let idle = u.fed == u.written + at_rest && (u.feed.is_some() || u.exhausted);
+            u.failure.is_some() && u.sink.is_some() && idle
+        })?;
+        let open = self.open.remove(at);
+        match open.failure {
+            Some(UnitFailure::Redo) => {
+                self.opening += 1;
+                Some(Some(Action::Open { unit: open.unit, careful: true }))
+            }
+            Some(UnitFailure::Error(error)) if error.kind() == ErrorKind::Internal => {
+                self.fatal.get_or_insert(error);
+                Some(None)
+            }
+            Some(UnitFailure::Error(error)) => {
+                self.failed.push((open.unit, error));
+                None
+            }
+            None => None,
+        }
+    }
+}

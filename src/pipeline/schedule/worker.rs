@@ -1,0 +1,258 @@
+//! What a worker does.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use rayon::Scope;
+
+use super::Schedule;
+use super::state::{Action, Numbered, OpenUnit, State, UnitFailure};
+use crate::error::{Error, Result};
+use crate::panics::caught;
+use crate::pipeline::close::Closing;
+use crate::pipeline::conversion::{Conversion, Converting, Feed};
+use crate::pipeline::events::{Event, EventLevel};
+use crate::pipeline::memory::Reservation;
+use crate::pipeline::outcome::{Outcome, Outcomes};
+use crate::pipeline::testing::panic_point;
+use crate::pipeline::timing::{Activity, Timing};
+use crate::pipeline::unit::UnitSink;
+
+thread_local! {
+    /// Whether a worker is on the stack of this thread.
+    static WORKS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What all workers of a run share.
+pub(super) struct Shared<'a, 'c, C: Conversion> {
+    pub(super) schedule: &'a Schedule<'c, C>,
+    pub(super) state: Mutex<State<'c, C::Task>>,
+    /// Told when there is something to be closed, and when a worker ends.
+    pub(super) for_closing: Condvar,
+    /// Of workers that ended, for those that start.
+    pub(super) scratches: Mutex<Vec<C::Scratch>>,
+}
+
+impl<'c, C: Conversion> Shared<'_, 'c, C> {
+    /// Starts a worker, if there may be one more.
+    pub(super) fn start_worker<'s>(&'s self, state: &mut State<'c, C::Task>, scope: &Scope<'s>) {
+        if state.add_worker() {
+            scope.spawn(move |scope| self.work(scope));
+        }
+    }
+
+    /// What has to become final, in order, until all workers have ended. Every one makes room for more to be written.
+    pub(super) fn closed<'s>(&'s self, scope: &Scope<'s>) -> impl Iterator<Item = Closing> {
+        std::iter::from_fn(move || {
+            let mut state = self.lock();
+            while state.closing.is_empty() && state.has_workers() {
+                state = self.for_closing.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            let closing = state.closing.pop_front()?;
+            self.start_worker(&mut state, scope);
+            Some(closing)
+        })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State<'c, C::Task>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work<'s>(&'s self, scope: &Scope<'s>) {
+        // This thread waits for segments of a document, and took a worker meanwhile. The worker below on its stack looks for
+        // further actions soon, so no action is forgotten; and a thread has one document at a time in memory.
+        if WORKS.replace(true) {
+            self.end_worker(&mut self.lock());
+            return;
+        }
+        let worked = caught(|| self.act_until_nothing_is_left(scope));
+        WORKS.set(false);
+        if let Err(panic) = worked {
+            self.schedule.stop.report_bug(&panic.into_error("converting"));
+            self.end_worker(&mut self.lock());
+        }
+    }
+
+    fn end_worker(&self, state: &mut State<'c, C::Task>) {
+        state.remove_worker();
+        self.for_closing.notify_one();
+    }
+
+    fn act_until_nothing_is_left<'s>(&'s self, scope: &Scope<'s>) {
+        let kept = self.scratches().pop();
+        let mut scratch = kept.unwrap_or_else(|| self.schedule.conversion.scratch());
+        loop {
+            let mut state = self.lock();
+            let action = match self.schedule.stop.is_set() {
+                true => None,
+                false => state.next_action(&self.schedule.memory),
+            };
+            let Some(action) = action else {
+                // Before the state is unlocked: whoever changes it next starts another worker.
+                self.end_worker(&mut state);
+                break;
+            };
+            // There may be more than one.
+            self.start_worker(&mut state, scope);
+            drop(state);
+            let result = match action {
+                Action::Write { unit, sink, ready, finished } => self.write(unit, sink, ready, finished),
+                Action::Feed { unit, feed } => {
+                    self.feed(unit, feed);
+                    Ok(())
+                }
+                Action::Convert { unit, careful, task } => {
+                    self.convert(unit, careful, task, &mut scratch);
+                    Ok(())
+                }
+                Action::Open { unit, careful } => self.open(unit, careful),
+            };
+            if let Err(error) = result {
+                // What is written was made here: if it does not fit, that is no fault of the user.
+                self.lock().fatal.get_or_insert(error.never_usage());
+            }
+        }
+        self.scratches().push(scratch);
+    }
+
+    fn scratches(&self) -> MutexGuard<'_, Vec<C::Scratch>> {
+        self.scratches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn timing(&self) -> &Timing {
+        &self.schedule.progress.timing
+    }
+
+    fn open(&self, unit: u32, careful: bool) -> Result<()> {
+        let timer = self.timing().start();
+        let opened =
+            (self.schedule.sink)(unit).map(|sink| (sink, self.schedule.conversion.open(unit, careful)));
+        self.timing().end_activity(Activity::Read, timer);
+        let mut state = self.lock();
+        state.opening -= 1;
+        let (sink, feed) = opened?;
+        let (feed, failure) = match feed {
+            Ok(feed) => (Some(feed), None),
+            Err(error) => (None, Some(UnitFailure::Error(error))),
+        };
+        let open = OpenUnit {
+            unit,
+            exhausted: feed.is_none(),
+            feed,
+            waiting: VecDeque::new(),
+            sink: Some(Box::new(sink)),
+            fed: 0,
+            written: 0,
+            ready: BTreeMap::new(),
+            careful,
+            failure,
+        };
+        state.open.push(open);
+        state.open.sort_by_key(|u| u.unit);
+        Ok(())
+    }
+
+    fn feed(&self, unit: u32, mut feed: Box<dyn Feed<C::Task> + 'c>) {
+        panic_point("feed");
+        let timer = self.timing().start();
+        let next = feed.next();
+        self.timing().end_activity(Activity::Read, timer);
+        let mut state = self.lock();
+        let Some(open) = state.open.iter_mut().find(|u| u.unit == unit) else { return };
+        match next {
+            Ok(Some((task, bytes))) if open.failure.is_none() => {
+                let held = self.schedule.memory.hold(bytes);
+                open.waiting.push_back(Numbered { number: open.fed, task, held });
+                open.fed += 1;
+                open.feed = Some(feed);
+            }
+            other => {
+                open.exhausted = true;
+                if let Err(error) = other {
+                    open.failure.get_or_insert(UnitFailure::Error(error));
+                }
+            }
+        }
+    }
+
+    fn convert(&self, unit: u32, careful: bool, task: Numbered<C::Task>, scratch: &mut C::Scratch) {
+        let Numbered { number, task, held } = task;
+        panic_point("convert");
+        let mut outcomes = Outcomes::default();
+        let timer = self.timing().start();
+        let converted = self.schedule.conversion.convert(task, scratch, &mut outcomes);
+        self.timing().add(Activity::Transform, timer.elapsed().saturating_sub(outcomes.reading));
+        self.timing().add(Activity::Read, outcomes.reading);
+        // The outcomes may be larger than what they were made of.
+        let held = held.at_least(outcomes.memory_bytes());
+        let mut state = self.lock();
+        let Some(open) = state.open.iter_mut().find(|u| u.unit == unit) else { return };
+        match converted {
+            Ok(Converting::Done) => {}
+            Ok(Converting::RedoUnit) if careful => {
+                let error = Error::internal(format!("the careful attempt at unit {unit} is to be redone"));
+                open.failure.get_or_insert(UnitFailure::Error(error));
+            }
+            Ok(Converting::RedoUnit) => drop(open.failure.get_or_insert(UnitFailure::Redo)),
+            Err(error) => drop(open.failure.get_or_insert(UnitFailure::Error(error))),
+        }
+        open.ready.insert(number, (outcomes, held));
+    }
+
+    fn write(
+        &self,
+        unit: u32,
+        mut sink: Box<UnitSink>,
+        ready: Vec<(Outcomes, Reservation)>,
+        finished: bool,
+    ) -> Result<()> {
+        panic_point("write");
+        let timer = self.timing().start();
+        let mut closed = Vec::new();
+        let tasks = ready.len() as u64;
+        for (outcomes, _held) in ready {
+            self.count(&outcomes);
+            sink.write(outcomes, &mut closed)?;
+        }
+        self.timing().end_activity(Activity::Write, timer);
+        // Handed over before anyone else can go on with the unit: its shards go before its end.
+        self.hand_over(closed.drain(..).map(Closing::shard));
+        let mut state = self.lock();
+        let Some(at) = state.open.iter().position(|u| u.unit == unit) else { return Ok(()) };
+        let open = &mut state.open[at];
+        open.written += tasks;
+        if finished && open.failure.is_none() {
+            state.open.remove(at);
+            drop(state);
+            let timer = self.timing().start();
+            let end = sink.close(&mut closed)?;
+            self.timing().end_activity(Activity::Write, timer);
+            self.hand_over(closed.into_iter().map(Closing::shard).chain([Closing::Unit(Box::new(end))]));
+        } else {
+            open.sink = Some(sink);
+        }
+        Ok(())
+    }
+
+    /// Leaves files to the thread that waits for the disk.
+    fn hand_over(&self, closed: impl Iterator<Item = Closing>) {
+        self.lock().closing.extend(closed);
+        self.for_closing.notify_one();
+    }
+
+    fn count(&self, outcomes: &Outcomes) {
+        let records = outcomes.list.iter().filter(|o| matches!(o, Outcome::Converted(_))).count() as u64;
+        let mut rejected = 0;
+        for outcome in &outcomes.list {
+            let Outcome::Rejected { origin, reject, .. } = outcome else { continue };
+            rejected += 1;
+            self.schedule.progress.events.add(EventLevel::Rejects, || Event::Rejected {
+                origin: origin.clone(),
+                code: reject.code.name(),
+                message: reject.message.clone(),
+            });
+        }
+        self.schedule.progress.done(outcomes.list.len() as u64, outcomes.source_bytes, records, rejected);
+    }
+}

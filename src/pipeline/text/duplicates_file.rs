@@ -1,0 +1,99 @@
+//! Which documents are the same as earlier ones, on disk: pairs of places, in order.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::PathBuf;
+
+use super::place::Place;
+use crate::error::{Error, Result};
+
+/// A place: part and mark, big-endian, so that places sort in the order of the records.
+pub(super) const PLACE_BYTES: usize = 4 + 8;
+/// Place of a duplicate, and of the document that stays.
+pub(super) const PAIR_BYTES: usize = 2 * PLACE_BYTES;
+
+/// Duplicates, ascending, with the documents that stay.
+#[derive(Default)]
+pub(in crate::pipeline) struct Duplicates(Vec<(Place, Place)>);
+
+impl Duplicates {
+    /// The document that stays instead of the one at `place`.
+    pub(super) fn of(&self, place: Place) -> Option<Place> {
+        let at = self.0.binary_search_by_key(&place, |(duplicate, _)| *duplicate).ok()?;
+        self.0.get(at).map(|(_, first)| *first)
+    }
+}
+
+/// The duplicates of all units, in a file.
+pub(super) struct DuplicatesFile {
+    pub(super) path: PathBuf,
+    /// Where the pairs of each unit begin, and where the last one ends.
+    pub(super) starts: Vec<u64>,
+}
+
+impl DuplicatesFile {
+    /// The duplicates of `unit`.
+    pub(super) fn unit(&self, unit: u32) -> Result<DuplicatesReader> {
+        let fail = |e| Error::io("read the duplicates", &self.path, e);
+        let start_of = |unit: usize| self.starts.get(unit).copied().unwrap_or_default();
+        let (start, end) = (start_of(unit as usize), start_of(unit as usize + 1));
+        let mut file = File::open(&self.path).map_err(fail)?;
+        file.seek(SeekFrom::Start(start * PAIR_BYTES as u64)).map_err(fail)?;
+        let (path, left) = (self.path.clone(), end.saturating_sub(start));
+        Ok(DuplicatesReader { path, file: BufReader::new(file), left, next: None })
+    }
+}
+
+/// The duplicates of a unit, one after the other: however many there are, few are held at a time.
+pub(super) struct DuplicatesReader {
+    path: PathBuf,
+    file: BufReader<File>,
+    /// Pairs that are not read yet.
+    left: u64,
+    next: Option<(Place, Place)>,
+}
+
+impl DuplicatesReader {
+    /// The duplicates that stand before `end` and were not given yet.
+    pub(super) fn before(&mut self, end: Place) -> Result<Duplicates> {
+        let mut found = Vec::new();
+        loop {
+            let pair = match self.next.take() {
+                Some(pair) => pair,
+                None if self.left == 0 => break,
+                None => self.read()?,
+            };
+            if pair.0 >= end {
+                self.next = Some(pair);
+                break;
+            }
+            found.push(pair);
+        }
+        Ok(Duplicates(found))
+    }
+
+    fn read(&mut self) -> Result<(Place, Place)> {
+        let mut pair = [0; PAIR_BYTES];
+        let fail = |e| Error::io("read the duplicates", &self.path, e);
+        self.file.read_exact(&mut pair).map_err(fail)?;
+        self.left -= 1;
+        let (duplicate, first) = pair.split_at(PLACE_BYTES);
+        Ok((place(duplicate), place(first)))
+    }
+}
+
+/// A place as it is stored.
+pub(super) fn bytes_of(place: Place) -> [u8; PLACE_BYTES] {
+    let mut bytes = [0; PLACE_BYTES];
+    bytes[..4].copy_from_slice(&(place.part as u32).to_be_bytes());
+    // Offsets and rows are below 2⁶⁴ − 1; 0 stands for the whole file.
+    bytes[4..].copy_from_slice(&place.mark.map_or(0, |mark| mark.saturating_add(1)).to_be_bytes());
+    bytes
+}
+
+/// The place in `bytes`.
+pub(super) fn place(bytes: &[u8]) -> Place {
+    let part = u32::from_be_bytes(std::array::from_fn(|i| bytes[i])) as usize;
+    let mark = u64::from_be_bytes(std::array::from_fn(|i| bytes[4 + i]));
+    Place { part, mark: mark.checked_sub(1) }
+}

@@ -1,0 +1,324 @@
+//! A compressed run of source files.
+//!
+//! Names are stored as what differs from the name before, numbers as variable-length integers, modification times as
+//! differences. Names and numbers are compressed apart, because the digits of random numbers compress badly beside text.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use zstd::bulk::Decompressor;
+
+use crate::source::source_file::SourceFile;
+use crate::source::zip::ZipMember;
+
+/// Bytes that the parts of a block of another process may have.
+const MAX_PART_BYTES: usize = 64 << 20;
+/// Speed matters more than the last few percent.
+const LEVEL: i32 = 1;
+/// The relative path ends the origin.
+const RELATIVE_IN_ORIGIN: u64 = 1;
+const HAS_ETAG: u64 = 2;
+const HAS_MEMBER: u64 = 4;
+
+/// Encoded files that are not compressed yet.
+#[derive(Debug, Clone, Default)]
+pub(super) struct OpenBlock {
+    names: Vec<u8>,
+    numbers: Vec<u8>,
+    origin: String,
+    modified_ns: i128,
+}
+
+impl OpenBlock {
+    pub(super) fn push(&mut self, file: &SourceFile) {
+        let (names, numbers) = (&mut self.names, &mut self.numbers);
+        let relative = file.relative.as_os_str().as_bytes();
+        let in_origin = file.origin.as_bytes().ends_with(relative);
+        let flags = [
+            (in_origin, RELATIVE_IN_ORIGIN),
+            (file.etag.is_some(), HAS_ETAG),
+            (file.member.is_some(), HAS_MEMBER),
+        ];
+        let flags = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum::<u64>();
+        put(names, flags);
+        put(names, u64::from(file.source));
+        let shared = shared_prefix(&self.origin, &file.origin);
+        put(names, shared as u64);
+        put_bytes(names, &file.origin.as_bytes()[shared..]);
+        if in_origin {
+            // From the start, where it is the same for neighbours whose names differ in length.
+            put(names, (file.origin.len() - relative.len()) as u64);
+        } else {
+            put_bytes(names, relative);
+        }
+        if let Some(etag) = &file.etag {
+            put_bytes(names, etag.as_bytes());
+        }
+        if let Some(member) = &file.member {
+            put_member(names, numbers, member);
+        }
+        put(numbers, file.bytes);
+        put_wide(numbers, zigzag(file.modified_ns.wrapping_sub(self.modified_ns)));
+        self.origin.clone_from(&file.origin);
+        self.modified_ns = file.modified_ns;
+    }
+
+    pub(super) fn seal(&mut self) -> Block {
+        let mut bytes = Vec::new();
+        put_part(&mut bytes, &self.names);
+        put_part(&mut bytes, &self.numbers);
+        self.names.clear();
+        self.numbers.clear();
+        self.origin.clear();
+        self.modified_ns = 0;
+        Block(bytes.into_boxed_slice())
+    }
+
+    /// Has `reader` start with the first of these files.
+    pub(super) fn read(&self, reader: &mut BlockReader) {
+        reader.start();
+        reader.names.extend_from_slice(&self.names);
+        reader.numbers.extend_from_slice(&self.numbers);
+    }
+}
+
+/// Compressed files.
+#[derive(Debug, Clone)]
+pub(super) struct Block(Box<[u8]>);
+
+impl Block {
+    /// The block that has these bytes; [`Block::read`] returns `None` for others than those of a block.
+    pub(super) fn of(bytes: Vec<u8>) -> Self {
+        Self(bytes.into_boxed_slice())
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Has `reader` start with the first of these files.
+    pub(super) fn read(&self, reader: &mut BlockReader) -> Option<()> {
+        reader.start();
+        let mut bytes = &self.0[..];
+        take_part(&mut bytes, &mut reader.unpacker, &mut reader.names)?;
+        take_part(&mut bytes, &mut reader.unpacker, &mut reader.numbers)?;
+        bytes.is_empty().then_some(())
+    }
+}
+
+/// Reads the files of a block, one after the other.
+#[derive(Default)]
+pub(super) struct BlockReader {
+    /// For all blocks that are read: making one takes longer than unpacking a block.
+    unpacker: Option<Decompressor<'static>>,
+    names: Vec<u8>,
+    numbers: Vec<u8>,
+    at_name: usize,
+    at_number: usize,
+    origin: String,
+    modified_ns: i128,
+    source: u32,
+    /// Where in the origin the relative path starts, or the path itself.
+    relative_at: Option<usize>,
+    relative: PathBuf,
+    bytes: u64,
+    etag: Option<String>,
+    member: Option<Box<ZipMember>>,
+}
+
+impl BlockReader {
+    fn start(&mut self) {
+        self.names.clear();
+        self.numbers.clear();
+        self.origin.clear();
+        (self.at_name, self.at_number, self.modified_ns) = (0, 0, 0);
+    }
+
+    /// Reads the next file into `self`; `None` at the end, and where the bytes are not those of a file.
+    pub(super) fn advance(&mut self) -> Option<()> {
+        let names = &mut &self.names[self.at_name..];
+        let numbers = &mut &self.numbers[self.at_number..];
+        let flags = take(names)?;
+        self.source = u32::try_from(take(names)?).ok()?;
+        let shared = usize::try_from(take(names)?).ok()?;
+        let more = std::str::from_utf8(take_bytes(names)?).ok()?;
+        if !self.origin.is_char_boundary(shared) {
+            return None;
+        }
+        self.origin.truncate(shared);
+        self.origin.push_str(more);
+        self.relative_at = None;
+        if flags & RELATIVE_IN_ORIGIN != 0 {
+            let at = usize::try_from(take(names)?).ok()?;
+            self.origin.as_bytes().get(at..)?;
+            self.relative_at = Some(at);
+        } else {
+            self.relative = PathBuf::from(OsStr::from_bytes(take_bytes(names)?));
+        }
+        self.etag = match flags & HAS_ETAG {
+            0 => None,
+            _ => Some(std::str::from_utf8(take_bytes(names)?).ok()?.to_owned()),
+        };
+        self.member = match flags & HAS_MEMBER {
+            0 => None,
+            _ => Some(Box::new(take_member(names, numbers)?)),
+        };
+        self.bytes = take(numbers)?;
+        self.modified_ns = self.modified_ns.wrapping_add(unzigzag(take_wide(numbers)?));
+        self.at_name = self.names.len() - names.len();
+        self.at_number = self.numbers.len() - numbers.len();
+        Some(())
+    }
+
+    /// The file that was read last.
+    pub(super) fn file(&self) -> SourceFile {
+        let relative = self.relative_at.and_then(|at| self.origin.as_bytes().get(at..));
+        SourceFile {
+            source: self.source,
+            relative: relative
+                .map_or_else(|| self.relative.clone(), |bytes| PathBuf::from(OsStr::from_bytes(bytes))),
+            origin: self.origin.clone(),
+            bytes: self.bytes,
+            modified_ns: self.modified_ns,
+            etag: self.etag.clone(),
+            member: self.member.clone(),
+        }
+    }
+
+    /// Size of the file that was read last.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn is_at_end(&self) -> bool {
+        self.at_name == self.names.len() && self.at_number == self.numbers.len()
+    }
+}
+
+/// Bytes that two names start with, up to whole characters.
+fn shared_prefix(before: &str, name: &str) -> usize {
+    let same = before.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
+    (0..=same).rev().find(|&at| before.is_char_boundary(at) && name.is_char_boundary(at)).unwrap_or(0)
+}
+
+/// Adds the lengths of a part before and after compression, and the part; one that does not become smaller stays as it is.
+fn put_part(out: &mut Vec<u8>, part: &[u8]) {
+    let packed = zstd::bulk::compress(part, LEVEL).ok().filter(|packed| packed.len() < part.len());
+    let stored = packed.as_deref().unwrap_or(part);
+    put(out, part.len() as u64);
+    put_bytes(out, stored);
+}
+
+fn take_part(
+    bytes: &mut &[u8],
+    unpacker: &mut Option<Decompressor<'static>>,
+    part: &mut Vec<u8>,
+) -> Option<()> {
+    let length = usize::try_from(take(bytes)?).ok().filter(|&length| length <= MAX_PART_BYTES)?;
+    let stored = take_bytes(bytes)?;
+    if stored.len() == length {
+        part.extend_from_slice(stored);
+        return Some(());
+    }
+    let unpacker = match unpacker {
+        Some(unpacker) => unpacker,
+        None => unpacker.insert(Decompressor::new().ok()?),
+    };
+    part.reserve(length);
+    unpacker.decompress_to_buffer(stored, part).ok().filter(|&unpacked| unpacked == length).map(drop)
+}
+
+fn put_member(names: &mut Vec<u8>, numbers: &mut Vec<u8>, member: &ZipMember) {
+    let ZipMember {
+        archive_parts,
+        in_root,
+        archive_bytes,
+        offset,
+        compressed,
+        size,
+        crc,
+        method,
+        is_encrypted,
+    } = member;
+    put(names, u64::from(*archive_parts));
+    put(names, u64::from(*in_root));
+    put(names, u64::from(*is_encrypted));
+    put(names, u64::from(*method));
+    for number in [*archive_bytes, *offset, *compressed, *size, u64::from(*crc)] {
+        put(numbers, number);
+    }
+}
+
+fn take_member(names: &mut &[u8], numbers: &mut &[u8]) -> Option<ZipMember> {
+    let mut number = || take(numbers);
+    Some(ZipMember {
+        archive_parts: u32::try_from(take(names)?).ok()?,
+        in_root: take(names)? != 0,
+        is_encrypted: take(names)? != 0,
+        method: u16::try_from(take(names)?).ok()?,
+        archive_bytes: number()?,
+        offset: number()?,
+        compressed: number()?,
+        size: number()?,
+        crc: u32::try_from(number()?).ok()?,
+    })
+}
+
+/// Adds a number, seven bits per byte.
+fn put(out: &mut Vec<u8>, number: u64) {
+    put_wide(out, u128::from(number));
+}
+
+fn put_wide(out: &mut Vec<u8>, mut number: u128) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+fn take(bytes: &mut &[u8]) -> Option<u64> {
+    // Most numbers are small.
+    match bytes.split_first()? {
+        (&byte, rest) if byte < 0x80 => {
+            *bytes = rest;
+            Some(u64::from(byte))
+        }
+        _ => u64::try_from(take_wide(bytes)?).ok(),
+    }
+}
+
+fn take_wide(bytes: &mut &[u8]) -> Option<u128> {
+    let (mut number, mut shift) = (0u128, 0);
+    loop {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u128::from(byte & 0x7f).checked_shl(shift)?;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+        shift += 7;
+    }
+}
+
+fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = usize::try_from(take(bytes)?).ok()?;
+    let (taken, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(taken)
+}
+
+/// Small numbers of either sign become small numbers.
+fn zigzag(number: i128) -> u128 {
+    ((number << 1) ^ (number >> 127)).cast_unsigned()
+}
+
+fn unzigzag(number: u128) -> i128 {
+    (number >> 1).cast_signed() ^ -((number & 1).cast_signed())
+}

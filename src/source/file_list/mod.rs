@@ -1,0 +1,291 @@
+//! The files of a plan, compressed in memory.
+//!
+//! A plan lists each file of its sources, and is read from its start to its end many times: to find splits and classes, to
+//! divide it into units, to write it. As values of [`SourceFile`], ten million files take three gigabytes; here they take
+//! about a hundred megabytes.
+
+mod block;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+use self::block::{Block, BlockReader, OpenBlock};
+use super::source_file::SourceFile;
+
+/// Files that are compressed together. More would compress better, and make access to single files slower.
+const BLOCK_FILES: usize = 512;
+
+/// Source files in a fixed order.
+#[derive(Clone, Default)]
+pub struct FileList {
+    /// [`BLOCK_FILES`] files each.
+    blocks: Vec<Block>,
+    /// The files after those.
+    open: OpenBlock,
+    len: usize,
+    bytes: u64,
+}
+
+impl FileList {
+    /// Number of files.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no files.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Sum of the sizes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Adds a file at the end.
+    pub fn push(&mut self, file: &SourceFile) {
+        self.open.push(file);
+        self.len += 1;
+        self.bytes = self.bytes.saturating_add(file.bytes);
+        if self.len.is_multiple_of(BLOCK_FILES) {
+            self.blocks.push(self.open.seal());
+        }
+    }
+
+    /// The file with this ordinal. To read neighbours, [`FileList::range`] is hundreds of times as fast.
+    pub fn get(&self, ordinal: usize) -> Option<SourceFile> {
+        self.range(ordinal..ordinal.saturating_add(1)).next()
+    }
+
+    /// All files.
+    pub fn iter(&self) -> Iter<'_> {
+        self.range(0..self.len)
+    }
+
+    /// The files with these ordinals, as far as there are any.
+    pub fn range(&self, ordinals: Range<usize>) -> Iter<'_> {
+        let end = ordinals.end.min(self.len);
+        Iter { list: self, next: ordinals.start.min(end), end, started: false, files: BlockReader::default() }
+    }
+
+    /// The files in compressed form, which [`FileList::add_block`] takes.
+    pub fn blocks(&self) -> impl Iterator<Item = Cow<'_, [u8]>> {
+        let mut rest = self.open.clone();
+        let is_open = !self.len.is_multiple_of(BLOCK_FILES);
+        let last = is_open.then(|| Cow::Owned(rest.seal().as_bytes().to_vec()));
+        self.blocks.iter().map(|block| Cow::Borrowed(block.as_bytes())).chain(last)
+    }
+
+    /// Adds the files of one of the [`FileList::blocks`] of another list. Returns whether these were the bytes of a block, and
+    /// all blocks before it were full.
+    #[must_use]
+    pub fn add_block(&mut self, bytes: Vec<u8>) -> bool {
+        let block = Block::of(bytes);
+        let mut files = BlockReader::default();
+        if block.read(&mut files).is_none() {
+            return false;
+        }
+        let (mut count, mut sum) = (0, 0u64);
+        while files.advance().is_some() {
+            count += 1;
+            sum = sum.saturating_add(files.bytes());
+        }
+        if !self.len.is_multiple_of(BLOCK_FILES) || count > BLOCK_FILES || !files.is_at_end() {
+            return false;
+        }
+        if count == BLOCK_FILES {
+            self.blocks.push(block);
+            self.len += count;
+            self.bytes = self.bytes.saturating_add(sum);
+        } else if block.read(&mut files).is_some() {
+            while files.advance().is_some() {
+                self.push(&files.file());
+            }
+        }
+        true
+    }
+
+    /// Has `reader` start with the first file of a block.
+    fn read_block(&self, ordinal: usize, reader: &mut BlockReader) -> Option<()> {
+        match self.blocks.get(ordinal) {
+            Some(block) => block.read(reader),
+            None => {
+                self.open.read(reader);
+                Some(())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for FileList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self).finish()
+    }
+}
+
+impl Extend<SourceFile> for FileList {
+    fn extend<I: IntoIterator<Item = SourceFile>>(&mut self, files: I) {
+        files.into_iter().for_each(|file| self.push(&file));
+    }
+}
+
+impl FromIterator<SourceFile> for FileList {
+    fn from_iter<I: IntoIterator<Item = SourceFile>>(files: I) -> Self {
+        let mut list = Self::default();
+        list.extend(files);
+        list
+    }
+}
+
+impl<'a> IntoIterator for &'a FileList {
+    type Item = SourceFile;
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+/// Neighbouring files of a [`FileList`].
+pub struct Iter<'a> {
+    list: &'a FileList,
+    next: usize,
+    end: usize,
+    started: bool,
+    /// The block of the next file, read up to that file.
+    files: BlockReader,
+}
+
+impl fmt::Debug for Iter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Iter").field("next", &self.next).field("end", &self.end).finish_non_exhaustive()
+    }
+}
+
+impl Iterator for Iter<'_> {
+    type Item = SourceFile;
+
+    fn next(&mut self) -> Option<SourceFile> {
+        if self.next == self.end {
+            return None;
+        }
+        let in_block = self.next % BLOCK_FILES;
+        if !self.started || in_block == 0 {
+            self.list.read_block(self.next / BLOCK_FILES, &mut self.files)?;
+            for _ in 0..in_block {
+                self.files.advance()?;
+            }
+            self.started = true;
+        }
+        self.files.advance()?;
+        self.next += 1;
+        Some(self.files.file())
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.end - self.next, Some(self.end - self.next))
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}
+
+/// Source files, compressed or not.
+#[derive(Debug, Clone, Copy)]
+pub enum SourceFiles<'a> {
+    /// In a list.
+    List(&'a FileList),
+    /// One by one.
+    Slice(&'a [SourceFile]),
+}
+
+impl<'a> SourceFiles<'a> {
+    /// Number of files.
+    pub fn len(self) -> usize {
+        match self {
+            Self::List(list) => list.len(),
+            Self::Slice(files) => files.len(),
+        }
+    }
+
+    /// Whether there are no files.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// Sum of the sizes of all files.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::List(list) => list.bytes(),
+            Self::Slice(files) => files.iter().map(|file| file.bytes).sum(),
+        }
+    }
+
+    /// All files.
+    pub fn iter(self) -> impl Iterator<Item = Cow<'a, SourceFile>> {
+        let (list, slice) = match self {
+            Self::List(list) => (Some(list), &[][..]),
+            Self::Slice(files) => (None, files),
+        };
+        list.into_iter().flatten().map(Cow::Owned).chain(slice.iter().map(Cow::Borrowed))
+    }
+}
+
+impl<'a> From<&'a FileList> for SourceFiles<'a> {
+    fn from(list: &'a FileList) -> Self {
+        Self::List(list)
+    }
+}
+
+impl<'a> From<&'a [SourceFile]> for SourceFiles<'a> {
+    fn from(files: &'a [SourceFile]) -> Self {
+        Self::Slice(files)
+    }
+}
+
+/// Some of the files of a list.
+#[derive(Debug, Clone)]
+pub struct ChosenFiles<'a> {
+    files: SourceFiles<'a>,
+    /// Whether each file is one of them; `None`: all are.
+    chosen: Option<Vec<bool>>,
+}
+
+impl<'a> ChosenFiles<'a> {
+    /// All files of a list.
+    pub fn all(files: impl Into<SourceFiles<'a>>) -> Self {
+        Self { files: files.into(), chosen: None }
+    }
+
+    /// Those that `choose` keeps.
+    pub fn filtered(files: impl Into<SourceFiles<'a>>, mut choose: impl FnMut(&SourceFile) -> bool) -> Self {
+        let files = files.into();
+        let chosen = files.iter().map(|file| choose(&file)).collect();
+        Self { files, chosen: Some(chosen) }
+    }
+
+    /// Those that `choose` keeps of these.
+    #[must_use]
+    pub fn also(&self, choose: impl Fn(&SourceFile) -> bool) -> Self {
+        let mut known = self.chosen.iter().flatten();
+        Self::filtered(self.files, |file| known.next().copied().unwrap_or(true) && choose(file))
+    }
+
+    /// The files, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Cow<'a, SourceFile>> {
+        let chosen = self.chosen.as_deref();
+        let is_chosen = move |at: usize| chosen.is_none_or(|chosen| chosen.get(at).copied().unwrap_or(false));
+        self.files.iter().enumerate().filter(move |(at, _)| is_chosen(*at)).map(|(_, file)| file)
+    }
+
+    /// Whether there are no files.
+    pub fn is_empty(&self) -> bool {
+        match &self.chosen {
+            Some(chosen) => !chosen.contains(&true),
+            None => self.files.is_empty(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! What the folders of a tree mean.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// What the folders of a tree mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// The names of sources and folders decide: see [`Splits`](super::splits::Splits). Folders that are not splits are classes.
+    #[default]
+    Auto,
+    /// First-level folder = class; everything is in one split.
+    Labels,
+    /// As [`Layout::Auto`], and where no name means a split: first-level folder = split. The folder below is the class.
+    Splits,
+    /// Names mean nothing.
+    Flat,
+}
+
+impl FromStr for Layout {
+    type Err = Error;
+
+    fn from_str(s: &str) -> Result<Self> {
+        Ok(match s {
+            "auto" => Layout::Auto,
+            "labels" => Layout::Labels,
+            "splits" => Layout::Splits,
+            "flat" => Layout::Flat,
+            _ => {
+                return Err(
+                    Error::usage(format!("unknown layout {s:?}")).help("use auto, labels, splits or flat")
+                );
+            }
+        })
+    }
+}
+
+impl crate::options::Choice for Layout {
+    const WORDS: &'static [&'static str] = &["auto", "labels", "splits", "flat"];
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Layout::Auto => "auto",
+            Layout::Labels => "labels",
+            Layout::Splits => "splits",
+            Layout::Flat => "flat",
+        })
+    }
+}

@@ -1,0 +1,32 @@
+//! Lists of sources in object storage, in builds without it: there are none.
+
+use super::found_files::Listing;
+use super::planned::PlannedFile;
+use super::remote::refused;
+use crate::error::Result;
+use crate::options::SourceSpec;
+use crate::storage::ObjectUrl;
+
+pub(super) fn list(
+    _spec: &SourceSpec,
+    url: &ObjectUrl,
+    _source: u32,
+    _keep: &dyn Fn(&str) -> bool,
+    _listing: &mut Listing,
+) -> Result<()> {
+    refused(url)
+}
+
+/// Finds nothing.
+#[derive(Debug)]
+pub(super) struct Lookup(ObjectUrl);
+
+impl Lookup {
+    pub(super) fn new(url: ObjectUrl) -> Self {
+        Self(url)
+    }
+
+    pub(super) fn find(&mut self, _relative: &str) -> Result<Option<PlannedFile>> {
+        refused(&self.0)
+    }
+}

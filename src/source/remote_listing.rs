@@ -1,0 +1,124 @@
+//! Lists of sources in object storage.
+
+use std::path::Path;
+
+use super::found_files::Listing;
+use super::planned::PlannedFile;
+use super::remote::{look_at, planned};
+use super::skipped::SkippedTypes;
+use super::source_file::SourceFile;
+use crate::error::{Error, Result};
+use crate::options::SourceSpec;
+use crate::storage::ObjectUrl;
+use crate::storage::objects::{Bucket, FileListing, Object};
+
+/// Lists the objects of the source `spec` at `url`, whose ordinal is `source`, as a walk lists the files of a folder.
+pub(super) fn list(
+    spec: &SourceSpec,
+    url: &ObjectUrl,
+    source: u32,
+    keep: &dyn Fn(&str) -> bool,
+    listing: &mut Listing,
+) -> Result<()> {
+    let bucket = Bucket::of(url)?;
+    let is_folder = url.key().is_empty() || spec.path.as_os_str().as_encoded_bytes().ends_with(b"/");
+    if (!is_folder || url.is_server())
+        && let Some(object) = bucket.head(url)?
+    {
+        listing.files.push(&file(source, Path::new(""), spec.label.clone(), object));
+        return Ok(());
+    }
+    let missing = |help: &str| Err(Error::usage("there is no such source").at_path(&spec.path).help(help));
+    if url.is_server() {
+        return missing("check the address; files of web servers are named one by one");
+    }
+    let FileListing { objects, unusable } = bucket.list_files(url)?;
+    if objects.is_empty() && unusable.is_empty() {
+        return missing("check the address; no object has this key, and no key starts with it and a slash");
+    }
+    unusable.iter().for_each(|key| listing.skipped.add(key));
+    listing.unusable.extend(unusable.into_iter().map(|key| format!("{}/{key}", url.root())));
+    for object in objects {
+        let key = object.url.key().to_owned();
+        let relative = key[url.key().len()..].trim_start_matches('/');
+        if is_wanted(relative, keep, &mut listing.skipped) {
+            let origin = format!("{}/{relative}", spec.label);
+            listing.files.push(&file(source, Path::new(relative), origin, object));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a walk of folders would keep the file. What is in a hidden folder is not even counted.
+fn is_wanted(relative: &str, keep: &dyn Fn(&str) -> bool, skipped: &mut SkippedTypes) -> bool {
+    let (folders, name) = relative.rsplit_once('/').unwrap_or(("", relative));
+    if folders.split('/').any(|folder| folder.starts_with('.')) {
+        return false;
+    }
+    let is_wanted = !name.starts_with('.') && keep(name);
+    if !is_wanted {
+        skipped.add(name);
+    }
+    is_wanted
+}
+
+fn file(source: u32, relative: &Path, origin: String, object: Object) -> SourceFile {
+    SourceFile {
+        source,
+        relative: relative.to_owned(),
+        origin,
+        bytes: object.bytes,
+        modified_ns: object.modified_ns,
+        etag: object.etag,
+        member: None,
+    }
+}
+
+/// Objects under an address by their key, for names that are looked up one by one.
+#[derive(Debug)]
+pub(super) struct Lookup {
+    url: ObjectUrl,
+    /// Names that were looked up with a request each.
+    requests: usize,
+    /// All objects, once many names are looked up.
+    all: Option<std::collections::HashMap<String, PlannedFile>>,
+}
+
+/// Names that are looked up before all objects are listed instead.
+const LOOKED_UP: usize = 32;
+
+impl Lookup {
+    pub(super) fn new(url: ObjectUrl) -> Self {
+        Self { url, requests: 0, all: None }
+    }
+
+    /// The object called `relative`; `None` when there is none.
+    pub(super) fn find(&mut self, relative: &str) -> Result<Option<PlannedFile>> {
+        // A name that no object can have.
+        let Ok(url) = self.url.join(relative) else { return Ok(None) };
+        if self.all.is_none() && (self.requests < LOOKED_UP || self.url.is_server()) {
+            self.requests += 1;
+            return look_at(&url);
+        }
+        if self.all.is_none() {
+            let FileListing { objects, .. } = Bucket::of(&self.url)?.list_files(&self.url)?;
+            self.all =
+                Some(objects.iter().map(|object| (object.url.key().to_owned(), planned(object))).collect());
+        }
+        Ok(self.all.as_ref().and_then(|all| all.get(url.key())).cloned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_files_are_counted_and_hidden_folders_are_not() {
+        let mut skipped = SkippedTypes::default();
+        let mut wanted = |relative: &str| is_wanted(relative, &|name| name.ends_with(".jpg"), &mut skipped);
+        assert!(wanted("a/b.jpg") && wanted("b.jpg"));
+        assert!(!wanted(".git/b.jpg") && !wanted("a/.x/b.jpg") && !wanted("a/.b.jpg") && !wanted("a/b.txt"));
+        assert_eq!(skipped.count(), 2);
+    }
+}

@@ -1,0 +1,239 @@
+//! Every request of an output to object storage may fail, and the process may die at any of them: the run, or the next one,
+//! ends with the objects of a local run.
+//!
+//! By default one fault is tried at each request. `DSCONVERT_FAULTS=all` tries all of them, and `DSCONVERT_FAULTS_SEED`
+//! chooses others.
+
+use std::path::PathBuf;
+use std::process::Child;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use objects::{Fault, Faults};
+
+use crate::remote_setup::*;
+use crate::support::*;
+
+/// Runs at the same time.
+const THREADS: usize = 2;
+
+/// What happens at a request.
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    /// The client repeats the request. After a lost response, it finds that what it creates is there already.
+    Fails(Fault),
+    /// The process is killed before or after the request is served.
+    Killed(Fault),
+    /// No request is answered any more.
+    Dies,
+}
+
+const EVENTS: [Event; 6] = [
+    Event::Fails(Fault::Internal),
+    Event::Fails(Fault::Dropped),
+    Event::Fails(Fault::LostResponse),
+    Event::Killed(Fault::Held),
+    Event::Killed(Fault::HeldResponse),
+    Event::Dies,
+];
+
+/// The commands that are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Commands {
+    /// One run.
+    Convert,
+    /// One run with a shard of several pieces.
+    ConvertLarge,
+    /// `run` of the same units, two times at once, and then `merge`, two times at once.
+    Together,
+}
+
+/// How many events of each request are tried.
+fn events(seed: u64, nth: u64) -> Vec<Event> {
+    match std::env::var("DSCONVERT_FAULTS").as_deref() {
+        Ok("all" | "every") => EVENTS.to_vec(),
+        _ => vec![EVENTS[((nth + seed) % EVENTS.len() as u64) as usize]],
+    }
+}
+
+/// Options for one document that fills a shard.
+const LARGE: &str = "--tokenizer bytes --format msgpack --max-document-bytes 64MiB";
+
+/// A corpus, and the dataset that a local run makes of it.
+struct Case {
+    commands: Commands,
+    setup: Setup,
+    source: PathBuf,
+    options: &'static str,
+    local: Tree,
+}
+
+impl Case {
+    fn new(commands: Commands) -> Self {
+        let setup = Setup::new();
+        let (source, options) = if commands == Commands::ConvertLarge {
+            let source = setup.path("large.txt");
+            std::fs::write(&source, "some text ".repeat(1 << 20)).unwrap();
+            (source, LARGE)
+        } else {
+            (corpus_with_rejects(setup.dir.path(), 60, 7, 9), TEXT)
+        };
+        let local = setup.path("local");
+        convert("text", &source, &local, options).exits(0);
+        let local = tree(&local);
+        Self { commands, setup, source, options, local }
+    }
+
+    fn convert(&self, more: &str) -> String {
+        conversion("text", &self.source, &format!("{} {more}", self.options))
+    }
+
+    /// An empty bucket or, before `run`, one with the plan.
+    fn place(&self) {
+        self.setup.server.set_faults(Faults::default());
+        self.setup.server.keys("bucket/").iter().for_each(|key| self.setup.server.delete(key));
+        if self.commands == Commands::Together {
+            self.setup.run("a", &format!("plan {}", self.convert(""))).exits(0);
+        }
+    }
+
+    /// The commands, one after another; those of one step run at once, on machines of their own.
+    fn steps(&self) -> Vec<Vec<String>> {
+        let twice = |args: &str| vec![args.to_owned(); 2];
+        match self.commands {
+            Commands::Convert | Commands::ConvertLarge => vec![vec![self.convert("")]],
+            Commands::Together => {
+                vec![twice(&format!("run {OUT}")), twice(&format!("merge {OUT} --max-rejects 50%"))]
+            }
+        }
+    }
+
+    /// The number of requests without any fault.
+    fn count_requests(&self) -> u64 {
+        self.place();
+        let before = self.setup.server.counts().requests;
+        for step in self.steps() {
+            Ran::of(self.setup.start("a", &step[0]).wait_with_output().unwrap()).exits(0);
+        }
+        assert_same(&self.setup.objects(), &self.local);
+        self.setup.server.counts().requests - before
+    }
+
+    /// Has `event` happen at the request `nth`, and finishes what is left. Returns whether the request was made.
+    fn survives(&self, nth: u64, event: Event) -> bool {
+        self.place();
+        let server = &self.setup.server;
+        let uploads = server.open_uploads();
+        let (before, number) = (server.counts().faults, server.counts().requests + nth);
+        server.set_faults(match event {
+            Event::Fails(fault) | Event::Killed(fault) => {
+                Faults { nth: Some((number, fault)), ..Faults::default() }
+            }
+            Event::Dies => Faults { dies_after: Some(number), ..Faults::default() },
+        });
+        for step in self.steps() {
+            let children: Vec<Child> = (step.iter().zip(["a", "b"]))
+                .map(|(args, machine)| self.start(machine, args, event))
+                .collect();
+            let all_ended = self.wait(children, event, before);
+            if !all_ended {
+                break;
+            }
+        }
+        let fired = server.counts().faults > before;
+        server.set_faults(Faults::default());
+        // A server that is dead for a while is like any other for the next run, on a machine that has nothing.
+        let ran = self.setup.run("c", &self.convert("--resume"));
+        assert_eq!(ran.status, 0, "request {nth}, {event:?}: {}", ran.stderr);
+        assert_same(&self.setup.objects(), &self.local);
+        self.setup.assert_clean("c");
+        // Only an upload in pieces whose name was lost with the response, or with the process, is left to the store's own rules.
+        if matches!(event, Event::Fails(Fault::Internal | Fault::Dropped)) {
+            assert_eq!(server.open_uploads(), uploads, "request {nth}, {event:?}");
+        }
+        fired
+    }
+
+    /// Starts a command. Of a server that is dead, it does not expect an answer for long.
+    fn start(&self, machine: &str, args: &str, event: Event) -> Child {
+        let args: Vec<&str> = args.split_whitespace().collect();
+        let mut command = self.setup.command(machine, &args);
+        if matches!(event, Event::Dies) {
+            command.env("DSCONVERT_RETRY_SECONDS", "0");
+        }
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap()
+    }
+
+    /// Waits for commands, of which the first is killed when the request is made. Returns whether all have succeeded.
+    fn wait(&self, mut children: Vec<Child>, event: Event, faults_before: u64) -> bool {
+        if matches!(event, Event::Killed(_)) {
+            let started = Instant::now();
+            while self.setup.server.counts().faults == faults_before
+                && children[0].try_wait().unwrap().is_none()
+                && started.elapsed() < Duration::from_secs(60)
+            {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if self.setup.server.counts().faults > faults_before {
+                children[0].kill().unwrap();
+                self.setup.server.set_faults(Faults::default());
+            }
+        }
+        let ends = children.into_iter().map(|child| Ran::of(child.wait_with_output().unwrap()));
+        let ends: Vec<Ran> = ends.collect();
+        for ran in &ends {
+            assert!(!ran.stderr.contains("this is a bug"), "{}", ran.stderr);
+        }
+        let unharmed = match event {
+            Event::Fails(_) => &ends[..],
+            Event::Killed(_) => &ends[1..],
+            Event::Dies => &[],
+        };
+        unharmed.iter().for_each(|ran| assert_eq!(ran.status, 0, "{event:?}: {}", ran.stderr));
+        ends.iter().all(|ran| ran.status == 0)
+    }
+}
+
+/// Tries requests `first`, `first + step`, ….
+fn sweep(commands: Commands, step: u64) {
+    let seed = std::env::var("DSCONVERT_FAULTS_SEED").map_or(0, |seed| seed.parse().unwrap());
+    let total = Case::new(commands).count_requests();
+    assert!(total > 12, "{total}");
+    let (next, fired) = (AtomicU64::new(0), Mutex::new((0u64, 0u64)));
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let case = Case::new(commands);
+                loop {
+                    let nth = next.fetch_add(1, Ordering::Relaxed) * step;
+                    if nth >= total {
+                        break;
+                    }
+                    for event in events(seed, nth / step) {
+                        let was_made = case.survives(nth, event);
+                        let mut fired = fired.lock().unwrap();
+                        *fired = (fired.0 + u64::from(was_made), fired.1 + 1);
+                    }
+                }
+            });
+        }
+    });
+    let (fired, tried) = fired.into_inner().unwrap();
+    assert!(fired * 4 >= tried * 3, "{commands:?}: {fired} of {tried}");
+}
+
+#[test]
+fn a_run_survives_a_fault_at_each_request() {
+    sweep(Commands::Convert, 1);
+}
+
+#[test]
+fn a_large_upload_survives_a_fault_at_each_request() {
+    sweep(Commands::ConvertLarge, 3);
+}
+
+#[test]
+fn processes_beside_each_other_survive_a_fault_at_each_request() {
+    sweep(Commands::Together, 3);
+}
