@@ -1,8 +1,9 @@
 //! Resampling, through `fast_image_resize`.
 
 use dsconvert_dataset::sample::Reject;
-use fast_image_resize::images::{Image, ImageRef};
-use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use fast_image_resize::images::{TypedImage, TypedImageRef};
+use fast_image_resize::pixels::{U8, U8x3, U8x4};
+use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
 
 use super::pixels::{Pixels, Size};
 use super::reject::corrupt;
@@ -30,13 +31,6 @@ pub fn resize(
     target: Size,
     out: &mut [u8],
 ) -> Result<(), Reject> {
-    let pixel_type = match source.channels {
-        1 => PixelType::U8,
-        3 => PixelType::U8x3,
-        _ => PixelType::U8x4,
-    };
-    let from = ImageRef::new(source.width, source.height, &source.data, pixel_type).map_err(defect)?;
-    let mut to = Image::from_slice_u8(target.width, target.height, out, pixel_type).map_err(defect)?;
     let options =
         ResizeOptions::new().resize_alg(ResizeAlg::Convolution(filter)).use_alpha(source.channels == 4).crop(
             part.left,
@@ -45,7 +39,24 @@ pub fn resize(
             part.width.min(f64::from(source.width) - part.left),
             part.height.min(f64::from(source.height) - part.top),
         );
-    resizer.resize(&from, &mut to, &options).map_err(defect)
+    match source.channels {
+        1 => resize_typed::<U8>(resizer, source, target, out, &options),
+        3 => resize_typed::<U8x3>(resizer, source, target, out, &options),
+        _ => resize_typed::<U8x4>(resizer, source, target, out, &options),
+    }
+}
+
+/// Resamples pixels of one type. `Resizer::resize` would compile the resampling of all 13 types, which takes a minute.
+fn resize_typed<P: PixelTrait>(
+    resizer: &mut Resizer,
+    source: &Pixels,
+    target: Size,
+    out: &mut [u8],
+    options: &ResizeOptions,
+) -> Result<(), Reject> {
+    let from = TypedImageRef::<P>::from_buffer(source.width, source.height, &source.data).map_err(defect)?;
+    let mut to = TypedImage::<P>::from_buffer(target.width, target.height, out).map_err(defect)?;
+    resizer.resize_typed(&from, &mut to, options).map_err(defect)
 }
 
 /// Buffers are sized here and crops kept inside, so the resizer has nothing to refuse; should it, the image is to blame

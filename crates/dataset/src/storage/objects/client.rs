@@ -47,6 +47,8 @@ impl Client {
 
 /// A client with the credentials of the environment.
 pub(super) fn connect(url: &ObjectUrl, settings: &Settings) -> Result<Client> {
+    // `reqwest` takes the provider of the process. An error means that a program that uses this library has chosen one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let seconds = std::env::var("DSCONVERT_RETRY_SECONDS").ok().and_then(|text| text.parse().ok());
     let retry = RetryConfig {
         max_retries: RETRIES,
