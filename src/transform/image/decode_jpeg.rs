@@ -35,11 +35,6 @@ pub(super) fn reduction(header: &Header<'_>, source: Size, target: Size) -> u32 
     [8, 4, 2].into_iter().find(fits).unwrap_or(1)
 }
 
-/// A size after a reduced decode.
-pub(super) fn reduced(size: Size, reduction: u32) -> Size {
-    Size::new(size.width.div_ceil(reduction), size.height.div_ceil(reduction))
-}
-
 /// Rejects a file too small for its pixels.
 pub(super) fn check_file_size(source: &CheckedImage<'_>) -> Result<(), Reject> {
     let (size, stored) = (source.structure.size, source.bytes.len() as u64);
@@ -83,7 +78,7 @@ impl Asked<'_> {
         };
         match (JpegEngine::of(&layout)?, is_cmyk) {
             (JpegEngine::Layout, false) => {
-                out.reshape(reduced(self.source.structure.size, self.reduction), channels);
+                out.reshape(self.source.structure.size.reduced(self.reduction), channels);
                 let decoded = self.decode_layout(&layout, jpeg_format(channels), &mut out.data)?;
                 Ok(is_cut || decoded.is_damaged)
             }
@@ -115,7 +110,7 @@ impl Asked<'_> {
     ) -> Result<ImageInfo, Reject> {
         let request = LayoutRequest { scale: self.scale(), format, is_lenient: self.options.lenient };
         let decoded = layout.decode(request, out).map_err(of_jpeg)?;
-        let expected = reduced(self.source.structure.size, self.reduction);
+        let expected = self.source.structure.size.reduced(self.reduction);
         if size(decoded.width, decoded.height) != expected {
             return Err(Reject::new(
                 RejectCode::Corrupt,
@@ -146,7 +141,7 @@ impl Asked<'_> {
             return false;
         }
         let size = self.source.structure.size;
-        out.reshape(reduced(size, self.reduction), channels);
+        out.reshape(size.reduced(self.reduction), channels);
         let region = Region::from(self.needed);
         let stride = out.width as usize;
         let request = BaselineRequest {
@@ -189,7 +184,7 @@ impl Asked<'_> {
         if layout.has_adobe_marker() {
             dsconvert_jpeg::invert_cmyk(buffer);
         }
-        out.reshape(reduced(self.source.structure.size, self.reduction), 3);
+        out.reshape(self.source.structure.size.reduced(self.reduction), 3);
         if !self.profile.is_some_and(|profile| profile.cmyk_to_rgb(buffer, &mut out.data)) {
             dsconvert_jpeg::cmyk_to_rgb(buffer, &mut out.data);
         }

@@ -224,7 +224,7 @@ impl ImageTransform {
         let reduction =
             if may_pass && profile.is_none() { 1 } else { decode_jpeg::reduction(header, size, stored) };
         let crop = plan.stored_crop(source.structure.orientation);
-        let decoded = decode_jpeg::reduced(size, reduction);
+        let decoded = size.reduced(reduction);
         // Only what the crop keeps is made pixels of, though all is read.
         let needed = if decoded == stored {
             crop

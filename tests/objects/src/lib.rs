@@ -38,7 +38,7 @@ pub struct Counts {
     pub requests: u64,
     /// Requests that were failed on purpose.
     pub faults: u64,
-    /// Bytes of bodies that were sent.
+    /// Bytes of bodies that were sent, or that a broken connection kept from being sent.
     pub sent: u64,
     /// Bytes of bodies that arrived.
     pub received: u64,
@@ -278,8 +278,9 @@ impl Shared {
                 };
                 thread::sleep(until.saturating_duration_since(Instant::now()));
             }
-            stream.write_all(piece)?;
+            // Counted first, so that a client that has all of the body finds it counted.
             self.sent.fetch_add(piece.len() as u64, Ordering::SeqCst);
+            stream.write_all(piece)?;
         }
         stream.flush()
     }

@@ -48,7 +48,8 @@ impl std::fmt::Debug for Decoder {
 
 impl Decoder {
     /// Decodes `part` of `image` to `target` pixels of `channels` (1: grey, 3: RGB) samples in `out`. A part of whole
-    /// pixels that is as large as the target is not resampled.
+    /// pixels that is as large as the target is not resampled. A JPEG is decoded at a reduced size when at least twice the
+    /// pixels of the target remain in each direction.
     ///
     /// # Errors
     ///
@@ -65,28 +66,41 @@ impl Decoder {
         let (left, top) = (part.left as u32, part.top as u32);
         let unmoved = (part.left, part.top) == (left.into(), top.into());
         if unmoved && (part.width, part.height) == (target.width.into(), target.height.into()) {
-            return self.rect(image, Rect { left, top, size: target }, channels, out);
+            return self.rect(image, 1, Rect { left, top, size: target }, channels, out);
         }
+        let is_jpeg = image.raw_channels.is_none() && sniff(image.bytes) == Some(ImageType::Jpeg);
+        let reduction = if is_jpeg { reduction(part, target) } else { 1 };
+        let part = part.reduced(reduction);
+        let whole = image.size.reduced(reduction);
         // All pixels that the part touches.
-        let right = ((part.left + part.width).ceil() as u32).min(image.size.width);
-        let bottom = ((part.top + part.height).ceil() as u32).min(image.size.height);
+        let (left, top) = (part.left as u32, part.top as u32);
+        let right = ((part.left + part.width).ceil() as u32).min(whole.width);
+        let bottom = ((part.top + part.height).ceil() as u32).min(whole.height);
         let size = Size::new(right.saturating_sub(left).max(1), bottom.saturating_sub(top).max(1));
         let mut source = std::mem::take(&mut self.part);
         source.reshape(size, channels);
         let part = SourceRegion { left: part.left - f64::from(left), top: part.top - f64::from(top), ..part };
         let done = self
-            .rect(image, Rect { left, top, size }, channels, &mut source.data)
+            .rect(image, reduction, Rect { left, top, size }, channels, &mut source.data)
             .and_then(|()| resize(&mut self.resizer, FILTER, &source, part, target, out));
         self.part = source;
         done
     }
 
-    /// Decodes `rect` of `image` into `out`.
-    fn rect(&mut self, image: Stored<'_>, rect: Rect, channels: usize, out: &mut [u8]) -> Result<(), Reject> {
+    /// Decodes `rect` of `image` into `out`. JPEGs are decoded at 1/`reduction` of their size, and `rect` is at that scale.
+    fn rect(
+        &mut self,
+        image: Stored<'_>,
+        reduction: u32,
+        rect: Rect,
+        channels: usize,
+        out: &mut [u8],
+    ) -> Result<(), Reject> {
         let Rect { left, top, size } = rect;
+        let whole = image.size.reduced(reduction);
         let fits =
             |start: u32, length: u32, all: u32| start.checked_add(length).is_some_and(|end| end <= all);
-        if !fits(left, size.width, image.size.width) || !fits(top, size.height, image.size.height) {
+        if !fits(left, size.width, whole.width) || !fits(top, size.height, whole.height) {
             return Err(corrupt("the part lies outside of the image"));
         }
         if let Some(stored) = image.raw_channels {
@@ -94,10 +108,9 @@ impl Decoder {
         }
         match sniff(image.bytes) {
             Some(ImageType::Jpeg) => {
-                let whole = (image.size.width as usize, image.size.height as usize);
                 let request = BaselineRequest {
-                    size: whole,
-                    scale: Scale::Full,
+                    size: (image.size.width as usize, image.size.height as usize),
+                    scale: scale(reduction),
                     region: rect.into(),
                     stride: size.width as usize,
                     format: jpeg_format(channels),
@@ -106,29 +119,30 @@ impl Decoder {
                 if self.baseline.decode_into(image.bytes, request, out).is_ok() {
                     return Ok(());
                 }
-                self.whole_jpeg(image, channels)?;
+                self.whole_jpeg(image, reduction, channels)?;
             }
             Some(image_type) => self.whole_other(image, image_type)?,
             None => {
                 return Err(Reject::new(RejectCode::UnknownType, "the content is no image of a known type"));
             }
         }
-        copy_rect(&self.whole.data, self.whole.channels, image.size, rect, channels, out)
+        copy_rect(&self.whole.data, self.whole.channels, whole, rect, channels, out)
     }
 
-    /// Decodes a JPEG of any kind.
-    fn whole_jpeg(&mut self, image: Stored<'_>, channels: usize) -> Result<(), Reject> {
+    /// Decodes a JPEG of any kind, at 1/`reduction` of its size.
+    fn whole_jpeg(&mut self, image: Stored<'_>, reduction: u32, channels: usize) -> Result<(), Reject> {
         let bytes = image.bytes;
         let layout = Layout::read_strict(bytes).map_err(of_jpeg)?;
-        check_size(image, (layout.width() as u64, layout.height() as u64))?;
+        check_size(image, image.size, (layout.width() as u64, layout.height() as u64))?;
         if JpegEngine::of(&layout)? == JpegEngine::Layout {
-            return self.whole_layout(&layout, image.size, channels);
+            return self.whole_layout(&layout, image.size, reduction, channels);
         }
         let reject = |error| turbo::reject(error, bytes.ends_with(&[0xff, 0xd9]));
-        let mut decoder = turbo::decoder(bytes, image.size.pixels(), false, 1).map_err(reject)?;
-        check_size(image, (decoder.output_width() as u64, decoder.output_height() as u64))?;
+        let mut decoder = turbo::decoder(bytes, image.size.pixels(), false, reduction).map_err(reject)?;
+        let size = image.size.reduced(reduction);
+        check_size(image, size, (decoder.output_width() as u64, decoder.output_height() as u64))?;
         decoder.set_output_format(turbo_format(channels));
-        self.whole.reshape(image.size, channels);
+        self.whole.reshape(size, channels);
         let needed = decoder.output_buffer_size().map_err(reject)?;
         self.whole.data.resize(needed, 0);
         decoder.decode_image_into(&mut self.whole.data).map_err(reject)?;
@@ -136,8 +150,15 @@ impl Decoder {
     }
 
     /// Decodes a JPEG of four components or with unusual sampling factors.
-    fn whole_layout(&mut self, layout: &Layout<'_>, size: Size, channels: usize) -> Result<(), Reject> {
-        let request = |format| LayoutRequest { scale: Scale::Full, format, is_lenient: false };
+    fn whole_layout(
+        &mut self,
+        layout: &Layout<'_>,
+        size: Size,
+        reduction: u32,
+        channels: usize,
+    ) -> Result<(), Reject> {
+        let size = size.reduced(reduction);
+        let request = |format| LayoutRequest { scale: scale(reduction), format, is_lenient: false };
         if layout.components().len() != 4 {
             self.whole.reshape(size, channels);
             let done = layout.decode(request(jpeg_format(channels)), &mut self.whole.data);
@@ -156,7 +177,7 @@ impl Decoder {
     fn whole_other(&mut self, image: Stored<'_>, image_type: ImageType) -> Result<(), Reject> {
         let mut decoder = other::open(image.bytes, image_type, image.size).map_err(other::reject)?;
         let (width, height) = decoder.dimensions();
-        check_size(image, (width.into(), height.into()))?;
+        check_size(image, image.size, (width.into(), height.into()))?;
         let decoded = decoder.total_bytes();
         decoder.set_limits(other::limits(decoded)).map_err(other::reject)?;
         let color_type = decoder.color_type();
@@ -165,6 +186,19 @@ impl Decoder {
         decoder.read_image(&mut self.samples).map_err(other::reject)?;
         to_8_bits(&self.samples, color_type, image.size, &mut self.whole)
     }
+}
+
+/// The largest power of two, up to 8, by which a JPEG may be reduced as it is decoded, so that at least twice the pixels of
+/// `target` remain of `part` in each direction. This is the rule of `dsconvert images`, too.
+fn reduction(part: SourceRegion, target: Size) -> u32 {
+    let remains = |side: f64, n: u32, target: u32| side / f64::from(n) >= 2.0 * f64::from(target);
+    let fits = |n: &u32| remains(part.width, *n, target.width) && remains(part.height, *n, target.height);
+    [8, 4, 2].into_iter().find(fits).unwrap_or(1)
+}
+
+/// The scale of a decode at 1/`reduction`; [`reduction`] returns no value that has none.
+fn scale(reduction: u32) -> Scale {
+    Scale::from_denominator(reduction).unwrap_or_default()
 }
 
 /// The format of gray or RGB pixels.
@@ -177,9 +211,9 @@ fn turbo_format(channels: usize) -> libjpeg_turbo_rs::PixelFormat {
     if channels == 1 { libjpeg_turbo_rs::PixelFormat::Grayscale } else { libjpeg_turbo_rs::PixelFormat::Rgb }
 }
 
-/// Whether an image is as large as its record says.
-fn check_size(image: Stored<'_>, (width, height): (u64, u64)) -> Result<(), Reject> {
-    if (width, height) == (image.size.width.into(), image.size.height.into()) {
+/// Returns an error unless the decoded size, `(width, height)`, is `expected`.
+fn check_size(image: Stored<'_>, expected: Size, (width, height): (u64, u64)) -> Result<(), Reject> {
+    if (width, height) == (expected.width.into(), expected.height.into()) {
         return Ok(());
     }
     let Size { width: w, height: h } = image.size;
@@ -294,6 +328,46 @@ mod tests {
         let wrong = Stored { bytes: &plain, size: Size::new(21, 12), raw_channels: None };
         let error = decode(wrong, part(0.0, 0.0, 9.0, 9.0), (9, 9), 3).unwrap_err();
         assert!(error.message.contains("20×12"), "{}", error.message);
+    }
+
+    #[test]
+    fn large_parts_of_jpegs_are_decoded_at_a_reduced_size() {
+        // A smooth picture, as photographs are at the scale of a few pixels.
+        let size = Size::new(403, 301);
+        let wave = |x: u32, y: u32, c: u32| {
+            let phase = f64::from(x * (c + 1)) / 31.0 + f64::from(y) / 23.0;
+            (127.0 + 100.0 * phase.sin()) as u8
+        };
+        let pixels: Vec<u8> = (0..size.height)
+            .flat_map(|y| (0..size.width).flat_map(move |x| (0..3).map(move |c| wave(x, y, c))))
+            .collect();
+        let raw = Stored { bytes: &pixels, size, raw_channels: Some(3) };
+        for target in [200, 60, 40, 20, 10] {
+            let place = part(1.5, 3.0, 400.5, 296.0);
+            let expected = decode(raw, place, (target, target), 3).unwrap();
+            let [baseline, progressive] = [false, true].map(|progressive| {
+                let encoder = Encoder::new(&pixels, 403, 301, PixelFormat::Rgb).quality(98);
+                let bytes = encoder.progressive(progressive).encode().unwrap();
+                let image = Stored { bytes: &bytes, size, raw_channels: None };
+                decode(image, place, (target, target), 3).unwrap()
+            });
+            assert_eq!(baseline, progressive, "{target}");
+            let worst = baseline.iter().zip(&expected).map(|(a, b)| a.abs_diff(*b)).max().unwrap();
+            assert!(worst <= 6, "{worst} at {target}");
+        }
+    }
+
+    #[test]
+    fn twice_the_pixels_of_the_target_remain() {
+        let of = |width, height, target: (u32, u32)| {
+            reduction(part(0.0, 0.0, width, height), Size::new(target.0, target.1))
+        };
+        assert_eq!(of(896.0, 896.0, (224, 224)), 2);
+        assert_eq!(of(895.9, 896.0, (224, 224)), 1);
+        assert_eq!(of(896.0, 895.9, (224, 224)), 1);
+        assert_eq!(of(1792.0, 4000.0, (224, 224)), 4);
+        assert_eq!(of(1e9, 1e9, (1, 1)), 8);
+        assert_eq!(of(10.0, 10.0, (u32::MAX, 1)), 1);
     }
 
     #[test]

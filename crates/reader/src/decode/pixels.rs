@@ -25,6 +25,11 @@ impl Size {
         Self { width: self.height, height: self.width }
     }
 
+    /// Returns the size of a JPEG that is decoded at 1/`reduction` of its size.
+    pub fn reduced(self, reduction: u32) -> Self {
+        Self { width: self.width.div_ceil(reduction), height: self.height.div_ceil(reduction) }
+    }
+
     /// The shorter side.
     pub fn shorter(self) -> u32 {
         self.width.min(self.height)

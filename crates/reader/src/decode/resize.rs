@@ -22,6 +22,15 @@ pub struct SourceRegion {
     pub height: f64,
 }
 
+impl SourceRegion {
+    /// Returns this region of an image that is decoded at 1/`reduction` of its size.
+    pub fn reduced(self, reduction: u32) -> Self {
+        let [left, top, width, height] =
+            [self.left, self.top, self.width, self.height].map(|n| n / f64::from(reduction));
+        Self { left, top, width, height }
+    }
+}
+
 /// Resamples `part` of `source` to `target` pixels in `out`, which has room for exactly these. Colours of RGBA are weighted by their alpha.
 pub fn resize(
     resizer: &mut Resizer,
