@@ -1,4 +1,4 @@
-//! The part of a stored image that is wanted, where it is wanted.
+//! Decodes the requested part of a stored image into a buffer of the caller.
 
 use dsconvert_dataset::sample::{Reject, RejectCode};
 use dsconvert_jpeg::{BaselineDecoder, BaselineRequest, Layout, LayoutRequest, PixelFormat, Scale};
@@ -13,29 +13,29 @@ use super::samples::to_8_bits;
 use super::sniff::{ImageType, sniff};
 use super::{luma, other, turbo};
 
-/// How a part that is not as large as its target is resized; antialiased, as PIL and torchvision do it.
+/// Filter for parts whose size differs from the target; antialiased, as in PIL and torchvision.
 const FILTER: FilterType = FilterType::Bilinear;
 
-/// One stored image.
+/// A stored image.
 #[derive(Debug, Clone, Copy)]
 pub struct Stored<'a> {
-    /// The file, or bare samples.
+    /// The file, or raw samples.
     pub bytes: &'a [u8],
-    /// Its size, as the record says.
+    /// Size according to the record.
     pub size: Size,
-    /// For bare samples, rows from top to bottom: how many a pixel has.
+    /// For raw samples (rows from top to bottom), the number of samples per pixel.
     pub raw_channels: Option<usize>,
 }
 
-/// Decodes images one after the other; keeps buffers and tables.
+/// Decodes images, reusing buffers and tables from one to the next.
 #[derive(Default)]
 pub struct Decoder {
     baseline: BaselineDecoder,
-    /// A whole image, where the format needs it.
+    /// The whole image, for formats that need it.
     whole: Pixels,
-    /// What is resampled.
+    /// The part that is resampled.
     part: Pixels,
-    /// Samples as the file has them.
+    /// Samples as stored in the file.
     samples: Vec<u8>,
     resizer: Resizer,
 }
@@ -47,13 +47,13 @@ impl std::fmt::Debug for Decoder {
 }
 
 impl Decoder {
-    /// Decodes `part` of `image` to `target` pixels of `channels` (1: grey, 3: RGB) samples in `out`. A part of whole
-    /// pixels that is as large as the target is not resampled.
+    /// Decodes `part` of `image` into `out`, as `target` pixels of `channels` samples (1: grey, 3: RGB). A part of
+    /// whole pixels with the size of the target is not resampled.
     ///
     /// # Errors
     ///
-    /// When the image does not decode, is not of the size its record says, or the part lies outside of it. `out` is
-    /// then of no use.
+    /// When the image does not decode, its size differs from the record, or the part lies outside the image. The
+    /// content of `out` is then unspecified.
     pub fn decode(
         &mut self,
         image: Stored<'_>,
@@ -116,7 +116,7 @@ impl Decoder {
         copy_rect(&self.whole.data, self.whole.channels, image.size, rect, channels, out)
     }
 
-    /// Decodes a JPEG of any kind.
+    /// Decodes a whole JPEG of any kind.
     fn whole_jpeg(&mut self, image: Stored<'_>, channels: usize) -> Result<(), Reject> {
         let bytes = image.bytes;
         let layout = Layout::read_strict(bytes).map_err(of_jpeg)?;
@@ -135,7 +135,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Decodes a JPEG of four components or with unusual sampling factors.
+    /// Decodes a whole JPEG with four components or unusual sampling factors.
     fn whole_layout(&mut self, layout: &Layout<'_>, size: Size, channels: usize) -> Result<(), Reject> {
         let request = |format| LayoutRequest { scale: Scale::Full, format, is_lenient: false };
         if layout.components().len() != 4 {
@@ -152,7 +152,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Decodes anything else.
+    /// Decodes a whole image of any other type.
     fn whole_other(&mut self, image: Stored<'_>, image_type: ImageType) -> Result<(), Reject> {
         let mut decoder = other::open(image.bytes, image_type, image.size).map_err(other::reject)?;
         let (width, height) = decoder.dimensions();
@@ -167,17 +167,17 @@ impl Decoder {
     }
 }
 
-/// The format of gray or RGB pixels.
+/// Returns the pixel format for grey or RGB output.
 fn jpeg_format(channels: usize) -> PixelFormat {
     if channels == 1 { PixelFormat::Gray } else { PixelFormat::Rgb }
 }
 
-/// As [`jpeg_format`], of libjpeg-turbo-rs.
+/// Same as [`jpeg_format`], for libjpeg-turbo-rs.
 fn turbo_format(channels: usize) -> libjpeg_turbo_rs::PixelFormat {
     if channels == 1 { libjpeg_turbo_rs::PixelFormat::Grayscale } else { libjpeg_turbo_rs::PixelFormat::Rgb }
 }
 
-/// Whether an image is as large as its record says.
+/// Checks that an image has the size stated in its record.
 fn check_size(image: Stored<'_>, (width, height): (u64, u64)) -> Result<(), Reject> {
     if (width, height) == (image.size.width.into(), image.size.height.into()) {
         return Ok(());
@@ -186,7 +186,7 @@ fn check_size(image: Stored<'_>, (width, height): (u64, u64)) -> Result<(), Reje
     Err(corrupt(format!("it has {width}×{height} pixels, its record says {w}×{h}")))
 }
 
-/// Copies `rect` of `pixels`, which has `size` and `from` samples per pixel, with `to` samples per pixel.
+/// Copies `rect` of `pixels` to `out`, converting from `from` to `to` samples per pixel. `pixels` has `size`.
 fn copy_rect(
     pixels: &[u8],
     from: usize,
@@ -222,7 +222,7 @@ fn copy_rect(
     Ok(())
 }
 
-/// Grey to three equal samples.
+/// Expands grey samples to three equal samples.
 fn spread(out: &mut [u8], row: &[u8]) {
     for (pixel, &v) in out.as_chunks_mut::<3>().0.iter_mut().zip(row) {
         *pixel = [v; 3];
